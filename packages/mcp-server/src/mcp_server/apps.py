@@ -63,8 +63,8 @@ class App:
         name: Name for programs; the URI by default.
         title: Name for users.
         description: Description of the page.
-        csp: Origins that the page may load content from. By default there are none, and the document must contain all of
-            its content.
+        csp: Origins that the page may load content from. By default the list is empty, and the document must contain all
+            of its content.
         permissions: Browser features that the page requests.
         domain: Origin that the page requests, in the format that the host documents.
         prefers_border: Whether the host should draw a border and a background; by default the host decides.
@@ -134,7 +134,7 @@ class App:
         only: AppVisibility | None = None,
         **options: Unpack[ToolOptions],
     ) -> object:
-        """Register a function as a tool whose results the page shows: `@app.tool` or `@app.tool(...)`, as `add_tool` does."""
+        """Register a tool whose results the page shows: `@app.tool` or `@app.tool(...)`, as `add_tool` does."""
 
         def register(function: F) -> F:
             self.add_tool(function, only=only, **options)
@@ -170,7 +170,7 @@ def _check(uri: str, csp: AppCsp | None) -> None:
         wrong = next((each for each in getattr(csp, field) or () if not is_origin(each)), None)
         if wrong is not None:
             raise RegistrationError(
-                f"{uri}: {field}: {wrong!r} is not an origin such as 'https://cdn.example.com' or 'https://*.example.com'"
+                f"{uri}: {field}: {wrong!r} is not an origin like 'https://a.example.com' or 'https://*.example.com'"
             )
 
 

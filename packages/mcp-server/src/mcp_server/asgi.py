@@ -40,15 +40,15 @@ Companion: TypeAlias = Callable[[], Awaitable[None]]
 """Coroutine function that runs during a request: it detects that the client disconnects, and keeps the stream alive."""
 
 StartLater: TypeAlias = Callable[[Companion], None]
-"""Function that schedules a companion. The host starts it if the request still runs after 0.1 seconds. The host cancels it
-and waits for it when the response is complete or the application returns. Call it at most once per request. A short
+"""Function that schedules a companion. The host starts it if the request still runs after 0.1 seconds. The host cancels
+it and waits for it when the response is complete or the application returns. Call it at most once per request. A short
 request therefore costs no task."""
 
 WRITE_NOW: Final = "mcp_server.write_now"
 """Extension name in `scope["extensions"]` under which a host offers `WriteNow`."""
 
 WriteNow: TypeAlias = Callable[[bytes], bool]
-"""Function that sends a part of a started response body, from any task, without waiting. It returns whether all bytes were
-written. If not, the host sends the remaining bytes before the next message. The application must then send a message
-before the next call; an empty part is sufficient. Raises `trio.BusyResourceError` if it did not, or while another task
-sends."""
+"""Function that sends a part of a started response body, from any task, without waiting. It returns whether all bytes
+were written. If not, the host sends the remaining bytes before the next message. The application must then send a
+message before the next call; an empty part is sufficient. Raises `trio.BusyResourceError` if it did not, or while
+another task sends."""

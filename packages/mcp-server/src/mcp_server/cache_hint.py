@@ -34,8 +34,8 @@ class CacheHint:
     """Time for which the result can be reused after it was received, in seconds; 0 disables reuse."""
     scope: CacheScope = "private"
     """`private`: only the same client can reuse the result, with the same credentials. `public`: any client and shared
-    caches can reuse it. A result that depends on the client is private. With an `access` function, all results are sent as
-    private."""
+    caches can reuse it. A result that depends on the client is private. With an `access` function, all results are sent
+    as private."""
 
     def __attrs_post_init__(self) -> None:
         if not math.isfinite(self.seconds) or self.seconds < 0:

@@ -15,7 +15,7 @@ class RegistrationError(McpError):
 
 
 class NotRunning(McpError):
-    """An operation needs the lifespan of the server, which has not started or has ended. The message contains the remedy."""
+    """An operation needs the lifespan of the server, which is not running. The message contains the remedy."""
 
     def __init__(self, server: str) -> None:
         super().__init__(
@@ -25,20 +25,21 @@ class NotRunning(McpError):
 
 
 class OutputBroken(ConnectionEnded):
-    """The stdout of a server cannot be written, so the client receives no responses. The message contains the reason."""
+    """The stdout of a server cannot be written, so responses are lost. The message contains the reason."""
 
 
 class ToolError(McpError):
     """A failure of a tool whose message is for the model. Tools raise it.
 
-    The result of the call has `isError`, and the message as its text. If a tool raises `RequestFailed`, the server sends
-    an error response. For any other exception, the result has `isError` and says only that the tool failed. The exception
-    is logged. Spec: server/tools#error-handling
+    The result of the call has `isError`, and the message as its text. If a tool raises `RequestFailed`, the server
+    sends an error response. For any other exception, the result has `isError` and says only that the tool failed. The
+    exception is logged. Spec: server/tools#error-handling
     """
 
 
 class InvalidResult(McpError):
     """A function returned a value that its return annotation does not allow.
 
-    The client receives the failure of the tool, or "Internal error" for a resource or prompt. The log contains the reason.
+    The client receives the failure of the tool, or "Internal error" for a resource or prompt. The log contains the
+    reason.
     """

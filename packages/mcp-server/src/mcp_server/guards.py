@@ -2,8 +2,9 @@
 
     server = Server("shop", version="1", middleware=[RateLimit(Rate(60)), TimeLimit(30), SizeLimit(output_bytes=100_000)])
 
-A rejected request receives an error that names the limit and the setting. The connection stays open. The limits apply to
-each principal. If clients are anonymous, as on stdio or in a server without authentication, all of them share one limit.
+A rejected request receives an error that names the limit and the setting. The connection stays open. The limits apply
+to each principal. If clients are anonymous, as on stdio or in a server without authentication, all of them share one
+limit.
 
 For a call that becomes a task, the limits apply until the task has started. Tasks have their own limits:
 `Limits.running_tasks`, the time to live of `TaskPolicy`, and the limits of the task store.
@@ -51,7 +52,8 @@ class RateLimit(Middleware):
 
     Args:
         requests: Rate of all requests of one principal; `None` for no limit.
-        tools: Rate of the calls of one tool by one principal, by tool name; `"*"` applies to each tool that is not named.
+        tools: Rate of the calls of one tool by one principal, by tool name; `"*"` applies to each tool that is not
+            named.
     """
 
     def __init__(self, requests: Rate | None = None, tools: Mapping[str, Rate] | None = None) -> None:
@@ -128,8 +130,8 @@ class TimeLimit(Middleware):
     """A limit of the duration of requests.
 
     A tool call that exceeds the limit ends with a result that has `isError`, which a model can read. Any other request
-    ends with an internal error. A plain function in a worker thread cannot be interrupted: the server waits for it, unless
-    the function calls `trio.from_thread.check_cancelled()` from time to time.
+    ends with an internal error. A plain function in a worker thread cannot be interrupted: the server waits for it,
+    unless the function calls `trio.from_thread.check_cancelled()` from time to time.
 
     Args:
         seconds: Maximum duration of each request except subscriptions, in seconds; `None` for no limit.

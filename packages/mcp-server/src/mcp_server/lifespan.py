@@ -72,7 +72,7 @@ class Life:
         return self._nursery
 
     def state(self, kind: type[S]) -> S:
-        """Return the state of the author's context manager. Raises `NotRunning`, or `LocalProtocolError` for another class."""
+        """Return the state of the author. Raises `NotRunning`, or `LocalProtocolError` if it has another class."""
         if self._nursery is None:
             raise NotRunning(self._server.info.name)
         if not isinstance(self._state, kind):
@@ -93,7 +93,7 @@ class Life:
         If the first block is cancelled or fails, the lifespan ends for all of them.
         """
         while self._occupied and self._nursery is None:
-            # It is starting or ending. The author's context manager may not support to be entered twice.
+            # It is starting or ending. The author's context manager may not support two concurrent runs.
             await self._turned.wait()
         if self._nursery is not None:
             self._users += 1

@@ -56,17 +56,18 @@ class ToolOptions(Options, total=False):
     """Options of a tool."""
 
     input_schema: JsonObject | None
-    """JSON Schema of the arguments, instead of the schema derived from the signature. The server validates the arguments
-    with it, and passes them unchanged to the only parameter of the function."""
+    """JSON Schema of the arguments, instead of the schema derived from the signature. The server validates the
+    arguments with it, and passes them unchanged to the only parameter of the function."""
     annotations: ToolAnnotations | None
     """Hints about the behavior of the tool."""
     task: TaskSupport
     """Whether the tool runs as a task: `forbidden` (the default), `optional` or `required`. In revision 2025-11-25 the
-    client chooses if the value is `optional`. In the extension of 2026-07-28, the tool always runs as a task for clients
-    that support the extension. Other clients receive the result in the response, or an error if the value is `required`."""
+    client chooses if the value is `optional`. In the extension of 2026-07-28, the tool always runs as a task for
+    clients that support the extension. Other clients receive the result in the response, or an error if the value is
+    `required`."""
     task_at_once: bool
-    """Whether a call becomes a task before the function starts, which is the default. Otherwise the function begins the task
-    with `Context.begin_task`. In revision 2025-11-25, a task always begins before the function starts."""
+    """Whether a call becomes a task before the function starts, which is the default. Otherwise the function begins the
+    task with `Context.begin_task`. In revision 2025-11-25, a task always begins before the function starts."""
     resumable: bool
     """Whether a task that was interrupted by a stop of the server runs again from its start when the server starts. By
     default the task fails. Use `Context.once` for actions that must not run twice."""
@@ -82,8 +83,8 @@ class ResourceOptions(Options, total=False):
     size: int | None
     """Size in bytes; not for templates."""
     cache: CacheHint | None
-    """Cache hint for the contents; by default clients do not reuse them. A function that returns `ReadResourceResult` sets
-    the hint in its result."""
+    """Cache hint for the contents; by default clients do not reuse them. A function that returns `ReadResourceResult`
+    sets the hint in its result."""
 
 
 class PromptOptions(Options, total=False):

@@ -83,8 +83,9 @@ class Registration:
     def add_tool(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
         """Register a function as a tool, and notify clients that the list has changed.
 
-        The schemas are derived from the signature, and the descriptions from the docstring. A parameter that is annotated
-        with `Context` receives the context. The function raises `ToolError` for a failure that the model should read.
+        The schemas are derived from the signature, and the descriptions from the docstring. A parameter that is
+        annotated with `Context` receives the context. The function raises `ToolError` for a failure that the model
+        should read.
 
         Args:
             function: The function.
@@ -113,8 +114,8 @@ class Registration:
     def add_resource(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
         """Register a function that reads a resource, and notify clients that the list has changed.
 
-        The function returns a string, bytes, `File`, `Image`, `Audio`, the contents as in the specification, or a list of
-        these. Any other value is encoded as JSON.
+        The function returns a string, bytes, `File`, `Image`, `Audio`, the contents as in the specification, or a list
+        of these. Any other value is encoded as JSON.
 
         Args:
             function: The function. Its parameters are the variables of the template.
@@ -139,10 +140,10 @@ class Registration:
     ) -> None:
         """Register the files of a directory and its subdirectories as resources, and notify clients of the change.
 
-        Each file is listed with its size, its media type and the time of its last change. A worker thread reads it when a
-        client requests it. A template covers files that are not listed (`Limits.listed_files`). Files outside of the
-        directory cannot be read: links are not followed, and only regular files are opened. To notify clients that a file
-        has changed, call `resource_updated`.
+        Each file is listed with its size, its media type and the time of its last change. A worker thread reads it when
+        a client requests it. A template covers files that are not listed (`Limits.listed_files`). Files outside of the
+        directory cannot be read: links are not followed, and only regular files are opened. To notify clients that a
+        file has changed, call `resource_updated`.
 
         Args:
             path: The directory. If it is a link, this method follows it once.
@@ -161,14 +162,14 @@ class Registration:
         )
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource, template or directory, and notify clients. Raises `RegistrationError` if it does not exist."""
+        """Remove a resource, template or directory and notify clients. Raises `RegistrationError` if there is none."""
         self._service.resources.remove(uri)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource that it has changed.
 
-        Does not wait for clients. Call it from any trio task, or from a function that trio runs in a worker thread. From
-        another thread, use `trio.from_thread.run_sync` with the trio token.
+        Does not wait for clients. Call it from any trio task, or from a function that trio runs in a worker thread.
+        From another thread, use `trio.from_thread.run_sync` with the trio token.
         """
         self._service.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
 
@@ -213,10 +214,10 @@ class Registration:
     ) -> Callable[[F], F]:
         """Register a function that completes an argument of a prompt or a variable of a template.
 
-        The function receives the text that the user has typed. If it has such parameters, it also receives `arguments` (a
-        dict of the values that are already set) and a `Context`. It returns a list of strings, the best first. The server
-        sends at most 100 of them and their total number. If more values exist than the function lists, it returns a
-        `Completion` or `CompleteResult`.
+        The function receives the text that the user has typed. If it has such parameters, it also receives `arguments`
+        (a dict of the values that are already set) and a `Context`. It returns a list of strings, the best first. The
+        server sends at most 100 of them and their total number. If more values exist than the function lists, it
+        returns a `Completion` or `CompleteResult`.
 
         Args:
             argument: The argument or variable.
@@ -305,8 +306,8 @@ class Registration:
             The decorator. It returns the function unchanged.
 
         Raises:
-            RegistrationError: The function is a coroutine function, the notification already has a function, or clients do
-                not send the notification.
+            RegistrationError: The function is a coroutine function, the notification already has a function, or clients
+                do not send the notification.
         """
 
         def register(function: Callable[[P], None]) -> Callable[[P], None]:
@@ -332,18 +333,18 @@ class Registration:
     def mount(self, other: Registration, *, prefix: str | None = None) -> None:
         """Mount another server on this one, with everything that it offers now and later.
 
-        Its tools and prompts are called `prefix_name` on this server. Resources keep their URIs. Names registered on this
-        server take precedence. The other server handles its requests with its own middleware. Its `lifespan` runs within
-        that of this server.
+        Its tools and prompts are called `prefix_name` on this server. Resources keep their URIs. Names registered on
+        this server take precedence. The other server handles its requests with its own middleware. Its `lifespan` runs
+        within that of this server.
 
         Args:
             other: The server.
             prefix: Prefix of its names; `None` leaves the names unchanged.
 
         Raises:
-            RegistrationError: The prefix is invalid or ambiguous with another prefix. The other server has tools that run
-                as tasks, or its own `access` function. It is this server, or this server is mounted on it. Or it has a
-                `lifespan` that cannot start, because this server is already running.
+            RegistrationError: The prefix is invalid or ambiguous with another prefix. The other server has tools that
+                run as tasks, or its own `access` function. It is this server, or this server is mounted on it. Or it
+                has a `lifespan` that cannot start, because this server is already running.
         """
         if not isinstance(other, Registration):
             raise RegistrationError(f"mount accepts a server, not {other!r}; see also mount_remote")
@@ -351,21 +352,19 @@ class Registration:
             check_text("a prefix", prefix)
         service, theirs = self._service, other._service
         if service in theirs.everywhere():
-            raise RegistrationError(
-                f"{theirs.name!r} cannot be mounted on {service.name!r}, because {service.name!r} is part of it"
-            )
+            raise RegistrationError(f"{theirs.name!r} cannot be mounted on {service.name!r}, which is a part of it")
         if theirs.guard.asks:
             raise RegistrationError(
                 f"{theirs.name!r} has its own `access` function: pass the function to {service.name!r} instead"
             )
         if theirs.tasks is not None:
             raise RegistrationError(
-                f"{theirs.name!r} has tools that run as tasks: only the server that clients connect to can have such tools"
+                f"{theirs.name!r} has tools that run as tasks: only the server that clients connect to can have them"
             )
         if service.life.running and theirs.life.needed and not theirs.life.running:
             raise RegistrationError(
-                f"{theirs.name!r} has a `lifespan` that starts with that of {service.name!r}, which is running already: mount"
-                " it before, or in a block of `async with other.running():`"
+                f"{theirs.name!r} has a `lifespan` that starts with that of {service.name!r}, which is running: mount it"
+                " before, or in a block of `async with other.running():`"
             )
         service.mounts.add(LocalServer(theirs), prefix)
         theirs.mounted_on.append(service)
@@ -381,9 +380,9 @@ class Registration:
                 server.mount_remote(notes, prefix="notes")
                 await serve_stdio(server)
 
-        Names are formed as by `mount`. This server forwards the results of the other server unchanged. Client requests of
-        the other server go to the handlers of that client, not to the clients of this server. While this server runs, it
-        forwards list change notifications, but not updates of single resources.
+        Names are formed as by `mount`. This server forwards the results of the other server unchanged. Client requests
+        of the other server go to the handlers of that client, not to the clients of this server. While this server
+        runs, it forwards list change notifications, but not updates of single resources.
 
         Args:
             remote: The connection to the other server, for example an `mcp_client.Client`.
@@ -443,8 +442,8 @@ class Registration:
                 `Context.notify`.
 
         Raises:
-            RegistrationError: The identifier is not a reversed domain, a slash and a name. Or a method in `sends` belongs
-                to the specification, or only clients send it.
+            RegistrationError: The identifier is not a reversed domain, a slash and a name. Or a method in `sends`
+                belongs to the specification, or only clients send it.
         """
         check_text("the identifier of an extension", identifier)
         if not isinstance(settings, dict | None):

@@ -54,9 +54,9 @@ class Server(Registration):
 
     Register functions with the decorators. Then serve the server with `serve_stdio`, `serve_http` or `serve_stream`, or
     mount the application that `asgi` returns. The decorators return the function unchanged. Plain functions run in a
-    worker thread, so that a blocking function does not stop the others; `thread=False` runs them inline. The capabilities
-    of the server are derived from the registered functions. A client receives them when it connects. Therefore register
-    at least one function of each kind before the server is served.
+    worker thread, so that a blocking function does not stop the others; `thread=False` runs them inline. The
+    capabilities of the server are derived from the registered functions. A client receives them when it connects.
+    Therefore register at least one function of each kind before the server is served.
 
     Args:
         name: Name for programs.
@@ -72,9 +72,9 @@ class Server(Registration):
         lifespan: Function that receives the server and returns an asynchronous context manager, which runs while the
             server is served. Handlers receive its value from `Context.state`.
         middleware: Middleware for all messages, the outermost first.
-        access: Function that decides which principal may use which tool, resource, template or prompt. The server calls it
-            before it lists, calls, reads, gets, completes or subscribes to one of them. A denied object is reported as
-            not found.
+        access: Function that decides which principal may use which tool, resource, template or prompt. The server calls
+            it before it lists, calls, reads, gets, completes or subscribes to one of them. A denied object is reported
+            as not found.
         redact: Function that receives the data of a log message and returns the data that the client may see.
         tasks: Settings of tasks: the store and the time to live.
         cache: Cache hint for the lists; by default clients do not reuse them. Resources have their own hints.
@@ -176,9 +176,9 @@ class Server(Registration):
     def running(self) -> AbstractAsyncContextManager[None]:
         """Run the lifespan of the server during the block: its `lifespan` and its background tasks.
 
-        `serve_stdio`, `serve_http` and `serve_stream` run it automatically. Use this method around several of them to share
-        one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to it. The
-        lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
+        `serve_stdio`, `serve_http` and `serve_stream` run it automatically. Use this method around several of them to
+        share one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to
+        it. The lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
         """
         return self._life.run()
 
@@ -187,7 +187,7 @@ class Server(Registration):
         return self._connection(self.revisions)
 
     def _connection(self, revisions: tuple[Revision, ...], *, tells_apart: bool = True) -> ServerConnection:
-        """Return a new engine. `tells_apart`: whether clients are authenticated, so that a client can list its own tasks."""
+        """Return a new engine. `tells_apart`: whether clients are authenticated, and so can list their own tasks."""
         service = self._service
         capabilities = self.capabilities
         if capabilities.tasks is not None and not tells_apart:
@@ -215,18 +215,19 @@ class Server(Registration):
         """Return the server as an ASGI application, for a host or for mounting in another application.
 
         Args:
-            path: Path of the MCP endpoint, relative to the mount point of the application. A trailing slash is optional.
-                Other paths are not served.
+            path: Path of the MCP endpoint, relative to the mount point of the application. A trailing slash is
+                optional. Other paths are not served.
             policy: Policy of the endpoint. By default, requests must use a host name of this machine.
             store: Stores the sessions of legacy clients, so that they survive a restart; by default they are stored in
                 memory. The caller closes it.
             auth: Authenticates clients by access tokens for this server.
-            identify: Function that authenticates a request by its headers, if clients do not use access tokens. It returns
-                a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the request.
-                With `auth` or `identify`, only the principal that created a session, task or request state can use it.
+            identify: Function that authenticates a request by its headers, if clients do not use access tokens. It
+                returns a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the
+                request. With `auth` or `identify`, only the principal that created a session, task or request state can
+                use it.
             healthz: Path that responds to `GET` with status 200 while the server accepts requests, for load balancers.
-            legacy_sse: Whether to serve clients of revision 2024-11-05 too. Their transport has two endpoints: `/sse` and
-                `/messages`.
+            legacy_sse: Whether to serve clients of revision 2024-11-05 too. Their transport has two endpoints: `/sse`
+                and `/messages`.
 
         Returns:
             The application. It does not need lifespan events. `drain` stops it gracefully.

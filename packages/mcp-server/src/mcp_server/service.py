@@ -133,7 +133,7 @@ class ServerService:
         self.limiter: trio.CapacityLimiter = new_limiter()
         self.overrides: dict[Function, Provider] = {}
         self.registered = 0
-        """Number of registrations and removals. A change invalidates values that were computed from the registrations."""
+        """Number of registrations and removals. A change invalidates values that were computed before."""
         self.methods: Final[dict[str, Method[object, object]]] = {}
         """Extension methods."""
         self.replaced: Final[set[str]] = set()
@@ -243,7 +243,7 @@ class ServerService:
         return None if call.asking is None else call.asking.result()
 
     def notified(self, line: Line, event: NotificationReceived) -> None:
-        """Pass a notification through the middleware to its function. Roots changes are ignored: roots are not cached."""
+        """Pass a notification through the middleware to its function, if there is one."""
         listener = self.listeners.get(event.row.name)
         _log.debug("notification received: method=%s", event.method)
         if listener is None and not self._middleware:

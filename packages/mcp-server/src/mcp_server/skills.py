@@ -3,9 +3,9 @@
     skills = Skills(server)
     skills.add("skills")
 
-Each folder with a `SKILL.md` is a skill: `skills/git-workflow/SKILL.md` becomes `skill://git-workflow/SKILL.md`. Clients of
-revision 2026-07-28 list them with `skills/list`, which includes the digests of all files. For other clients, skills are
-normal resources. Requires `mcp-server[skills]`.
+Each folder with a `SKILL.md` is a skill: `skills/git-workflow/SKILL.md` becomes `skill://git-workflow/SKILL.md`.
+Clients of revision 2026-07-28 list them with `skills/list`, which includes the digests of all files. For other clients,
+skills are normal resources. Requires `mcp-server[skills]`.
 
 Spec: the extension `io.modelcontextprotocol/skills`; agentskills.io/specification
 """
@@ -68,8 +68,8 @@ class Skills:
     """The skills of a server. Create one instance per server, and add folders to it.
 
     The files are read when a folder is added. They stay in memory, so that digests always match contents. Links are not
-    followed, and names that begin with a dot are skipped. `Server(access=...)` is called for each file with its URI, and
-    for a skill with the URI of its `SKILL.md`.
+    followed, and names that begin with a dot are skipped. `Server(access=...)` is called for each file with its URI,
+    and for a skill with the URI of its `SKILL.md`.
 
     Args:
         server: The server. This instance makes it declare the extension.
@@ -110,7 +110,8 @@ class Skills:
             prefix: Prefix of their paths in URIs, for example `acme/billing`.
 
         Raises:
-            RegistrationError: The folder contains no skill, or an invalid skill. The message contains the file and the line.
+            RegistrationError: The folder contains no skill, or an invalid skill. The message contains the file and the
+                line.
         """
         try:
             root = Path(path).resolve(strict=True)

@@ -108,7 +108,7 @@ class NamedGate:
         except AccessDenied as denied:
             challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
             return Denial(status=denied.status, message=denied.message, headers=challenges)
-        except Exception:  # noqa: BLE001 -- the author's function may raise anything: logged, and reported without details
+        except Exception:  # noqa: BLE001 -- the author's function may raise anything; the log has the details
             _log.exception("authentication failed with an error: method=%s path=%s", http.method, shown(http.path))
             return INTERNAL
         return Identity(principal=Principal(subject=who) if isinstance(who, str) else who)

@@ -1,8 +1,8 @@
 """Channels between the engine and the transports: a channel runs the handler of each request and sends its outcome.
 
-A `Line` is the trio part of one connection: a byte stream (`mcp_server.connection.stream_channel`), one request of modern
-HTTP (`mcp_server.transports.http.modern`), or a session of legacy HTTP (`mcp_server.transports.http.session`). They differ
-in where handlers run and where messages are sent. This module contains what they have in common.
+A `Line` is the trio part of one connection: a byte stream (`mcp_server.connection.stream_channel`), one request of
+modern HTTP (`mcp_server.transports.http.modern`), or a session of legacy HTTP (`mcp_server.transports.http.session`).
+They differ in where handlers run and where messages are sent. This module contains what they have in common.
 
 Each request has one outcome: a result, an error, or nothing after a cancellation.
 """

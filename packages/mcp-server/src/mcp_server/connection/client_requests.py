@@ -62,7 +62,7 @@ _PLAN: Final = "\0plan"
 """The key of the stored plan of a handler that returns `InputRequired`; it must not collide with keys of `once`."""
 
 _SHARE_OF_STATE: Final = 0.5
-"""The largest share of a message that the state may use: the request also contains its parameters and input responses."""
+"""Maximum share of a message for the state: the request also contains its parameters and the input responses."""
 
 _STEPS: Final = 3
 """Number of scheduler passes in which the other tasks of a handler can reach their client requests. They may, for
@@ -141,7 +141,7 @@ def check_askable(call: Call, row: Method[object, object], params: WireObject) -
 
 
 class InSession(Direct):
-    """A sender of JSON-RPC requests in a legacy session. The session lasts, so there is no state between round trips."""
+    """A sender of JSON-RPC requests in a legacy session. The session lasts, so there is no state to store."""
 
     def __init__(self, call: Call) -> None:
         self._call: Final = call
@@ -216,8 +216,8 @@ class InRounds:
         self._call.scope.cancel()
         await trio.lowlevel.checkpoint()
         raise RuntimeError(
-            "a client request ends the handler, which runs again when the response arrives, but the task that sent it is "
-            "shielded from cancellation: send client requests outside of the shielded scope"
+            "a client request ends the handler, which runs again when the response arrives, but the task that sent it "
+            "is shielded from cancellation: send client requests outside of the shielded scope"
         )
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:

@@ -121,7 +121,7 @@ class Peers:
         return len(self._places)
 
     def places(self, principal: str | None) -> Places | None:
-        """Return the queue of a principal, or `None` for an anonymous client. Call `claim` without a checkpoint between."""
+        """Return the queue of a principal; `None` for an anonymous client. Call `claim` before the next checkpoint."""
         return None if principal is None else self._places.setdefault(principal, Places(self._limits))
 
     def forget(self, principal: str | None) -> None:

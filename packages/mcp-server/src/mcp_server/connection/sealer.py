@@ -65,8 +65,8 @@ class InputPolicy:
     """
 
     keys: Sequence[bytes] = attrs.field(default=(), converter=_as_tuple, validator=_checked_keys, repr=False)
-    """The keys of the state, each at least 32 random bytes. The first key seals, all keys unseal. By default, the process
-    generates a key. Another process, or this server after a restart, then cannot continue a request."""
+    """The keys of the state, each at least 32 random bytes. The first key seals, all keys unseal. By default, the
+    process generates a key. Another process, or this server after a restart, then cannot continue a request."""
     seconds: int = attrs.field(default=600, validator=_positive)
     """Time that the client has to respond, in seconds per round trip."""
     rounds: int = attrs.field(default=16, validator=_positive)
@@ -86,7 +86,7 @@ class KeyRing:
         self._ciphers: dict[bytes, AESGCM] = {}
 
     def seal(self, plain: bytes, bound_to: bytes) -> str:
-        """Return the sealed text, which unseals only with the same `bound_to`. Raises `LimitExceeded` if it is too long."""
+        """Return the sealed text. It unseals only with the same `bound_to`. Raises `LimitExceeded` if too long."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         key_id = self._ids[0]
         sealed = key_id + nonce + self._cipher(key_id, self._keys[0]).encrypt(nonce, plain, bound_to)

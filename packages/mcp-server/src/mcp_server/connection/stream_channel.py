@@ -3,8 +3,8 @@
     reader -> Link.deliver -> engine.receive -> Workers -> Service.answer -> engine.respond -> Outlet
 
 `deliver` does not block: it passes requests to workers and handles all other messages immediately. So cancellations,
-responses and notifications never wait for a busy handler. Requests above `Limits.running_requests` are read and queued. The
-queue is limited: when it is full, the reader stops (backpressure). If each message arrives in its own HTTP request,
+responses and notifications never wait for a busy handler. Requests above `Limits.running_requests` are read and queued.
+The queue is limited: when it is full, the reader stops (backpressure). If each message arrives in its own HTTP request,
 there is no backpressure, and the server rejects the request.
 """
 
@@ -59,7 +59,7 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 class Outlet(Protocol):
-    """The destination of messages: one stream for all, or a stream per request. A disconnected client is not an error."""
+    """The destination of messages: one stream, or a stream per request. A disconnected client is not an error."""
 
     async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:
         """Send a message. Wait while the client reads slowly. `more`: other messages follow, and can be joined."""
@@ -316,7 +316,7 @@ class Link(Line):
             self._outlet.send_nowait(joined, outgoing.for_request)
 
     def _join(self, message: Message) -> Message | Batch | None:
-        """Return the message. For a response to a member of a batch: the batch of responses, or `None` if incomplete."""
+        """Return the message. For a response in a batch: the batch of responses, or `None` if it is incomplete."""
         if self._batches and isinstance(message, (ResultResponse, ErrorResponse)) and message.id is not None:
             reply = self._batches.get(message.id)
             if reply is not None:
@@ -387,7 +387,7 @@ class Link(Line):
     # --- the end ---------------------------------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """End the connection after the last message: end subscriptions, fail client requests, wait `seconds` for handlers."""
+        """End the connection: end subscriptions, fail client requests, wait at most `seconds` for handlers."""
         for id in self.connection.subscriptions:
             self._calls[id].scope.cancel()
         self._questions.end()

@@ -34,7 +34,7 @@ _SLACK: Final = 1e-6
 
 @attrs.define(eq=False)
 class Allowance:
-    """A rate limit per second. Unused capacity of one second is available in the next, so that short bursts are allowed."""
+    """A rate limit per second. It saves the unused capacity of one second, so that short bursts are allowed."""
 
     per_second: int
     """Maximum number per second."""
@@ -45,7 +45,7 @@ class Allowance:
         self._saved = self.per_second
 
     def take(self, now: float, *, left: int = 0) -> bool:
-        """Return whether one more is allowed at `now`, in seconds, with capacity left for `left` others. Count it if so."""
+        """Count one more and return `True`, if it is allowed at `now` (seconds) with capacity for `left` others."""
         saved = min(self.per_second, self._saved + (now - self._at) * self.per_second)
         self._at = now
         is_allowed = saved + _SLACK >= 1 + left
@@ -104,7 +104,7 @@ class Pace:
         if self._redact is not None:
             try:
                 outgoing = self._message(said.level, self._redact(said.data), said.logger)
-            except Exception:  # noqa: BLE001 -- the author's function may raise anything; unredacted data must not be sent
+            except Exception:  # noqa: BLE001 -- the author's function may fail; unredacted data must not be sent
                 _log.exception("log message dropped: the redact function failed")
                 return
         await link.send(outgoing)
@@ -116,7 +116,7 @@ class Pace:
             try:
                 await self._send_progress(held)
             except LocalProtocolError:
-                # JSON cannot encode it (for example a lone surrogate). The handler has ended, so no error can be raised in it.
+                # JSON cannot encode it (for example a lone surrogate). The handler that sent it has ended.
                 _log.exception("progress cannot be sent: request=%r", self._call.request.id)
         await self._send_dropped()
 

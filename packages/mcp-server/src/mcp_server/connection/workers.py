@@ -2,8 +2,8 @@
 
 Each request could have its own task. But to start and end a task costs as much as all other work of this project for a
 short request. Therefore a worker that has finished a request takes the next one of the queue. One worker runs handlers
-that do not block, which most do not, one after the other. While a request runs and others are queued, the next worker is
-already scheduled, so that a handler that blocks does not delay the others.
+that do not block, which most do not, one after the other. While a request runs and others are queued, the next worker
+is already scheduled, so that a handler that blocks does not delay the others.
 
 A handler must not notice that its task was used before. Only context variables could remain. Therefore a worker whose
 context was changed ends after the request, and a worker with a clean context replaces it.

@@ -61,8 +61,8 @@ class HttpOptions(TypedDict, total=False):
     policy: EndpointPolicy | None
     """Policy of the endpoint: what it allows and prefers."""
     allowed_hosts: Iterable[str]
-    """Host names that clients use for the server, for example `mcp.example`. They replace those of the policy. Required if
-    other machines can connect. To disable the check, use the policy `EndpointPolicy(allowed_hosts=None)`."""
+    """Host names that clients use for the server, for example `mcp.example`. They replace those of the policy. Required
+    if other machines can connect. To disable the check, use the policy `EndpointPolicy(allowed_hosts=None)`."""
     auth: ResourceServer | None
     """Authenticates clients by access tokens for this server, as in `Server.asgi`."""
     identify: Identify | None
@@ -100,7 +100,8 @@ async def serve_http(
         server: The server.
         bind: The address, as `HOST:PORT`. For port 0 the system chooses a port.
         timeouts: Time limits for clients.
-        task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts connections.
+        task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts
+            connections.
         **options: The options, as in `HttpOptions`.
 
     Raises:
@@ -109,8 +110,8 @@ async def serve_http(
         RegistrationError: An option has the wrong type.
         OSError: The server cannot listen at the address, or cannot read a file. The message contains the reason.
 
-    *Closing.* Cancel it. The server then accepts no more requests, closes idle connections and streams that only listen,
-    and waits at most `grace` seconds for running requests.
+    *Closing.* Cancel it. The server then accepts no more requests, closes idle connections and streams that only
+    listen, and waits at most `grace` seconds for running requests.
     """
     from mcp_server.host.embedded import Host  # lazy: a server over stdio needs no h11
 

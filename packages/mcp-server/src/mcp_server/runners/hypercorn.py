@@ -28,7 +28,7 @@ __all__ = ["serve_hypercorn"]
 _log: Final = logging.getLogger("mcp_server")
 
 _REQUESTS: Final = 1 << 60
-"""Maximum requests per connection. The default of hypercorn is 1000, and it would close a connection with pending requests."""
+"""Maximum requests per connection. After 1000, the default, hypercorn closes it even if requests are pending."""
 
 _MARGIN: Final = 1.0
 """Additional time for the last responses after the grace period, in seconds."""
@@ -49,9 +49,10 @@ async def serve_hypercorn(
     Args:
         server: The server.
         bind: The address, as `HOST:PORT`. For port 0 the system chooses a port.
-        timeouts: Time limits for clients. `head` limits only the TLS handshake. hypercorn has no setting for `stall` and
-            `linger`.
-        task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts connections.
+        timeouts: Time limits for clients. `head` limits only the TLS handshake. hypercorn has no setting for `stall`
+            and `linger`.
+        task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts
+            connections.
         **options: The options, as in `HttpOptions`.
 
     Raises:

@@ -21,8 +21,8 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def stopped_by_signals() -> Iterator[None]:
     """Cancel the block on SIGINT or SIGTERM. `serve_http` then stops gracefully, and the block ends.
 
-    A second signal has its usual effect: SIGINT raises `KeyboardInterrupt`, SIGTERM ends the process. Use it only in the
-    main thread, within `trio.run`.
+    A second signal has its usual effect: SIGINT raises `KeyboardInterrupt`, SIGTERM ends the process. Use it only in
+    the main thread, within `trio.run`.
     """
     token = trio.lowlevel.current_trio_token()
     before = {number: signal.getsignal(number) for number in _SIGNALS}

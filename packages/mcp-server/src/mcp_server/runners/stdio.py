@@ -48,8 +48,8 @@ async def serve_stdio(server: Server) -> None:
         OutputBroken: stdout cannot be written: the client closed it, or the disk is full. The first write that fails
             cancels the handlers, and no further request starts.
 
-    *Closing.* Returns at the end of input. Running handlers then have one second to finish. Cancel it to stop earlier. A
-    plain function in a worker thread cannot be interrupted, so the server waits for it: call
+    *Closing.* Returns at the end of input. Running handlers then have one second to finish. Cancel it to stop earlier.
+    A plain function in a worker thread cannot be interrupted, so the server waits for it: call
     `trio.from_thread.check_cancelled()` in the function from time to time.
     """
     service = server._service  # noqa: SLF001  # one package
