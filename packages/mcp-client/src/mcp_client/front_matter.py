@@ -1,9 +1,10 @@
-"""The front matter of a `SKILL.md`: its YAML as JSON, according to the core schema of YAML 1.2.
+"""The YAML front matter of a `SKILL.md`, converted to JSON by the core schema of YAML 1.2.
 
-Client and server each have this module, because only they may depend on PyYAML. PyYAML implements YAML 1.1, in which
-`on` is true and `2026-11-22` is a date, and it can construct any object. This module uses only its parser events, which
-mark scalars, sequences and mappings, and converts the scalars itself. YAML without an exact and unambiguous equivalent
-in JSON is rejected: numbers that lose precision, keys that are not strings, duplicate keys, tags and aliases.
+The client and the server each have this module, because only these two packages can depend on the YAML library. The
+library implements YAML 1.1, in which `on` is true and `2026-11-22` is a date, and it can construct arbitrary objects.
+This module therefore uses only its parser, which reports where scalars, sequences and mappings begin and end, and
+converts them itself. It rejects everything that JSON cannot represent, or that has several readings: numbers that JSON
+does not preserve, keys that are not strings or are duplicated, tags, aliases.
 
 Spec: the extension `io.modelcontextprotocol/skills`, Frontmatter; yaml.org/spec/1.2.2, 10.3
 """
@@ -29,10 +30,10 @@ _DEPTH: Final = 32
 """Maximum nesting depth. Metadata has two levels."""
 
 _EXACT: Final = 2**53 - 1
-"""The largest integer that all JSON parsers read exactly."""
+"""The greatest integer that every JSON reader reads exactly."""
 
 _BREAKS: Final = re.compile("[\x85\u2028\u2029]")
-"""Characters that are line breaks in YAML 1.1, but not in YAML 1.2."""
+"""Characters that are line breaks in YAML 1.1 and ordinary characters in YAML 1.2."""
 
 _LITERALS: Final[dict[str, JsonValue]] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -57,10 +58,10 @@ def read_front_matter(text: str) -> JsonObject:
         text: The whole `SKILL.md`.
 
     Returns:
-        The front matter. Its members are not validated; see `mcp_core.features.skills.front_matter_problem`.
+        The front matter. Its content is not validated; see `mcp_core.features.skills.front_matter_problem`.
 
     Raises:
-        InvalidFrontMatter: The front matter is missing, is not valid YAML, or does not have an equivalent in JSON.
+        InvalidFrontMatter: The front matter is missing, is not YAML, or cannot be represented in JSON.
         ModuleNotFoundError: PyYAML is not installed.
     """
     block, _ = split(text)
@@ -74,33 +75,33 @@ def read_front_matter(text: str) -> JsonObject:
     odd = _BREAKS.search(block)
     if odd is not None:
         line = block.count("\n", 0, odd.start()) + 2
-        raise InvalidFrontMatter(f"the character U+{ord(odd[0]):04X} is read in two ways: write an escape", line)
+        raise InvalidFrontMatter(f"the character U+{ord(odd[0]):04X} is ambiguous: write an escape", line)
     try:
         return _Events(yaml.parse(block, Loader=yaml.BaseLoader)).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise InvalidFrontMatter(str(error.problem or error.context), None if mark is None else mark.line + 2) from None
     except yaml.YAMLError as error:
-        raise InvalidFrontMatter(f"it is no YAML: {str(error).splitlines()[0]}") from None
+        raise InvalidFrontMatter(f"it is not YAML: {str(error).splitlines()[0]}") from None
 
 
 class _Events:
-    """A reader of one document from the events of the parser. It stops at the first rejected event."""
+    """A reader of a YAML document from the parser's events. It stops at the first event that it rejects."""
 
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events: Final = events
 
     def document(self) -> JsonObject:
-        """Return the whole document."""
-        self._next()  # the beginning of the stream
+        """Read the document. Raises `InvalidFrontMatter`."""
+        self._next()  # the start of the stream
         start = self._next()
         found = None if type(start).__name__ == "StreamEndEvent" else self._value(self._next(), 0)
         if not isinstance(found, dict):
-            raise InvalidFrontMatter("the YAML has to be a mapping, as `name: tidy-up`", 2)
+            raise InvalidFrontMatter("the YAML must be a mapping, for example `name: tidy-up`", 2)
         self._next()  # the end of the document
         end = self._next()
         if type(end).__name__ != "StreamEndEvent":
-            raise InvalidFrontMatter("the YAML has to be one document", _line(end))
+            raise InvalidFrontMatter("the YAML must be one document", _line(end))
         return found
 
     def _next(self) -> yaml.Event:
@@ -109,11 +110,11 @@ class _Events:
     def _value(self, event: yaml.Event, depth: int) -> JsonValue:
         kind, line = type(event).__name__, _line(event)
         if kind == "AliasEvent":
-            raise InvalidFrontMatter("an alias cannot be used: write it out", line)
+            raise InvalidFrontMatter("an alias is not allowed: write the value out", line)
         if getattr(event, "tag", None) is not None:
-            raise InvalidFrontMatter("a tag cannot be used", line)
+            raise InvalidFrontMatter("a tag is not allowed", line)
         if kind == "ScalarEvent":
-            return _scalar(cast("yaml.ScalarEvent", event), line)  # its class has that name
+            return _scalar(cast("yaml.ScalarEvent", event), line)  # checked by the class name
         if depth >= _DEPTH:
             raise InvalidFrontMatter(f"it is nested deeper than {_DEPTH} levels", line)
         return self._sequence(depth + 1) if kind == "SequenceStartEvent" else self._mapping(depth + 1)
@@ -129,15 +130,15 @@ class _Events:
         while type(event := self._next()).__name__ != "MappingEndEvent":
             key = self._value(event, depth)
             if not isinstance(key, str):
-                raise InvalidFrontMatter("a key has to be a text: put quotes around it", _line(event))
+                raise InvalidFrontMatter("a key must be a string: put quotes around it", _line(event))
             if key in found:
-                raise InvalidFrontMatter(f"the key {key!r:.100} stands there twice", _line(event))
+                raise InvalidFrontMatter(f"the key {key!r:.100} is duplicated", _line(event))
             found[key] = self._value(self._next(), depth)
         return found
 
 
 def _line(event: yaml.Event) -> int:
-    # Events parsed from a string have a start mark. The first line of the file has the dashes.
+    # Events that are parsed from text have a mark. The first line of the file is the line of dashes.
     return cast("yaml.Mark", event.start_mark).line + 2
 
 
@@ -151,6 +152,6 @@ def _scalar(event: yaml.ScalarEvent, line: int) -> JsonValue:
         if pattern.fullmatch(text) is not None:
             number = convert(text)
             if not -_EXACT <= number <= _EXACT:
-                raise InvalidFrontMatter(f"JSON has no number {text:.50}: put quotes around it", line)
+                raise InvalidFrontMatter(f"JSON cannot represent the number {text:.50}: put quotes around it", line)
             return number
     return text
