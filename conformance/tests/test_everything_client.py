@@ -101,7 +101,7 @@ async def test_it_ends_with_1_and_says_why_when_nobody_is_there() -> None:
         await taken.bind(("127.0.0.1", 0))
         ended = await run(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")
     assert ended.returncode == 1
-    assert ended.stderr.startswith(b"everything-client: HttpConnectionEnded: http://127.0.0.1:")
+    assert ended.stderr.startswith(b"everything-client: HttpConnectionEnded: cannot connect to http://127.0.0.1:")
     assert ended.stderr.count(b"\n") == 1
     assert b"done" not in ended.stdout
 
