@@ -151,7 +151,7 @@ def test_a_page_asks_for_origins_only(field: str, origin: str) -> None:
 
 def test_a_tool_is_for_somebody(server: Server) -> None:
     app = App(server, "ui://other", HTML)
-    with pytest.raises(RegistrationError, match="only for 'model' or 'app', not 'robot'"):
+    with pytest.raises(RegistrationError, match="only must be 'model' or 'app', not 'robot'"):
         app.add_tool(plain, name="other", only="robot")  # type: ignore[arg-type]  # that is what is tested
 
 

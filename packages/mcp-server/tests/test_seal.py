@@ -66,7 +66,7 @@ def test_sizes_are_bounded() -> None:
 
 
 def test_a_policy_is_checked() -> None:
-    with pytest.raises(ValueError, match=r"keys\[1\] has 5 bytes; it needs at least 32 random bytes"):
+    with pytest.raises(ValueError, match=r"keys\[1\] has 5 bytes: it needs at least 32 random bytes"):
         InputPolicy(keys=[b"k" * 32, b"short"])
     with pytest.raises(ValueError, match=r"InputPolicy\.seconds must be greater than 0"):
         InputPolicy(seconds=0)

@@ -333,9 +333,11 @@ def _the_rest() -> Iterator[Wrong]:
     for row in (INITIALIZE, PING, SERVER_DISCOVER, LOGGING_SET_LEVEL):
         yield Wrong(f"a method {row.name}", lambda server, r=row: server.method(r)(culprit), row.name)
     for value in (5, None, "tools/list", Plain):
-        yield Wrong(f"a method {value!r:.9}", lambda server, r=value: server.method(r)(culprit), "culprit.*row")
-        yield Wrong(f"a notification {value!r:.9}", lambda server, r=value: server.notification(r)(plain), "plain.*row")
-        yield Wrong(f"{value!r:.9} is mounted", lambda server, o=value: server.mount(o), "mounted")
+        yield Wrong(f"a method {value!r:.9}", lambda server, r=value: server.method(r)(culprit), "culprit.*definition")
+        yield Wrong(
+            f"a notification {value!r:.9}", lambda server, r=value: server.notification(r)(plain), "plain.*definition"
+        )
+        yield Wrong(f"{value!r:.9} is mounted", lambda server, o=value: server.mount(o), "mount accepts")
     yield Wrong("a method by a plain function", lambda server: server.method(TOOLS_LIST)(plain), "plain")
     for notice in NOTIFICATIONS:
         if Role.CLIENT not in notice.sender:
