@@ -254,6 +254,7 @@ class _Handler(Answering):
     def _stand(self, session: HttpSession) -> None:
         standing = Standing(Stream(session, self.fault))
         session.standing.append(standing)
+        session.had_standalone_stream = True
         self.start_stream()
         try:
             while not session.over.is_set() and not self.gone():

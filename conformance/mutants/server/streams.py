@@ -57,6 +57,8 @@ class HttpSession(Session):
         self.id: Final = id
         self.streams: Final[list[Stream]] = []
         self.standing: Final[list[Standing]] = []
+        self.had_standalone_stream = False
+        """Whether a standalone stream was open: from then on what belongs to no request is sent on one, or dropped."""
         self.over: Final = threading.Event()
         self.hung_up: Final[dict[str, Callable[[], bool]]] = {}
         self.server: _Changes | None = None
@@ -66,8 +68,8 @@ class HttpSession(Session):
             self.standing[0].put(value)
 
     def announce(self, message: JsonValue) -> bool:
-        """Sends what belongs to no request on the streams for that. Whether there are any."""
-        if self.server is None or not self.standing:
+        """Send what belongs to no request on the streams for that. Return whether there are any, or were."""
+        if self.server is None or not self.had_standalone_stream:
             return False
         self.server.announce(self, message)
         return True
