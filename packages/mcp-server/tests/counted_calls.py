@@ -1,4 +1,4 @@
-"""Work counted in calls of functions, which is the same on every machine."""
+"""Work measured in function calls, which does not depend on the machine."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-__all__ = ["calls_of"]
+__all__ = ["count_calls"]
 
 
-def calls_of(work: Callable[[], object], *, raises: type[BaseException] | tuple[type[BaseException], ...] = ()) -> int:
-    """Return how many functions are called, in Python and in C, while something is done.
+def count_calls(
+    function: Callable[[], object], *, raises: type[BaseException] | tuple[type[BaseException], ...] = ()
+) -> int:
+    """Return the number of calls of Python and C functions that a function makes.
 
     Args:
-        work: What is done.
-        raises: What it has to raise.
+        work: The function.
+        raises: The exception that it must raise.
     """
-    counted = 0
+    calls = 0
 
     def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal counted
-        counted += event in ("call", "c_call")
+        nonlocal calls
+        calls += event in ("call", "c_call")
 
     raised = False
     sys.setprofile(count)
     try:
-        work()
+        function()
     except raises:
         raised = True
     finally:
         sys.setprofile(None)
     assert raised is bool(raises)
-    return counted
+    return calls

@@ -1,4 +1,4 @@
-"""What is read from docstrings."""
+"""The descriptions in docstrings."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ SPHINX = """Finds things.
 
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
-def test_each_style_gives_the_same(text: str) -> None:
-    said = parse_docstring(text)
-    assert said.description == "Finds things.\n\nIt looks everywhere,\ntwice."
-    members = {name: " ".join(line.split()) for name, line in said.members.items()}
+def test_docstring_styles_are_equivalent(text: str) -> None:
+    parsed = parse_docstring(text)
+    assert parsed.description == "Finds things.\n\nIt looks everywhere,\ntwice."
+    members = {name: " ".join(line.split()) for name, line in parsed.members.items()}
     if text is SPHINX:
         assert members.pop("query") == "What to look for, in plain words."
     else:
@@ -96,34 +96,34 @@ def test_each_style_gives_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "   ", "\n\n"])
-def test_nothing_says_nothing(text: str | None) -> None:
+def test_empty_docstring_has_no_description(text: str | None) -> None:
     assert parse_docstring(text).description == ""
     assert parse_docstring(text).members == {}
 
 
-def test_a_docstring_without_sections_is_all_description() -> None:
-    said = parse_docstring("Does it: now.\n\nExample:\n    f(1)\n\nNote: this.")
-    assert said.description == "Does it: now.\n\nExample:\n    f(1)\n\nNote: this."
+def test_docstring_without_sections_is_description() -> None:
+    parsed = parse_docstring("Does it: now.\n\nExample:\n    f(1)\n\nNote: this.")
+    assert parsed.description == "Does it: now.\n\nExample:\n    f(1)\n\nNote: this."
 
 
-def test_a_section_about_the_result_ends_the_description() -> None:
+def test_returns_section_ends_description() -> None:
     assert parse_docstring("Does it.\n\nReturns:\n    Something.").description == "Does it."
 
 
-def test_the_attributes_of_a_class_are_read_like_parameters() -> None:
+def test_attributes_section_is_parsed_as_members() -> None:
     assert parse_docstring("A point.\n\nAttributes:\n    x: Across.").members == {"x": "Across."}
 
 
-def test_text_after_a_google_section_is_not_a_parameter() -> None:
-    said = parse_docstring("Does it.\n\nArgs:\n    a: One.\nMore text: here.\n\nArgs:\n    b: Two.")
-    assert said.members == {"a": "One.", "b": "Two."}
+def test_text_after_google_section_is_not_parameter() -> None:
+    parsed = parse_docstring("Does it.\n\nArgs:\n    a: One.\nMore text: here.\n\nArgs:\n    b: Two.")
+    assert parsed.members == {"a": "One.", "b": "Two."}
 
 
-def test_text_before_the_first_entry_is_passed_over() -> None:
+def test_text_before_first_entry_is_ignored() -> None:
     assert parse_docstring("Does it.\n\nArgs:\n    these are they\n    a: One.").members == {"a": "One."}
     assert parse_docstring("Does it.\n\nParameters\n----------\n    stray\na\n    One.").members == {"a": "One."}
 
 
 @given(st.text("Args:\n -paramx(){}*,Returns", max_size=200))
-def test_any_text_can_be_read(text: str) -> None:
+def test_generated_text_is_parsed(text: str) -> None:
     parse_docstring(text)

@@ -1,4 +1,4 @@
-"""Classes as forms, and answers as instances."""
+"""Elicitation forms from classes, and instances from the content of results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mcp_server.schema.form import form_schema
 from mcp_server.schema.type_spec import InvalidArguments, Param
 
 if TYPE_CHECKING:
-    from nowhere import Absent  # type: ignore[import-not-found]  # the subject of a test
+    from nowhere import Absent  # type: ignore[import-not-found]  # the tested mistake
 
 
 class Color(enum.Enum):
@@ -50,7 +50,7 @@ class Booking:
     """A booking.
 
     Attributes:
-        name: Who comes.
+        name: The guest.
     """
 
     name: Annotated[str, Param(title="Name", min_length=1, max_length=40)]
@@ -65,31 +65,31 @@ class Booking:
 
 
 @dataclasses.dataclass
-class Many:
+class MultiSelect:
     colors: Annotated[list[Color], Param(min_length=1, max_length=2, description="which")]
     menus: frozenset[Literal["a", "b"]] = frozenset({"a"})
 
 
-class Typed(TypedDict):
+class TypedDictForm(TypedDict):
     a: int
     b: NotRequired[str]
 
 
-class Tuple(NamedTuple):
+class NamedTupleForm(NamedTuple):
     a: int
 
 
 @attrs.frozen
-class Picky:
+class ValidatedForm:
     a: int = attrs.field(validator=attrs.validators.ge(0))
 
 
 @pytest.mark.spec("elicitation.form-schema-required", "elicitation.form-schema-flat", "elicitation.string-formats")
-def test_a_class_is_a_form() -> None:
+def test_class_becomes_form() -> None:
     form = form_schema(Booking)
     assert form.schema == RequestedSchema(
         properties={
-            "name": StringSchema(title="Name", description="Who comes.", min_length=1, max_length=40),
+            "name": StringSchema(title="Name", description="The guest.", min_length=1, max_length=40),
             "mail": StringSchema(format="email"),
             "people": NumberSchema(type="integer", minimum=1, maximum=8, default=2),
             "budget": NumberSchema(type="number"),
@@ -104,7 +104,7 @@ def test_a_class_is_a_form() -> None:
 
 
 @pytest.mark.spec("elicitation.enum-names-legacy")
-def test_the_names_of_choices_are_told_in_the_old_way_to_the_old_revision_only() -> None:
+def test_choice_titles_use_enum_names_only_in_legacy_schema() -> None:
     legacy = form_schema(Booking).legacy_schema
     assert legacy.properties["color"] == LegacyTitledEnumSchema(
         enum=("red", "blue"), enum_names=("Dark red", "Blue"), default="blue"
@@ -114,19 +114,19 @@ def test_the_names_of_choices_are_told_in_the_old_way_to_the_old_revision_only()
     )
 
 
-def test_the_error_names_the_field_that_the_old_revision_cannot_have() -> None:
+def test_field_unsupported_by_revision_is_named_in_error() -> None:
     @attrs.frozen
-    class Mixed:
+    class MixedForm:
         color: Color
         menus: frozenset[Literal["a", "b"]]
 
-    params = ElicitRequestFormParams(message="?", requested_schema=form_schema(Mixed).legacy_schema)
+    params = ElicitRequestFormParams(message="?", requested_schema=form_schema(MixedForm).legacy_schema)
     with pytest.raises(LocalProtocolError, match=r"properties\.menus"):
         converter(R2025_06_18).unstructure(params)
 
 
-def test_several_values_can_be_chosen_but_not_in_the_old_revision() -> None:
-    form = form_schema(Many)
+def test_multi_select_fields_have_no_legacy_form() -> None:
+    form = form_schema(MultiSelect)
     assert form.schema.properties == {
         "colors": TitledMultiSelectEnumSchema(
             items=TitledEnumItems(any_of=OPTIONS), description="which", min_items=1, max_items=2
@@ -134,11 +134,11 @@ def test_several_values_can_be_chosen_but_not_in_the_old_revision() -> None:
         "menus": UntitledMultiSelectEnumSchema(items=EnumItems(enum=("a", "b")), default=("a",)),
     }
     assert form.legacy_schema == form.schema
-    assert form.load({"colors": ("red",), "menus": ["b"]}) == Many([Color.DARK_RED], frozenset({"b"}))
+    assert form.load({"colors": ("red",), "menus": ["b"]}) == MultiSelect([Color.DARK_RED], frozenset({"b"}))
 
 
 @pytest.mark.spec("elicitation.server-validates-content")
-def test_an_answer_becomes_an_instance() -> None:
+def test_content_becomes_instance() -> None:
     content: JsonObject = {
         "name": "n",
         "mail": "m@x",
@@ -151,18 +151,18 @@ def test_an_answer_becomes_an_instance() -> None:
     assert form_schema(Booking).load(content) == Booking(
         "n", "m@x", 3, 1.0, day=datetime.date(2026, 1, 2), color=Color.DARK_RED
     )
-    assert form_schema(Typed).load({"a": 1}) == {"a": 1}
-    assert form_schema(Typed).schema.required == ("a",)
-    assert form_schema(Tuple).load({"a": 1}) == Tuple(1)
+    assert form_schema(TypedDictForm).load({"a": 1}) == {"a": 1}
+    assert form_schema(TypedDictForm).schema.required == ("a",)
+    assert form_schema(NamedTupleForm).load({"a": 1}) == NamedTupleForm(1)
 
 
 @pytest.mark.spec("elicitation.server-validates-content")
-def test_an_answer_that_does_not_fit_is_refused_with_all_that_is_wrong() -> None:
+def test_invalid_content_raises_with_all_problems() -> None:
     with pytest.raises(InvalidArguments) as caught:
         form_schema(Booking).load({"name": "", "people": 9, "color": "green", "more": 1})
     assert [problem.path for problem in caught.value.problems] == ["name", "mail", "people", "color", "more"]
     with pytest.raises(InvalidArguments, match="valid values"):
-        form_schema(Picky).load({"a": -1})
+        form_schema(ValidatedForm).load({"a": -1})
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_an_answer_that_does_not_fit_is_refused_with_all_that_is_wrong() -> None
         (Annotated[str, "who"], StringSchema(description="who"), "a", "a"),
     ],
 )
-def test_a_single_type_is_a_form_with_one_field(kind: object, field: object, answer: str, value: object) -> None:
+def test_single_type_becomes_form_with_one_field(kind: object, field: object, answer: str, value: object) -> None:
     form = form_schema(kind)
     assert form.schema == RequestedSchema(properties={"value": field}, required=("value",))  # type: ignore[dict-item]  # of any kind
     assert form.load({"value": answer}) == value
 
 
-def with_field(hint: object, *default: object) -> type:
-    """A class with one field."""
+def make_form(hint: object, *default: object) -> type:
+    """Return a class with one field."""
     return dataclasses.make_dataclass(
         "With", [("x", hint, dataclasses.field(default=default[0]))] if default else [("x", hint)]
     )
@@ -199,21 +199,21 @@ class Numbers(enum.Enum):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (with_field(Booking), "an object (Booking)"),
-        (with_field(list[int]), "a list of an integer"),
-        (with_field(list[str]), "a list of a string"),
-        (with_field(dict[str, int]), "an object"),
-        (with_field(bytes), "bytes in base64"),
-        (with_field(int | str), "an integer or a string"),
-        (with_field(int | str | None, None), "a union"),
-        (with_field(Numbers), "must be strings"),
-        (with_field(Annotated[str, Param(format="ipv4")]), "'ipv4'"),
-        (with_field(int, "x"), "the default does not match the type"),
-        (with_field("Absent"), "Absent"),
-        (with_field(complex), "complex"),
+        (make_form(Booking), "an object (Booking)"),
+        (make_form(list[int]), "a list of an integer"),
+        (make_form(list[str]), "a list of a string"),
+        (make_form(dict[str, int]), "an object"),
+        (make_form(bytes), "bytes in base64"),
+        (make_form(int | str), "an integer or a string"),
+        (make_form(int | str | None, None), "a union"),
+        (make_form(Numbers), "must be strings"),
+        (make_form(Annotated[str, Param(format="ipv4")]), "'ipv4'"),
+        (make_form(int, "x"), "the default does not match the type"),
+        (make_form("Absent"), "Absent"),
+        (make_form(complex), "complex"),
     ],
 )
-def test_what_is_not_flat_is_refused_at_once(kind: type, words: str) -> None:
+def test_form_not_flat_raises(kind: type, words: str) -> None:
     with pytest.raises(RegistrationError, match="form With, field 'x'") as caught:
         form_schema(kind)
     assert words in str(caught.value)
@@ -223,6 +223,6 @@ class Unknown(TypedDict):
     x: Absent
 
 
-def test_an_annotation_that_cannot_be_understood_is_refused_at_once() -> None:
+def test_form_unresolved_annotation_raises() -> None:
     with pytest.raises(RegistrationError, match="Absent"):
         form_schema(Unknown)

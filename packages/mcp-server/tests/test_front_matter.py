@@ -1,4 +1,4 @@
-"""The YAML at the head of a skill, as the core schema of YAML 1.2 has it."""
+"""The YAML front matter of a skill, in the core schema of YAML 1.2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _reader = read_front_matter
 
 @pytest.fixture(scope="module", params=[read_front_matter, read_as_client], ids=["server", "client"], autouse=True)
 def both_sides(request: pytest.FixtureRequest) -> None:
-    """Each test is run with the reader of each side."""
+    """Each test runs with the parser of the server and of the client."""
     global _reader
     _reader = request.param
 
@@ -30,7 +30,7 @@ def read(block: str) -> JsonValue:
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    ("yaml_text", "value"),
     [
         ("text", "text"), ("'5'", "5"), ('"true"', "true"), ('"\\u2028\\/"', "\u2028/"),
         ("|\n  a\n  b", "a\nb\n"), (">-\n  a\n  b", "a b"),
@@ -40,21 +40,21 @@ def read(block: str) -> JsonValue:
         ("[1, {a: [b]}]", [1, {"a": ["b"]}]), ("\n  - 1\n  - 2", [1, 2]), ("{}", {}),
     ],
 )  # fmt: skip
-def test_values_are_what_json_makes_of_them(written: str, value: JsonValue) -> None:
-    found = read(f"key: {written}")
-    assert found == {"key": value}
-    assert json.dumps(found) == json.dumps({"key": value})
+def test_scalar_and_collection_values(yaml_text: str, value: JsonValue) -> None:
+    result = read(f"key: {yaml_text}")
+    assert result == {"key": value}
+    assert json.dumps(result) == json.dumps({"key": value})
 
 
 @pytest.mark.parametrize(
-    "written",
+    "yaml_text",
     ["on", "yes", "No", "y", "2026-11-22", "2026-11-22T10:00:00Z", "1:30", "1_000", "0b1", "=", "tRUE", "1e", "."],
 )
-def test_what_only_yaml_1_1_takes_for_something_else_is_a_text(written: str) -> None:
-    assert read(f"key: {written}") == {"key": written}
+def test_yaml_1_1_literals_are_strings(yaml_text: str) -> None:
+    assert read(f"key: {yaml_text}") == {"key": yaml_text}
 
 
-def test_a_merge_key_is_a_key_like_others() -> None:
+def test_merge_key_is_plain_key() -> None:
     assert read("<<: {a: 1}") == {"<<": {"a": 1}}
 
 
@@ -84,13 +84,13 @@ def test_a_merge_key_is_a_key_like_others() -> None:
         ("a: " + "{a: " * 1_000, 2, "deeper than 32"),
     ],
 )
-def test_what_json_cannot_say_is_refused_with_its_line(block: str, line: int | None, message: str) -> None:
+def test_value_not_json_raises_with_line(block: str, line: int | None, message: str) -> None:
     with pytest.raises(InvalidFrontMatter, match=message) as caught:
         read(block)
     assert line is None or caught.value.line == line
 
 
-def test_a_second_document_is_refused() -> None:
+def test_second_document_raises() -> None:
     with pytest.raises(InvalidFrontMatter, match="one document"):
         read("a: 1\n... \n--- {b: 2}")
 
@@ -110,19 +110,19 @@ def test_a_second_document_is_refused() -> None:
         max_size=5,
     )
 )
-def test_json_is_yaml(value: dict[str, JsonValue]) -> None:
+def test_generated_json_is_parsed(value: dict[str, JsonValue]) -> None:
     assert read(json.dumps(value)) == value
 
 
 @pytest.mark.property
 @settings(max_examples=300)
 @given(st.text(max_size=60))
-def test_any_text_is_front_matter_or_is_refused(text: str) -> None:
+def test_generated_text_is_mapping_or_raises(text: str) -> None:
     with suppress(InvalidFrontMatter):
         assert isinstance(read(text), dict)
 
 
-def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_yaml_library_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(ModuleNotFoundError, match="install the extra `skills`"):
         read("a: 1")

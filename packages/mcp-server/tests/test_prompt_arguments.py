@@ -1,4 +1,4 @@
-"""The arguments of prompts: texts on the wire, values for the function."""
+"""The arguments of prompts: strings in the protocol, typed values for the function."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Level(enum.Enum):
 
 
 class Context:
-    """What the caller provides."""
+    """A class that the caller injects."""
 
 
-def taking(hint: object) -> PromptParameters:
-    """The parameters of a prompt with one parameter of this type."""
+def parameters_of(hint: object) -> PromptParameters:
+    """Return the parameters of a prompt with one parameter of a type."""
 
     def prompt(x: object) -> None: ...
 
@@ -34,23 +34,23 @@ def taking(hint: object) -> PromptParameters:
     return prompt_arguments(prompt)
 
 
-def test_the_signature_and_the_docstring_tell_the_arguments() -> None:
-    def prompt(context: Context, topic, tone: Annotated[str, Param(title="Tone", description="How")] = "dry") -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # the subject
-        """Writes a poem.
+def test_arguments_from_signature_and_docstring() -> None:
+    def prompt(context: Context, topic, tone: Annotated[str, Param(title="Tone", description="How")] = "dry") -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # the tested case
+        """Write a poem.
 
         Args:
-            topic: What about.
+            topic: The topic.
         """
         return f"{topic}{tone}"
 
-    compiled = prompt_arguments(prompt, injected=[Context])
-    assert compiled.arguments == (
-        PromptArgument(name="topic", description="What about.", required=True),
+    parameters = prompt_arguments(prompt, injected=[Context])
+    assert parameters.arguments == (
+        PromptArgument(name="topic", description="The topic.", required=True),
         PromptArgument(name="tone", title="Tone", description="How", required=False),
     )
-    assert compiled.description == "Writes a poem."
-    assert compiled.injected == {"context": Context}
-    assert compiled.bind({"topic": "3"}) == {"topic": "3"}
+    assert parameters.description == "Write a poem."
+    assert parameters.injected == {"context": Context}
+    assert parameters.bind({"topic": "3"}) == {"topic": "3"}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_the_signature_and_the_docstring_tell_the_arguments() -> None:
         (Annotated[int, Param(minimum=1)], "1", 1),
     ],
 )
-def test_a_text_is_read_as_the_type_of_the_parameter(hint: object, text: str, value: object) -> None:
-    bound = taking(hint).bind({"x": text})
+def test_text_converted_to_parameter_type(hint: object, text: str, value: object) -> None:
+    bound = parameters_of(hint).bind({"x": text})
     assert bound == {"x": value}
     assert type(bound["x"]) is type(value)
 
@@ -97,32 +97,32 @@ def test_a_text_is_read_as_the_type_of_the_parameter(hint: object, text: str, va
         (Annotated[int, Param(minimum=1)], "0", "at least 1"),
     ],
 )
-def test_a_text_that_does_not_fit_is_refused(hint: object, text: str, message: str) -> None:
+def test_text_not_matching_type_raises(hint: object, text: str, message: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
-        taking(hint).bind({"x": text})
+        parameters_of(hint).bind({"x": text})
     assert message in str(caught.value)
 
 
-def test_what_is_no_text_missing_or_unknown_is_refused() -> None:
+def test_argument_not_text_missing_or_unknown_raises() -> None:
     with pytest.raises(InvalidArguments, match="for all arguments of a prompt"):
-        taking(str).bind({"x": 1})  # type: ignore[dict-item]  # what a peer may send
+        parameters_of(str).bind({"x": 1})  # type: ignore[dict-item]  # what a peer may send
     with pytest.raises(InvalidArguments, match="required"):
-        taking(str).bind({})
+        parameters_of(str).bind({})
     with pytest.raises(InvalidArguments, match="unknown name"):
-        taking(str).bind({"x": "1", "y": "2"})
+        parameters_of(str).bind({"x": "1", "y": "2"})
 
 
 @pytest.mark.parametrize("hint", [list[str], dict[str, int], tuple[int, int], list])
-def test_a_type_that_no_text_can_stand_for_is_refused_at_registration(hint: object) -> None:
+def test_type_without_text_form_raises(hint: object) -> None:
     with pytest.raises(RegistrationError, match="parameter 'x'"):
-        taking(hint)
+        parameters_of(hint)
 
 
 @given(st.integers(-(10**300), 10**300) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False))
-def test_a_number_is_read_back(value: float) -> None:
-    assert taking(type(value)).bind({"x": str(value)}) == {"x": value}
+def test_generated_number_round_trips(value: float) -> None:
+    assert parameters_of(type(value)).bind({"x": str(value)}) == {"x": value}
 
 
 @given(st.text())
-def test_any_text_is_a_text(value: str) -> None:
-    assert taking(str).bind({"x": value}) == {"x": value}
+def test_generated_text_is_unchanged(value: str) -> None:
+    assert parameters_of(str).bind({"x": value}) == {"x": value}

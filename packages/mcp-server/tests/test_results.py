@@ -1,4 +1,4 @@
-"""What a function returns, as the result of a tool."""
+"""The conversion of return values of functions to tool results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import decimal
 import enum
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, List, Literal, NamedTuple, NotRequired, TypedDict  # noqa: UP035  # the old alias, too
+from typing import Annotated, Any, List, Literal, NamedTuple, NotRequired, TypedDict  # noqa: UP035  # the old alias is supported
 
 import attrs
 import orjson
@@ -74,8 +74,8 @@ class Pair(NamedTuple):
     second: str = "b"
 
 
-def returning(hint: object) -> Function:
-    """A function with this return annotation."""
+def function_returning(hint: object) -> Function:
+    """Return a function with this return annotation."""
 
     def function() -> None: ...
 
@@ -121,48 +121,46 @@ TEXTS: list[tuple[object, object, str]] = [
 
 @pytest.mark.spec("tools.output-schema-conformance", "tools.structured-text-fallback", "tools.structured-also-text")
 @pytest.mark.parametrize(("hint", "value", "expected"), OBJECTS)
-def test_an_object_is_structured_content_and_the_same_json_as_text(
-    hint: object, value: object, expected: JsonObject
-) -> None:
-    compiled = results(returning(hint))
-    result = compiled.to_result(value)
+def test_object_result_is_structured_and_text(hint: object, value: object, expected: JsonObject) -> None:
+    converter = results(function_returning(hint))
+    result = converter.to_result(value)
     assert result.structured_content == expected
     (block,) = result.content
     assert isinstance(block, TextContent)
     assert orjson.loads(block.text) == expected
-    assert compiled.output_schema is not None
-    assert compiled.output_schema["type"] == "object"
-    assert compile_schema(compiled.output_schema).validate(expected) == ()
+    assert converter.output_schema is not None
+    assert converter.output_schema["type"] == "object"
+    assert compile_schema(converter.output_schema).validate(expected) == ()
 
 
 @pytest.mark.spec("schema.structured-content", "tools.structured-nonobject-text")
 @pytest.mark.parametrize(("hint", "value", "expected"), WRAPPED)
-def test_what_is_no_object_is_wrapped_in_one(hint: object, value: object, expected: JsonValue) -> None:
-    compiled = results(returning(hint))
-    result = compiled.to_result(value)
+def test_non_object_result_is_wrapped(hint: object, value: object, expected: JsonValue) -> None:
+    converter = results(function_returning(hint))
+    result = converter.to_result(value)
     assert result.structured_content == {"result": expected}
     (block,) = result.content
     assert isinstance(block, TextContent)
     assert orjson.loads(block.text) == {"result": expected}
-    assert compiled.output_schema is not None
-    assert compiled.output_schema["type"] == "object"
-    assert compile_schema(compiled.output_schema).validate({"result": expected}) == ()
+    assert converter.output_schema is not None
+    assert converter.output_schema["type"] == "object"
+    assert compile_schema(converter.output_schema).validate({"result": expected}) == ()
 
 
 @pytest.mark.parametrize(("hint", "value", "text"), TEXTS)
-def test_a_text_is_text_alone(hint: object, value: object, text: str) -> None:
-    compiled = results(returning(hint))
-    assert compiled.output_schema is None
-    assert compiled.to_result(value) == CallToolResult(content=(TextContent(text=text),))
+def test_string_result_is_text_only(hint: object, value: object, text: str) -> None:
+    converter = results(function_returning(hint))
+    assert converter.output_schema is None
+    assert converter.to_result(value) == CallToolResult(content=(TextContent(text=text),))
 
 
-def test_none_is_no_content() -> None:
-    assert results(returning(None)).to_result(None) == CallToolResult(content=())
-    assert results(returning(str | None)).to_result(None) == CallToolResult(content=())
+def test_none_result_has_no_content() -> None:
+    assert results(function_returning(None)).to_result(None) == CallToolResult(content=())
+    assert results(function_returning(str | None)).to_result(None) == CallToolResult(content=())
 
 
-def test_the_schema_of_a_result_tells_what_is_always_there() -> None:
-    schema = results(returning(Forecast)).output_schema
+def test_output_schema_requires_members_that_are_always_present() -> None:
+    schema = results(function_returning(Forecast)).output_schema
     assert schema == {
         "description": "The weather.",
         "type": "object",
@@ -174,7 +172,7 @@ def test_the_schema_of_a_result_tells_what_is_always_there() -> None:
         },
         "required": ["city", "degrees", "tags", "made"],
     }
-    options = results(returning(Options)).output_schema
+    options = results(function_returning(Options)).output_schema
     assert options is not None
     assert options["required"] == ["depth"]
 
@@ -183,8 +181,8 @@ IMAGE = ImageContent(data=base64.b64encode(b"png").decode(), mime_type="image/pn
 LINK = ResourceLink(uri="a://b", name="b")
 
 
-def unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN201  # the subject of the test
-    """Returns anything."""
+def unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN201  # the tested case
+    """Return any value."""
 
 
 @pytest.mark.spec("schema.content-block-types", "schema.base64-data")
@@ -217,34 +215,34 @@ def unannotated():  # type: ignore[no-untyped-def]  # noqa: ANN201  # the subjec
         (Forecast | CallToolResult, Point(1), (TextContent(text='{"x":1,"y":0}'),)),
     ],
 )
-def test_content_is_passed_on_without_a_schema(hint: object, value: object, content: tuple[ContentBlock, ...]) -> None:
-    compiled = results(returning(hint))
-    assert compiled.output_schema is None
-    assert compiled.to_result(value) == CallToolResult(content=content)
+def test_content_result_has_no_output_schema(hint: object, value: object, content: tuple[ContentBlock, ...]) -> None:
+    converter = results(function_returning(hint))
+    assert converter.output_schema is None
+    assert converter.to_result(value) == CallToolResult(content=content)
 
 
-def test_a_function_without_annotation_gives_text() -> None:
-    compiled = results(unannotated)
-    assert compiled.output_schema is None
-    assert compiled.to_result([Level.LOW]).content == (TextContent(text='["low"]'),)
+def test_function_without_annotation_returns_text() -> None:
+    converter = results(unannotated)
+    assert converter.output_schema is None
+    assert converter.to_result([Level.LOW]).content == (TextContent(text='["low"]'),)
 
 
 @pytest.mark.spec("tools.embedded-resource", "tools.embedded-resources")
-def test_bytes_are_an_embedded_resource() -> None:
-    (block,) = results(returning(bytes)).to_result(b"\x00\xff").content
+def test_bytes_result_is_embedded_resource() -> None:
+    (block,) = results(function_returning(bytes)).to_result(b"\x00\xff").content
     assert isinstance(block, EmbeddedResource)
     assert block.resource == BlobResourceContents(
         uri="attachment:/result", blob="AP8=", mime_type="application/octet-stream"
     )
 
 
-def test_a_whole_result_passes_unchanged() -> None:
+def test_call_tool_result_is_unchanged() -> None:
     result = CallToolResult(content=(), structured_content={"a": 1}, is_error=True)
     for hint in (CallToolResult, int, str, Forecast, None):
-        assert results(returning(hint)).to_result(result) is result
+        assert results(function_returning(hint)).to_result(result) is result
 
 
-def test_media_are_read_from_files(tmp_path: Path) -> None:
+def test_media_are_read_from_path(tmp_path: Path) -> None:
     file = tmp_path / "a b.jpg"
     file.write_bytes(b"jpeg")
     assert Image(path=file).to_content() == ImageContent(data="anBlZw==", mime_type="image/jpeg")
@@ -254,7 +252,7 @@ def test_media_are_read_from_files(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_of_text_is_a_text_resource() -> None:
+def test_text_file_is_text_resource() -> None:
     block = File("hello", name="a.md", uri="note://1", mime_type="text/markdown").to_content()
     assert block.resource == TextResourceContents(uri="note://1", text="hello", mime_type="text/markdown")
     assert File("hello").to_content().resource == TextResourceContents(
@@ -263,7 +261,7 @@ def test_a_file_of_text_is_a_text_resource() -> None:
 
 
 @pytest.mark.parametrize("kind", [Image, Audio, File])
-def test_media_need_either_data_or_a_path(kind: type[Image]) -> None:
+def test_media_without_data_or_path_raise(kind: type[Image]) -> None:
     with pytest.raises(ValueError, match="either data or path"):
         kind()
     with pytest.raises(ValueError, match="either data or path"):
@@ -271,10 +269,10 @@ def test_media_need_either_data_or_a_path(kind: type[Image]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hint", "value", "what"),
+    ("hint", "value", "message"),
     [
         (Forecast, None, "an object (Forecast), got None"),
-        (Forecast, Forecast("R", "hot"), "degrees: expected a number, got a value of type str"),  # type: ignore[arg-type]  # the subject
+        (Forecast, Forecast("R", "hot"), "degrees: expected a number, got a value of type str"),  # type: ignore[arg-type]  # the tested case
         (int, "3", "an integer, got a value of type str"),
         (bool, 1, "a bool, got a value of type int"),
         (str, None, "a string, got None"),
@@ -293,7 +291,7 @@ def test_media_need_either_data_or_a_path(kind: type[Image]) -> None:
         (datetime.date, "2026", "a date"),
         (int | None, "x", "an integer or null"),
         (Point | Forecast, Pair(1), "got a value of type Pair"),
-        (Forecast | None, Forecast("R", "hot"), "degrees"),  # type: ignore[arg-type]  # the subject
+        (Forecast | None, Forecast("R", "hot"), "degrees"),  # type: ignore[arg-type]  # the tested case
         (object, object(), "a value that JSON can represent"),
         (object, [1j, 1j], "a value that JSON can represent"),
         (decimal.Decimal, decimal.Decimal("NaN"), "a finite Decimal"),
@@ -301,38 +299,38 @@ def test_media_need_either_data_or_a_path(kind: type[Image]) -> None:
         (Annotated[int, Param(minimum=3)], 2, "at least 3"),
     ],
 )
-def test_a_value_that_the_annotation_does_not_allow_is_an_error_that_names_the_function(
-    hint: object, value: object, what: str
-) -> None:
+def test_result_not_matching_annotation_raises_with_function_name(hint: object, value: object, message: str) -> None:
     with pytest.raises(InvalidResult) as caught:
-        results(returning(hint)).to_result(value)
-    assert what in str(caught.value)
+        results(function_returning(hint)).to_result(value)
+    assert message in str(caught.value)
     assert "returning.<locals>.function" in str(caught.value)
 
 
-def test_a_value_that_contains_itself_is_an_error() -> None:
+def test_recursive_value_raises() -> None:
     loop: list[object] = []
     loop.append(loop)
     with pytest.raises(InvalidResult, match="contains itself"):
-        results(returning(list)).to_result(loop)
+        results(function_returning(list)).to_result(loop)
 
 
-def test_values_of_the_same_unknown_type_are_written_alike() -> None:
-    (block,) = results(returning(list)).to_result([Point(1), Point(2)]).content
+def test_values_of_unknown_type_are_serialized_alike() -> None:
+    (block,) = results(function_returning(list)).to_result([Point(1), Point(2)]).content
     assert block == TextContent(text='[{"x":1,"y":0},{"x":2,"y":0}]')
 
 
-def test_numbers_of_any_size_and_any_text_can_be_returned() -> None:
-    assert results(returning(int)).to_result(10**30).content == (TextContent(text='{"result":' + "1" + "0" * 30 + "}"),)
-    (block,) = results(returning(list[str])).to_result(["\ud800"]).content
+def test_large_integer_and_lone_surrogate_results_are_accepted() -> None:
+    assert results(function_returning(int)).to_result(10**30).content == (
+        TextContent(text='{"result":' + "1" + "0" * 30 + "}"),
+    )
+    (block,) = results(function_returning(list[str])).to_result(["\ud800"]).content
     assert block == TextContent(text='{"result":["\\ud800"]}')
 
 
 @pytest.mark.parametrize("hint", [Path.open, type, complex, set[list[int]], dict[int, int], "Unknown" + "Class", range])
-def test_a_type_that_json_cannot_say_is_refused_at_registration(hint: object) -> None:
+def test_unsupported_return_annotation_raises(hint: object) -> None:
     with pytest.raises(RegistrationError, match="the return annotation"):
-        results(returning(hint))
+        results(function_returning(hint))
 
 
-def test_a_callable_without_signature_returns_anything() -> None:
+def test_callable_without_signature_returns_text() -> None:
     assert results(min).to_result(3).content == (TextContent(text="3"),)

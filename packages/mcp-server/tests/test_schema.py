@@ -1,4 +1,4 @@
-"""Validation of JSON values against schemas from anywhere."""
+"""Validation of JSON values with untrusted schemas."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ DRAFT_7_PAIR: JsonObject = {
 }
 
 
-def bomb(levels: int, keyword: str = "$ref") -> JsonObject:
-    """A schema of a few lines whose references stand for two to the power of `levels` subschemas."""
+def make_reference_bomb(levels: int, keyword: str = "$ref") -> JsonObject:
+    """Return a short schema whose references expand to two to the power of `levels` subschemas."""
     defs: JsonObject = {}
     for level in range(levels):
         target = f"#/$defs/a{level + 1}" if keyword == "$ref" else f"#a{level + 1}"
@@ -44,11 +44,11 @@ def bomb(levels: int, keyword: str = "$ref") -> JsonObject:
     return {"$defs": defs, "$ref": "#/$defs/a0"}
 
 
-def test_a_valid_value_has_no_problems() -> None:
+def test_valid_value_has_no_problems() -> None:
     assert compile_schema({"type": "object", "required": ["a"]}).validate({"a": 1}) == ()
 
 
-def test_each_problem_says_where_and_what() -> None:
+def test_problem_has_path_and_message() -> None:
     schema: JsonObject = {
         "type": "object",
         "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"type": "string"}}},
@@ -58,35 +58,35 @@ def test_each_problem_says_where_and_what() -> None:
     assert str(problems[0]) == '$.a: "x" is not of type "integer"'
 
 
-@pytest.mark.parametrize("wrong", [[1] * 1_001, [[1] * 1_001], {"a": [1] * 1_001}, [[1]] * 501])
-def test_a_large_value_is_reported_by_its_first_problem(wrong: JsonValue) -> None:
+@pytest.mark.parametrize("invalid", [[1] * 1_001, [[1] * 1_001], {"a": [1] * 1_001}, [[1]] * 501])
+def test_large_value_reports_first_problem_only(invalid: JsonValue) -> None:
     item: JsonObject = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/all"}]}
     nested: JsonObject = {"type": ["array", "object"], "items": item, "additionalProperties": item}
     schema: JsonObject = {"$ref": "#/$defs/all", "$defs": {"all": nested}}
-    (problem,) = compile_schema(schema).validate(wrong)
+    (problem,) = compile_schema(schema).validate(invalid)
     assert problem.path.startswith("$")
     assert len(problem.message) <= 303
 
 
-def test_no_more_problems_are_reported_than_the_limit() -> None:
+def test_problems_are_limited() -> None:
     validator = compile_schema({"items": {"type": "string"}}, limits=SchemaLimits(problems=3))
     assert len(validator.validate([1, 2, 3, 4, 5])) == 3
 
 
-def test_a_huge_value_is_not_repeated_in_the_message() -> None:
+def test_message_does_not_repeat_large_value() -> None:
     (problem,) = compile_schema({"type": "integer"}).validate("x" * 100_000)
     assert len(problem.message) < 400
 
 
 @pytest.mark.spec("schema.default-dialect-2020-12", "schema.dialect-default")
-def test_a_schema_without_dialect_is_read_as_2020_12() -> None:
+def test_schema_without_dialect_uses_2020_12() -> None:
     validator = compile_schema(PAIR)
     assert validator.validate([1, "a"]) == ()
     assert validator.validate([1, "a", "more"]) != ()
 
 
 @pytest.mark.spec("schema.validate-by-dialect", "schema.dialect-validate")
-def test_validation_follows_the_declared_dialect() -> None:
+def test_validation_follows_declared_dialect() -> None:
     validator = compile_schema(DRAFT_7_PAIR)
     assert validator.validate([1, "a"]) == ()
     assert validator.validate([1, "a", "more"]) != ()
@@ -104,14 +104,14 @@ def test_validation_follows_the_declared_dialect() -> None:
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-def test_each_known_dialect_is_accepted_with_and_without_the_empty_fragment(dialect: str) -> None:
+def test_dialect_accepted_with_and_without_empty_fragment(dialect: str) -> None:
     for spelling in (dialect, f"{dialect}#"):
         assert compile_schema({"$schema": spelling, "type": "string"}).validate(1) != ()
 
 
 @pytest.mark.spec("schema.unsupported-dialect-error", "schema.dialect-unsupported-error")
 @pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "urn:mine", "", 7, None])
-def test_an_unknown_dialect_is_an_error_that_names_it(dialect: JsonValue) -> None:
+def test_unknown_dialect_raises(dialect: JsonValue) -> None:
     with pytest.raises(UnknownDialect) as caught:
         compile_schema({"$schema": dialect, "type": "object"})
     assert caught.value.dialect == str(dialect)
@@ -131,14 +131,14 @@ def test_an_unknown_dialect_is_an_error_that_names_it(dialect: JsonValue) -> Non
         "",
     ],
 )
-def test_a_reference_out_of_the_schema_is_refused_and_named(keyword: str, reference: str) -> None:
+def test_external_reference_raises(keyword: str, reference: str) -> None:
     with pytest.raises(NonLocalReference) as caught:
         compile_schema({"properties": {"a/b": {keyword: reference}}})
     assert caught.value.reference == reference
     assert caught.value.path == f"#/properties/a~1b/{keyword}"
 
 
-def test_references_within_the_schema_are_followed() -> None:
+def test_local_references_are_resolved() -> None:
     schema: JsonObject = {
         "$id": "https://example.com/root",
         "$defs": {"a b": {"type": "integer"}, "c": {"$anchor": "here", "type": "string"}, "yes": True},
@@ -149,7 +149,7 @@ def test_references_within_the_schema_are_followed() -> None:
     assert [problem.path for problem in validator.validate(["a", 1, None, ["b"]])] == ["$[0]", "$[1]", "$[3][0]"]
 
 
-def test_an_anchor_in_the_way_of_draft_7_is_followed() -> None:
+def test_draft_7_anchor_is_resolved() -> None:
     schema: JsonObject = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "definitions": {"a": {"$id": "#a", "type": "string"}},
@@ -159,23 +159,23 @@ def test_an_anchor_in_the_way_of_draft_7_is_followed() -> None:
     assert compile_schema(schema).validate([1]) != ()
 
 
-def test_a_subschema_with_an_identifier_of_its_own_is_refused() -> None:
+def test_nested_id_raises() -> None:
     with pytest.raises(InvalidSchema, match="nested subschema with an identifier"):
         compile_schema({"$defs": {"a": {"$id": "https://example.com/a"}}})
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/absent", "#absent", "#/properties", "#/default"])
-def test_a_reference_to_nothing_is_refused(reference: str) -> None:
+def test_unresolved_reference_raises(reference: str) -> None:
     with pytest.raises(InvalidSchema, match="does not lead to a subschema"):
         compile_schema({"properties": {"a": {"$ref": reference}}, "default": {"type": "string"}})
 
 
 @pytest.mark.parametrize("keyword", ["properties", "$defs"])
-def test_a_member_that_is_called_like_a_keyword_is_no_keyword(keyword: str) -> None:
+def test_property_named_like_keyword_is_not_keyword(keyword: str) -> None:
     compile_schema({keyword: {"$ref": {"type": "string"}, "default": {"type": "string"}, "enum": {"$ref": "#"}}})
 
 
-def test_data_within_a_schema_is_no_schema() -> None:
+def test_data_in_schema_is_not_schema() -> None:
     data: JsonValue = {"$ref": "http://127.0.0.1:1/"}
     validator = compile_schema({"const": data, "default": data, "enum": [data], "examples": [data]})
     assert validator.validate(data) == ()
@@ -191,34 +191,34 @@ def test_data_within_a_schema_is_no_schema() -> None:
     ],
 )
 @pytest.mark.spec("schema.valid-schemas", "schema.dialect-valid", "tools.input-schema-valid")
-def test_an_invalid_schema_is_refused_with_the_place_of_the_fault(schema: JsonObject, path: str) -> None:
+def test_invalid_schema_raises_with_path(schema: JsonObject, path: str) -> None:
     with pytest.raises(InvalidSchema) as caught:
         compile_schema(schema)
     assert caught.value.path == path
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)b", r"(a)\1", "(?<!x)y"])
-def test_a_pattern_that_needs_backtracking_is_refused(pattern: str) -> None:
+def test_pattern_with_backtracking_raises(pattern: str) -> None:
     with pytest.raises(InvalidSchema):
         compile_schema({"properties": {"a": {"pattern": pattern}}})
 
 
-def test_a_pattern_that_makes_backtracking_engines_explode_is_matched() -> None:
+def test_hostile_pattern_matches_in_linear_time() -> None:
     validator = compile_schema({"pattern": "^(a+)+$"})
     assert validator.validate("a" * 50_000 + "b") != ()
 
 
 @pytest.mark.spec("schema.composition-bounds")
 @pytest.mark.parametrize("keyword", ["$ref", "$anchor"])
-def test_references_that_multiply_are_refused_before_anything_is_compiled(keyword: str) -> None:
+def test_reference_bomb_raises_before_compilation(keyword: str) -> None:
     with pytest.raises(LimitExceeded) as caught:
-        compile_schema(bomb(60, keyword))
+        compile_schema(make_reference_bomb(60, keyword))
     assert caught.value.setting == "SchemaLimits.subschemas"
-    assert compile_schema(bomb(8, keyword)).validate("x") == ()
+    assert compile_schema(make_reference_bomb(8, keyword)).validate("x") == ()
 
 
 @pytest.mark.spec("schema.composition-bounds")
-def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+def test_schema_over_depth_limit_raises() -> None:
     schema: JsonObject = {}
     for _ in range(100_000):
         schema = {"not": schema}
@@ -227,7 +227,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
     assert caught.value.setting == "SchemaLimits.depth"
 
 
-def test_a_schema_that_the_library_cannot_compile_is_a_typed_error() -> None:
+def test_library_compile_error_raises_invalid_schema() -> None:
     schema: JsonObject = {}
     for _ in range(3_000):
         schema = {"not": schema}
@@ -235,14 +235,14 @@ def test_a_schema_that_the_library_cannot_compile_is_a_typed_error() -> None:
         compile_schema(schema, limits=SchemaLimits(depth=5_000))
 
 
-def test_a_schema_with_too_many_subschemas_is_refused() -> None:
+def test_schema_over_subschema_limit_raises() -> None:
     properties: JsonObject = {str(number): {"type": "string"} for number in range(50)}
     with pytest.raises(LimitExceeded, match=r"SchemaLimits\.subschemas"):
         compile_schema({"properties": properties}, limits=SchemaLimits(subschemas=50))
     assert compile_schema({"properties": properties}, limits=SchemaLimits(subschemas=51)).validate({"1": 1}) != ()
 
 
-def test_a_recursive_schema_is_no_large_schema() -> None:
+def test_recursive_schema_counts_once() -> None:
     tree: JsonObject = {
         "$defs": {
             "node": {
@@ -261,30 +261,30 @@ def test_a_recursive_schema_is_no_large_schema() -> None:
     assert [str(p.path) for p in validator.validate({"left": {"right": {"value": "x"}}})] == ["$.left.right.value"]
 
 
-def test_a_reference_in_a_circle_ends() -> None:
+def test_circular_reference_terminates() -> None:
     schema: JsonObject = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
     assert compile_schema(schema).validate(1) == ()
 
 
-def test_a_value_that_is_no_unicode_is_a_problem_and_no_crash() -> None:
+def test_lone_surrogate_is_problem() -> None:
     (problem,) = compile_schema({"type": "string"}).validate("\ud800")
     assert isinstance(problem, SchemaProblem)
     assert "cannot be validated" in problem.message
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**30), 2**63, 1e308])
-def test_numbers_of_any_size_are_validated(value: JsonValue) -> None:
+def test_large_numbers_are_valid(value: JsonValue) -> None:
     assert compile_schema({"type": "number"}).validate(value) == ()
 
 
-def test_a_value_that_is_nested_deeply_is_validated() -> None:
+def test_deeply_nested_value_is_validated() -> None:
     value: JsonValue = []
     for _ in range(5_000):
         value = [value]
     assert compile_schema({"type": "array", "items": {"$ref": "#"}}).validate(value) == ()
 
 
-def test_the_schema_is_kept() -> None:
+def test_validator_keeps_schema() -> None:
     assert compile_schema(PAIR).schema is PAIR
 
 
@@ -299,7 +299,7 @@ KEYWORDS = st.sampled_from(
 
 
 @given(st.dictionaries(KEYWORDS, JSON, max_size=5), JSON)
-def test_any_object_is_a_schema_or_a_typed_error(schema: JsonObject, value: JsonValue) -> None:
+def test_generated_schema_compiles_or_raises(schema: JsonObject, value: JsonValue) -> None:
     try:
         validator = compile_schema(schema)
     except (InvalidSchema, LimitExceeded):
@@ -308,13 +308,13 @@ def test_any_object_is_a_schema_or_a_typed_error(schema: JsonObject, value: Json
 
 
 @given(JSON)
-def test_a_constant_allows_itself_alone(value: JsonValue) -> None:
+def test_const_allows_only_equal_value(value: JsonValue) -> None:
     validator = compile_schema({"const": value})
     assert validator.validate(value) == ()
     assert validator.validate({"other": json.dumps(value)}) != ()
 
 
-def test_the_validator_is_not_loaded_before_it_is_needed() -> None:
+def test_validator_library_is_loaded_lazily() -> None:
     code = "import sys, mcp_server.schema.validation; print('jsonschema_rs' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""A function's signature as a JSON Schema, and arguments as values."""
+"""Input schemas of function signatures, and the binding of arguments to values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from typing import (
 import attrs
 import jsonschema_rs
 import pytest
-from counted_calls import calls_of
+from counted_calls import count_calls
 from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
@@ -46,7 +46,7 @@ from mcp_server.schema.signature import InvalidArguments, Param, Parameters, Pro
 from mcp_server.schema.validation import compile_schema
 
 if TYPE_CHECKING:
-    from nowhere import Absent  # type: ignore[import-not-found]  # the subject of a test
+    from nowhere import Absent  # type: ignore[import-not-found]  # the tested mistake
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Size(enum.IntEnum):
     LARGE = 2
 
 
-class Odd(enum.Enum):
+class TupleEnum(enum.Enum):
     PAIR = (1, 2)
 
 
@@ -99,7 +99,7 @@ class Options(TypedDict, total=False):
     name: str
 
 
-class More(Options):
+class MoreOptions(Options):
     extra: NotRequired[Annotated[int, "more"]]
     must: bool
 
@@ -131,12 +131,12 @@ class BrokenBox(Generic[T]):
     other: Absent
 
 
-# Annotations that are no texts, as in a module without the import from the future.
-Bare = dataclasses.make_dataclass("Bare", [("item", T), ("size", int)], bases=(Generic[T],))  # type: ignore[index]  # a variable of a module is no parameter for mypy
+# Annotations that are objects instead of strings, as in a module without the future import.
+Bare = dataclasses.make_dataclass("Bare", [("item", T), ("size", int)], bases=(Generic[T],))  # type: ignore[index]  # mypy does not accept a variable as a parameter
 
 
 @dataclasses.dataclass
-class Dated:
+class DatedRecord:
     date: datetime.date | None = None
     int: int = 3
 
@@ -151,18 +151,18 @@ class Picky:
 
 
 UserId = NewType("UserId", int)
-Json = Union[int, list["Json"], dict[str, "Json"]]  # noqa: UP007  # a reference to itself has to be a text
+Json = Union[int, list["Json"], dict[str, "Json"]]  # noqa: UP007  # a recursive reference must be a string
 Small = Annotated[int, Param(minimum=0, maximum=9)]
 Alias = TypeAliasType("Alias", "list[int]")
-Nested = TypeAliasType("Nested", "int | list[Nested]")
+NestedAlias = TypeAliasType("NestedAlias", "int | list[NestedAlias]")
 
 
 class Context(Generic[T]):
-    """What the caller provides."""
+    """A class that the caller injects."""
 
 
-def taking(hint: object, default: object = ...) -> Function:
-    """A function with one parameter."""
+def function_taking(hint: object, default: object = ...) -> Function:
+    """Return a function with one parameter."""
 
     def required(x: object) -> None: ...
 
@@ -173,13 +173,13 @@ def taking(hint: object, default: object = ...) -> Function:
     return function
 
 
-def one(hint: object) -> Parameters:
-    """The parameters of a function with one parameter of this type."""
-    return parameters(taking(hint))
+def parameters_of(hint: object) -> Parameters:
+    """Return the parameters of a function with one parameter of a type."""
+    return parameters(function_taking(hint))
 
 
-def property_of(compiled: Parameters) -> JsonValue:
-    """The schema of the one parameter."""
+def schema_of(compiled: Parameters) -> JsonValue:
+    """Return the schema of the only parameter."""
     properties = compiled.schema["properties"]
     assert isinstance(properties, dict)
     return properties["x"]
@@ -206,7 +206,7 @@ TYPES: list[tuple[object, JsonValue]] = [
     (Size, {"type": "integer", "enum": [1, 2]}),
     (Literal["a", 1, None, True], {"type": ["boolean", "integer", "null", "string"], "enum": ["a", 1, None, True]}),  # noqa: PYI061  # all in one
     (Literal[Color.RED], {"type": "string", "enum": ["red"]}),
-    (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045  # the old spelling works, too
+    (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045  # the old spelling is supported
     (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
     (list[int], {"type": "array", "items": {"type": "integer"}}),
     (list, {"type": "array", "items": {}}),
@@ -284,7 +284,7 @@ TYPES: list[tuple[object, JsonValue]] = [
         },
     ),
     (
-        More,
+        MoreOptions,
         {
             "type": "object",
             "properties": {
@@ -314,9 +314,9 @@ TYPES: list[tuple[object, JsonValue]] = [
 
 @pytest.mark.spec("schema.valid-schemas", "schema.recommended-2020-12", "schema.dialect-recommended")
 @pytest.mark.parametrize(("hint", "schema"), TYPES)
-def test_each_type_has_its_schema(hint: object, schema: JsonValue) -> None:
-    compiled = one(hint)
-    assert property_of(compiled) == schema
+def test_type_has_schema(hint: object, schema: JsonValue) -> None:
+    compiled = parameters_of(hint)
+    assert schema_of(compiled) == schema
     jsonschema_rs.meta.validate(compiled.schema)
 
 
@@ -365,9 +365,9 @@ VALUES: list[tuple[object, JsonValue, object]] = [
     (Range, {"low": 1, "high": 2, "other": None}, Range(1, 2, [], None)),
     (Pair, {"first": 1}, Pair(1)),
     (Page[Point], {"items": [{"x": 1}], "next": None}, Page([Point(1)])),
-    (Dated, {"date": "2026-07-28"}, Dated(datetime.date(2026, 7, 28))),
+    (DatedRecord, {"date": "2026-07-28"}, DatedRecord(datetime.date(2026, 7, 28))),
     (Json, [1, {"a": 2}], [1, {"a": 2}]),
-    (Nested, [1, [2]], [1, [2]]),
+    (NestedAlias, [1, [2]], [1, [2]]),
     (Small, 5, 5),
     (Point, {"x": 1, "y": None}, Point(1)),
     (Chain, {"next": {"next": {}}}, {"next": {"next": {}}}),
@@ -380,21 +380,21 @@ VALUES: list[tuple[object, JsonValue, object]] = [
 
 
 @pytest.mark.parametrize(("hint", "argument", "value"), VALUES)
-def test_arguments_become_values(hint: object, argument: JsonValue, value: object) -> None:
-    bound = one(hint).bind({"x": argument})
+def test_argument_is_converted_to_value(hint: object, argument: JsonValue, value: object) -> None:
+    bound = parameters_of(hint).bind({"x": argument})
     assert bound == {"x": value}
     assert type(bound["x"]) is type(value)
 
 
 @pytest.mark.parametrize(("hint", "argument", "value"), VALUES)
-def test_values_are_written_so_that_they_are_read_back(hint: object, argument: JsonValue, value: object) -> None:
+def test_value_dumped_and_bound_is_equal(hint: object, argument: JsonValue, value: object) -> None:
     written = Compiler("test").shape(hint, Scope(globals(), {})).dump(value)
-    compiled = one(hint)
+    compiled = parameters_of(hint)
     assert compile_schema(compiled.schema).validate({"x": written}) == ()
     assert compiled.bind({"x": written}) == {"x": value}
 
 
-WRONG: list[tuple[object, JsonValue, str]] = [
+INVALID: list[tuple[object, JsonValue, str]] = [
     (str, 1, "x: expected a string, got 1"),
     (int, "1", 'x: expected an integer, got the string "1"'),
     (int, 1.5, "x: expected an integer, got 1.5"),
@@ -447,29 +447,27 @@ WRONG: list[tuple[object, JsonValue, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "argument", "message"), WRONG)
-def test_a_wrong_argument_is_told_so_that_a_model_can_correct_it(
-    hint: object, argument: JsonValue, message: str
-) -> None:
+@pytest.mark.parametrize(("hint", "argument", "message"), INVALID)
+def test_invalid_argument_message_says_what_is_expected(hint: object, argument: JsonValue, message: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
-        one(hint).bind({"x": argument})
+        parameters_of(hint).bind({"x": argument})
     assert message in str(caught.value)
 
 
-def everything(query: str, limit: int = 10, *, point: Point | None = None, context: Context[int], anything=None) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # the subject
-    """Finds things.
+def everything(query: str, limit: int = 10, *, point: Point | None = None, context: Context[int], anything=None) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # the tested case
+    """Find entries.
 
     Args:
-        query: What to look for.
-        limit: How many.
+        query: The text to find.
+        limit: The maximum number.
 
     Returns:
-        Them.
+        The entries.
     """
     return query
 
 
-def test_all_problems_are_reported_at_once() -> None:
+def test_bind_reports_all_problems_at_once() -> None:
     with pytest.raises(InvalidArguments) as caught:
         parameters(everything, injected=[Context]).bind({"limit": "x", "point": {"x": []}, "quarry": 1})
     assert caught.value.problems == (
@@ -480,24 +478,24 @@ def test_all_problems_are_reported_at_once() -> None:
     )
 
 
-def test_a_flood_of_problems_is_shortened_in_the_text() -> None:
+def test_bind_limits_number_of_problems() -> None:
     with pytest.raises(InvalidArguments) as caught:
-        one(list[int]).bind({"x": ["a"] * 100})
+        parameters_of(list[int]).bind({"x": ["a"] * 100})
     assert len(caught.value.problems) == 20
     assert str(caught.value).endswith("\n- and more")
 
 
-def test_unknown_arguments_by_the_thousand_are_compared_with_known_ones_five_times(
+def test_unknown_arguments_compared_with_known_at_most_five_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[str] = []
     compare = difflib.get_close_matches
 
-    def counted(word: str, names: Iterable[str], n: int) -> list[str]:
+    def count_comparison(word: str, names: Iterable[str], n: int) -> list[str]:
         compared.append(word)
         return compare(word, list(names), n=n)
 
-    monkeypatch.setattr(difflib, "get_close_matches", counted)
+    monkeypatch.setattr(difflib, "get_close_matches", count_comparison)
     with pytest.raises(InvalidArguments) as caught:
         parameters(everything, injected=[Context]).bind(
             {"query": "", **{f"limi{number}": 1 for number in range(9_000)}}
@@ -508,7 +506,7 @@ def test_unknown_arguments_by_the_thousand_are_compared_with_known_ones_five_tim
 
 
 @attrs.define
-class Wrong:
+class IntRecord:
     a: int
 
 
@@ -516,17 +514,15 @@ class Wrong:
     ("kind", "value"),
     [
         (list[int], [""] * 50_000),
-        (list[Wrong], [{}] * 50_000),
+        (list[IntRecord], [{}] * 50_000),
         (list[list[int]], [[""]] * 50_000),
         (dict[str, int], {str(number): "" for number in range(50_000)}),
         (list[int | list[int]], [""] * 50_000),
     ],
 )
-def test_wrong_items_by_the_thousand_are_read_up_to_the_last_one_that_is_reported(
-    kind: object, value: JsonValue
-) -> None:
-    bind = one(kind).bind
-    assert calls_of(lambda: bind({"x": value}), raises=InvalidArguments) < 2_000
+def test_bind_stops_after_last_reported_item(kind: object, value: JsonValue) -> None:
+    bind = parameters_of(kind).bind
+    assert count_calls(lambda: bind({"x": value}), raises=InvalidArguments) < 2_000
 
 
 @attrs.define
@@ -541,22 +537,22 @@ class Times:
     times: int
 
 
-def test_deeply_nested_unions_are_read_in_linear_time() -> None:
+def test_nested_unions_bind_in_linear_time() -> None:
     def nested(depth: int) -> JsonValue:
         value: JsonValue = 0
         for _ in range(depth):
             value = {"left": value, "wrong": 0}
         return value
 
-    bind = one(Plus | Times | int).bind
-    few, many = (calls_of(partial(bind, {"x": nested(depth)}), raises=InvalidArguments) for depth in (6, 12))
-    assert many < 4 * few
+    bind = parameters_of(Plus | Times | int).bind
+    small, large = (count_calls(partial(bind, {"x": nested(depth)}), raises=InvalidArguments) for depth in (6, 12))
+    assert large < 4 * small
 
 
-def test_nested_unions_are_read_by_the_member_that_fits() -> None:
+def test_nested_union_binds_matching_member() -> None:
     value: JsonValue = {"left": {"left": {"left": 1, "plus": 2}, "times": 3}, "plus": 4}
-    found = one(Plus | Times | int).bind({"x": value})
-    assert found == {"x": Plus(Times(Plus(1, 2), 3), 4)}
+    bound = parameters_of(Plus | Times | int).bind({"x": value})
+    assert bound == {"x": Plus(Times(Plus(1, 2), 3), 4)}
 
 
 @attrs.define
@@ -571,49 +567,49 @@ class Square:
     side: int
 
 
-def test_an_object_of_a_union_is_told_apart_by_its_choices() -> None:
-    bind = one(Circle | Square).bind
+def test_union_member_selected_by_literal() -> None:
+    bind = parameters_of(Circle | Square).bind
     assert bind({"x": {"kind": "square", "side": 1}}) == {"x": Square("square", 1)}
     with pytest.raises(InvalidArguments) as caught:
         bind({"x": {"kind": "square", "side": "", "radius": 1}})
     assert [problem.path for problem in caught.value.problems] == ["x.side", "x.radius"]
 
 
-def test_integers_with_one_hash_are_not_put_into_a_set() -> None:
+def test_integers_with_equal_hash_are_rejected_quickly() -> None:
     modulus = 2**61 - 1
     with pytest.raises(InvalidArguments, match="an array without duplicates"):
-        one(frozenset[int]).bind({"x": [modulus * number for number in range(5_000)]})
-    assert one(frozenset[int]).bind({"x": [0, modulus]}) == {"x": frozenset({0, modulus})}
+        parameters_of(frozenset[int]).bind({"x": [modulus * number for number in range(5_000)]})
+    assert parameters_of(frozenset[int]).bind({"x": [0, modulus]}) == {"x": frozenset({0, modulus})}
 
 
 @pytest.mark.spec("tools.input-schema-object", "tools.input-schema-valid")
-def test_a_function_without_parameters_takes_nothing() -> None:
-    def nothing() -> None: ...
+def test_function_without_parameters_accepts_no_arguments() -> None:
+    def no_parameters() -> None: ...
 
-    compiled = parameters(nothing)
+    compiled = parameters(no_parameters)
     assert compiled.schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert compiled.bind({}) == {}
     with pytest.raises(InvalidArguments, match="no members at all"):
         compiled.bind({"a": 1})
 
 
-def test_the_docstring_gives_the_descriptions() -> None:
+def test_docstring_provides_descriptions() -> None:
     compiled = parameters(everything, injected=[Context])
-    assert compiled.description == "Finds things."
+    assert compiled.description == "Find entries."
     properties = compiled.schema["properties"]
     assert isinstance(properties, dict)
-    assert properties["query"] == {"type": "string", "description": "What to look for."}
-    assert properties["limit"] == {"type": "integer", "description": "How many.", "default": 10}
+    assert properties["query"] == {"type": "string", "description": "The text to find."}
+    assert properties["limit"] == {"type": "integer", "description": "The maximum number.", "default": 10}
     assert properties["anything"] == {"default": None}
     assert compiled.schema["required"] == ["query"]
 
 
-def test_null_for_something_with_a_default_keeps_the_default() -> None:
+def test_null_argument_keeps_default() -> None:
     compiled = parameters(everything, injected=[Context])
     assert compiled.bind({"query": "a", "limit": None, "point": None}) == {"query": "a", "point": None}
 
 
-def test_what_the_caller_provides_is_not_in_the_schema() -> None:
+def test_injected_parameter_not_in_schema() -> None:
     def function(a: Context, b: Annotated[Context[str], "c"], c: Context[int] | None, d: int) -> None: ...  # type: ignore[type-arg]  # bare
 
     compiled = parameters(function, injected=[Context])
@@ -623,7 +619,7 @@ def test_what_the_caller_provides_is_not_in_the_schema() -> None:
         compiled.bind({"d": 1, "a": 1})
 
 
-def test_an_injected_class_need_not_be_importable_at_run_time() -> None:
+def test_injected_class_unimportable_at_run_time_found_by_name() -> None:
     namespace: dict[str, object] = {}
     exec("from __future__ import annotations\ndef f(context: Context[int], a: int): ...", namespace)
     function = namespace["f"]
@@ -631,7 +627,7 @@ def test_an_injected_class_need_not_be_importable_at_run_time() -> None:
     assert parameters(function, injected=[Context]).injected == {"context": Context}
 
 
-def test_classes_that_are_local_to_the_registering_function_are_found() -> None:
+def test_local_classes_of_registering_function_resolved() -> None:
     @dataclasses.dataclass
     class Local:
         other: Other
@@ -645,7 +641,7 @@ def test_classes_that_are_local_to_the_registering_function_are_found() -> None:
     assert parameters(function).bind({"a": {"other": {"x": 1}}, "b": []}) == {"a": Local(Other(1)), "b": []}
 
 
-def test_a_class_in_a_closure_is_found() -> None:
+def test_class_in_closure_resolved() -> None:
     def make() -> Function:
         class Hidden(enum.Enum):
             A = "a"
@@ -658,10 +654,10 @@ def test_a_class_in_a_closure_is_found() -> None:
     assert [*parameters(make()).bind({"x": "a"})] == ["x"]
 
 
-def test_methods_partials_wrappers_and_callables_are_functions() -> None:
+def test_parameters_of_methods_partials_wrappers_and_callables() -> None:
     class Thing:
         def method(self, x: Point) -> None:
-            """A method."""
+            """Return nothing."""
 
         def __call__(self, x: Point) -> None: ...
 
@@ -672,19 +668,19 @@ def test_methods_partials_wrappers_and_callables_are_functions() -> None:
 
     for function in (Thing().method, Thing(), partial(two, y=1)):
         assert parameters(function).bind({"x": {"x": 1}}) == {"x": Point(1)}
-    assert parameters(Thing().method).description == "A method."
+    assert parameters(Thing().method).description == "Return nothing."
     assert parameters(wrapper).bind({"x": {"x": 1}, "y": 2}) == {"x": Point(1), "y": 2}
 
 
-def refused_star(*args: int) -> None: ...
-def refused_stars(**kwargs: int) -> None: ...
-def refused_slash(x: int, /) -> None: ...
-def refused_name(x: Absent) -> None: ...
-def refused_deep(x: list[Absent]) -> None: ...
+def invalid_star(*args: int) -> None: ...
+def invalid_stars(**kwargs: int) -> None: ...
+def invalid_slash(x: int, /) -> None: ...
+def invalid_name(x: Absent) -> None: ...
+def invalid_nested(x: list[Absent]) -> None: ...
 
 
 @dataclasses.dataclass
-class Broken:
+class BrokenRecord:
     x: Absent
 
 
@@ -692,77 +688,83 @@ class BrokenDict(TypedDict):
     x: Absent
 
 
-class Refused:
+class Unbound:
     def method(self, x: int) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (refused_star, ["'args'", "*args", "write a parameter for each argument"]),
-        (refused_stars, ["'kwargs'", "**kwargs"]),
-        (refused_slash, ["'x'", "remove the '/'"]),
-        (Refused.method, ["'self'", "instance.method"]),
-        (refused_name, ["'x'", "Absent", "TYPE_CHECKING"]),
-        (refused_deep, ["'x'", "Absent"]),
-        (taking(Broken), ["'x'", "Broken", "Absent"]),
-        (taking(BrokenDict), ["'x'", "BrokenDict", "Absent"]),
-        (taking(complex), ["'x'", "complex", "dataclass"]),
-        (taking(list[complex]), ["complex"]),
-        (taking(range), ["range"]),
-        (taking(type[int]), ["type[int]"]),
-        (taking(dict[int, str]), ["dict[str, ...]", "an integer"]),
-        (taking(set[list[int]]), ["use a list", "an array"]),
-        (taking(set[Tree]), ["Tree"]),
-        (taking(Odd), ["Odd", "strings or numbers"]),
-        (taking(Literal[b"x"]), ["b'x'"]),
-        (taking(Annotated[str, Param(minimum=1)]), ["minimum", "a string"]),
-        (taking(Annotated[int, Param(minimum="1")]), ["minimum must be a finite number, not '1'"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[int, Param(maximum=True)]), ["maximum must be a finite number, not True"]),
-        (taking(Annotated[float, Param(minimum=math.nan)]), ["minimum must be a finite number, not nan"]),
-        (taking(Annotated[float, Param(maximum=math.inf)]), ["maximum must be a finite number, not inf"]),
+        (invalid_star, ["'args'", "*args", "write a parameter for each argument"]),
+        (invalid_stars, ["'kwargs'", "**kwargs"]),
+        (invalid_slash, ["'x'", "remove the '/'"]),
+        (Unbound.method, ["'self'", "instance.method"]),
+        (invalid_name, ["'x'", "Absent", "TYPE_CHECKING"]),
+        (invalid_nested, ["'x'", "Absent"]),
+        (function_taking(BrokenRecord), ["'x'", "Broken", "Absent"]),
+        (function_taking(BrokenDict), ["'x'", "BrokenDict", "Absent"]),
+        (function_taking(complex), ["'x'", "complex", "dataclass"]),
+        (function_taking(list[complex]), ["complex"]),
+        (function_taking(range), ["range"]),
+        (function_taking(type[int]), ["type[int]"]),
+        (function_taking(dict[int, str]), ["dict[str, ...]", "an integer"]),
+        (function_taking(set[list[int]]), ["use a list", "an array"]),
+        (function_taking(set[Tree]), ["Tree"]),
+        (function_taking(TupleEnum), ["TupleEnum", "strings or numbers"]),
+        (function_taking(Literal[b"x"]), ["b'x'"]),
+        (function_taking(Annotated[str, Param(minimum=1)]), ["minimum", "a string"]),
+        (function_taking(Annotated[int, Param(minimum="1")]), ["minimum must be a finite number, not '1'"]),  # type: ignore[arg-type]  # invalid on purpose
+        (function_taking(Annotated[int, Param(maximum=True)]), ["maximum must be a finite number, not True"]),
+        (function_taking(Annotated[float, Param(minimum=math.nan)]), ["minimum must be a finite number, not nan"]),
+        (function_taking(Annotated[float, Param(maximum=math.inf)]), ["maximum must be a finite number, not inf"]),
         (
-            taking(Annotated[int, Param(minimum=5, maximum=4)]),
+            function_taking(Annotated[int, Param(minimum=5, maximum=4)]),
             ["no value can be at least 5 (minimum) and at most 4 (maximum)"],
         ),
-        (taking(Annotated[Annotated[int, Param(minimum=5)], Param(maximum=4)]), ["no value can be at least 5"]),
-        (taking(Annotated[str, Param(min_length=5, max_length=4)]), ["5 (min_length) and at most 4 (max_length)"]),
         (
-            taking(Annotated[str, Param(min_length=-1)]),
+            function_taking(Annotated[Annotated[int, Param(minimum=5)], Param(maximum=4)]),
+            ["no value can be at least 5"],
+        ),
+        (
+            function_taking(Annotated[str, Param(min_length=5, max_length=4)]),
+            ["5 (min_length) and at most 4 (max_length)"],
+        ),
+        (
+            function_taking(Annotated[str, Param(min_length=-1)]),
             ["min_length must be a number of characters, items or members, not -1"],
         ),
-        (taking(Annotated[str, Param(max_length=1.5)]), ["max_length", "not 1.5"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[str, Param(pattern=3)]), ["pattern must be a string, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[str, Param(title=3)]), ["title must be a string, not 3"]),  # type: ignore[arg-type]  # wrong, which is the point
-        (taking(Annotated[int, Param(min_length=1)]), ["min_length", "an integer"]),
-        (taking(Annotated[int, Param(pattern="a")]), ["pattern", "an integer"]),
-        (taking(Annotated[str, Param(pattern="(?=a)")]), ["'(?=a)'", "linear time"]),
-        (taking(Annotated[float, Param(header="A")]), ["header", "int, a str or a bool"]),
-        (taking(Annotated[str, Param(header="A b")]), ["'A b'"]),
-        (taking(Annotated[str, Param(header="")]), ["is empty"]),
-        (taking(list[Annotated[str, Param(header="A")]]), ["properties/x/items", "`properties` only"]),
-        (taking(Annotated[str | None, Param(header="A")]), ["Only an int"]),
-        (taking(Annotated[int | str | None, Param(header="A")], None), ["Only an int"]),
-        (taking(BrokenBox[int]), ["BrokenBox", "Absent"]),
-        (taking("1 +"), ["1 +"]),
-        (taking(list["Absent"]), ["Absent"]),
-        (taking(Annotated["Absent", "x"]), ["Absent"]),
+        (function_taking(Annotated[str, Param(max_length=1.5)]), ["max_length", "not 1.5"]),  # type: ignore[arg-type]  # invalid on purpose
+        (function_taking(Annotated[str, Param(pattern=3)]), ["pattern must be a string, not 3"]),  # type: ignore[arg-type]  # invalid on purpose
+        (function_taking(Annotated[str, Param(title=3)]), ["title must be a string, not 3"]),  # type: ignore[arg-type]  # invalid on purpose
+        (function_taking(Annotated[int, Param(min_length=1)]), ["min_length", "an integer"]),
+        (function_taking(Annotated[int, Param(pattern="a")]), ["pattern", "an integer"]),
+        (function_taking(Annotated[str, Param(pattern="(?=a)")]), ["'(?=a)'", "linear time"]),
+        (function_taking(Annotated[float, Param(header="A")]), ["header", "int, a str or a bool"]),
+        (function_taking(Annotated[str, Param(header="A b")]), ["'A b'"]),
+        (function_taking(Annotated[str, Param(header="")]), ["is empty"]),
+        (function_taking(list[Annotated[str, Param(header="A")]]), ["properties/x/items", "`properties` only"]),
+        (function_taking(Annotated[str | None, Param(header="A")]), ["Only an int"]),
+        (function_taking(Annotated[int | str | None, Param(header="A")], None), ["Only an int"]),
+        (function_taking(BrokenBox[int]), ["BrokenBox", "Absent"]),
+        (function_taking("1 +"), ["1 +"]),
+        (function_taking(list["Absent"]), ["Absent"]),
+        (function_taking(Annotated["Absent", "x"]), ["Absent"]),
     ],
 )
-def test_what_cannot_work_is_refused_at_registration(function: Function, words: list[str]) -> None:
+def test_unsupported_signature_raises(function: Function, words: list[str]) -> None:
     with pytest.raises(RegistrationError) as caught:
         parameters(function)
     for word in [*words, "test_signature.py:", getattr(function, "__name__", "")]:
         assert word in str(caught.value)
 
 
-def test_a_callable_without_signature_is_refused() -> None:
+def test_callable_without_signature_raises() -> None:
     with pytest.raises(RegistrationError, match="wrap it in a function"):
         parameters(min)
 
 
 @pytest.mark.spec("header.param-server-may-designate", "header.xmcp-primitive-only", "header.xmcp-statically-reachable")
-def test_a_header_is_told_where_clients_find_it() -> None:
+def test_header_parameter_in_schema_and_headers() -> None:
     @dataclasses.dataclass
     class Inner:
         zone: Annotated[int, Param(header="Zone")]
@@ -782,51 +784,51 @@ def test_a_header_is_told_where_clients_find_it() -> None:
 
 
 @pytest.mark.spec("header.xmcp-unique-case-insensitive")
-def test_two_parameters_cannot_have_the_same_header() -> None:
+def test_duplicate_header_raises() -> None:
     def function(a: Annotated[str, Param(header="Same")], b: Annotated[str, Param(header="same")]) -> None: ...
 
     with pytest.raises(RegistrationError, match="is already used by"):
         parameters(function)
 
 
-def test_a_class_that_is_used_often_or_contains_itself_stands_once() -> None:
-    def function(a: Point, b: Point, tree: Tree, nested: Nested) -> None: ...
+def test_repeated_or_recursive_class_defined_once() -> None:
+    def function(a: Point, b: Point, tree: Tree, nested: NestedAlias) -> None: ...
 
     schema = parameters(function).schema
     assert isinstance(definitions := schema["$defs"], dict)
-    assert sorted(definitions) == ["Nested", "Point", "Tree"]
+    assert sorted(definitions) == ["NestedAlias", "Point", "Tree"]
     assert isinstance(properties := schema["properties"], dict)
     assert properties["a"] == {"$ref": "#/$defs/Point"}
     jsonschema_rs.meta.validate(schema)
 
 
-def test_two_classes_of_the_same_name_are_kept_apart() -> None:
+def test_classes_of_same_name_get_different_definitions() -> None:
     first = dataclasses.make_dataclass("Same", [("a", int)])
     second = dataclasses.make_dataclass("Same", [("b", int)])
-    compiled = one(dict[str, tuple[first, first, second, second]])  # type: ignore[valid-type]  # made at run time
+    compiled = parameters_of(dict[str, tuple[first, first, second, second]])  # type: ignore[valid-type]  # made at run time
     assert isinstance(definitions := compiled.schema["$defs"], dict)
     assert sorted(definitions) == ["Same", "Same2"]
 
 
-def test_a_default_stands_beside_a_reference() -> None:
-    def function(x: Point, y: Point = Point(2)) -> None: ...  # it cannot be changed
+def test_default_beside_reference() -> None:
+    def function(x: Point, y: Point = Point(2)) -> None: ...  # the default is immutable
 
     assert isinstance(properties := parameters(function).schema["properties"], dict)
     assert properties["y"] == {"$ref": "#/$defs/Point", "default": {"x": 2, "y": 0}}
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_value_not_json_raises() -> None:
     with pytest.raises(InvalidArguments, match="a value of type tuple"):
-        one(int | str).bind({"x": (1,)})  # type: ignore[dict-item]  # what no codec gives
+        parameters_of(int | str).bind({"x": (1,)})  # type: ignore[dict-item]  # no codec returns it
 
 
-def test_a_text_that_is_no_unicode_does_no_harm() -> None:
-    assert one(str).bind({"x": "\ud800"}) == {"x": "\ud800"}
+def test_lone_surrogate_accepted_as_string() -> None:
+    assert parameters_of(str).bind({"x": "\ud800"}) == {"x": "\ud800"}
     with pytest.raises(InvalidArguments):
-        one(bytes).bind({"x": "\ud800"})
+        parameters_of(bytes).bind({"x": "\ud800"})
 
 
-def test_a_name_that_is_assigned_after_the_registration_does_no_harm() -> None:
+def test_name_assigned_after_registration_is_ignored() -> None:
     def function(x: int) -> object:
         return later
 
@@ -834,7 +836,7 @@ def test_a_name_that_is_assigned_after_the_registration_does_no_harm() -> None:
     later = 1
 
 
-def test_data_that_looks_like_a_reference_stays_as_it_is() -> None:
+def test_default_with_ref_key_unchanged() -> None:
     def function(x: Point, y: dict[str, str] = {"$ref": "#/$defs/Point"}) -> None: ...  # noqa: B006  # never changed
 
     assert isinstance(properties := parameters(function).schema["properties"], dict)
@@ -843,34 +845,34 @@ def test_data_that_looks_like_a_reference_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("default", [object(), float("nan"), "no integer"])
-def test_a_default_that_json_cannot_say_is_not_told(default: object) -> None:
-    compiled = parameters(taking(int, default))
-    assert property_of(compiled) == {"type": "integer"}
+def test_unserializable_default_not_in_schema(default: object) -> None:
+    compiled = parameters(function_taking(int, default))
+    assert schema_of(compiled) == {"type": "integer"}
     assert compiled.bind({}) == {}
 
 
-def test_arguments_that_are_nested_too_deeply_are_an_error() -> None:
+def test_deeply_nested_arguments_raise() -> None:
     value: JsonValue = {"value": 1}
     for _ in range(100_000):
         value = {"value": 1, "children": [value]}
     with pytest.raises(InvalidArguments, match="too many levels"):
-        one(Tree).bind({"x": value})
+        parameters_of(Tree).bind({"x": value})
 
 
-def test_type_variables_take_what_they_are_bound_to() -> None:
+def test_type_variable_uses_bound_or_constraints() -> None:
     bound = TypeVar("bound", bound=int)
     constrained = TypeVar("constrained", int, str)
-    assert property_of(one(bound)) == {"type": "integer"}
-    assert property_of(one(constrained)) == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert schema_of(parameters_of(bound)) == {"type": "integer"}
+    assert schema_of(parameters_of(constrained)) == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 
-def test_nothing_heavy_is_loaded() -> None:
+def test_signature_import_does_not_load_jsonschema() -> None:
     code = "import sys, mcp_server.schema.signature; print('jsonschema_rs' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "False"
 
 
-# --- Properties ------------------------------------------------------------------------------------------------------
+# --- properties ------------------------------------------------------------------------------------------------------
 
 SCALARS: st.SearchStrategy[object] = st.sampled_from(
     [
@@ -911,9 +913,9 @@ HINTS: st.SearchStrategy[object] = st.recursive(
 
 @st.composite
 def hints_with_values(draw: st.DrawFn) -> tuple[object, object]:
-    """A type and one of its values."""
+    """Return a type and one of its values."""
     hint = draw(HINTS)
-    return hint, draw(st.integers(0, 9) if hint is Small else st.from_type(hint))  # type: ignore[arg-type]  # any type
+    return hint, draw(st.integers(0, 9) if hint is Small else st.from_type(hint))  # type: ignore[arg-type]  # for any type
 
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
@@ -922,26 +924,26 @@ st.register_type_strategy(Point, st.builds(Point, st.integers(), st.integers()))
 
 
 @given(hints_with_values())
-def test_a_value_that_is_written_is_valid_and_is_read_back(case: tuple[object, object]) -> None:
+def test_generated_value_dumps_to_schema_and_back(case: tuple[object, object]) -> None:
     hint, value = case
     if "Param" in repr(hint) and hint is not Small:
         return  # hypothesis does not know the limits
     shape = Compiler("test").shape(hint, Scope({}, {}))
     written = shape.dump(value)
-    compiled = one(hint)
+    compiled = parameters_of(hint)
     assert compile_schema(compiled.schema).validate({"x": written}) == ()
     assert compiled.bind({"x": written}) == {"x": value}
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), HINTS, max_size=4))
-def test_the_schema_of_any_signature_is_valid(hints: dict[str, object]) -> None:
+def test_generated_signature_has_valid_schema(hints: dict[str, object]) -> None:
     record = dataclasses.make_dataclass("Arguments", [(f"p_{name}", hint) for name, hint in hints.items()])
-    compiled = one(record)
+    compiled = parameters_of(record)
     jsonschema_rs.meta.validate(compiled.schema)
     compile_schema(compiled.schema)
 
 
-FREE = st.sampled_from(
+SIMPLE_HINTS = st.sampled_from(
     [
         str,
         int,
@@ -971,14 +973,14 @@ JSON = st.recursive(
 )
 
 
-@given(FREE, JSON)
-def test_what_is_bound_is_what_the_schema_allows(hint: object, value: JsonValue) -> None:
-    compiled = one(hint)
+@given(SIMPLE_HINTS, JSON)
+def test_bind_accepts_what_schema_allows(hint: object, value: JsonValue) -> None:
+    compiled = parameters_of(hint)
     valid = compile_schema(compiled.schema).validate({"x": value}) == ()
     try:
         compiled.bind({"x": value})
     except InvalidArguments:
         assert not valid
     else:
-        # The one leniency that a schema does not tell.
+        # Binding accepts null for a default, which the schema does not describe.
         assert valid or (isinstance(value, dict) and None in value.values())

@@ -1,4 +1,4 @@
-"""URI templates: expanding by RFC 6570, and matching as its inverse."""
+"""URI templates: expansion by RFC 6570, and matching as its inverse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_server.uris.template import Value
 
 # The variables of RFC 6570, section 3.2.
-RFC: dict[str, Value | None] = {
+RFC_VALUES: dict[str, Value | None] = {
     "count": ["one", "two", "three"],
     "dom": ["example", "com"],
     "dub": "me/too",
@@ -69,38 +69,38 @@ X{.keys} X.semi,%3B,dot,.,comma,%2C | X{.keys*} X.semi=%3B.dot=..comma=%2C | X{.
 {&x,y,undef} &x=1024&y=768 | {&var:3} &var=val | {&list} &list=red,green,blue | {&list*} &list=red&list=green&list=blue
 {&keys} &keys=semi,%3B,dot,.,comma,%2C | {&keys*} &semi=%3B&dot=.&comma=%2C
 """
-ROWS = [tuple(row.split()) for line in EXPANSIONS.strip().splitlines() for row in line.split(" | ")]
+EXPANSION_CASES = [tuple(row.split()) for line in EXPANSIONS.strip().splitlines() for row in line.split(" | ")]
 
 
-@pytest.mark.parametrize(("template", "uri"), ROWS)
-def test_the_examples_of_the_rfc_expand_as_it_says(template: str, uri: str) -> None:
-    assert UriTemplate(template, expand_only=True).expand(RFC) == uri
+@pytest.mark.parametrize(("template", "uri"), EXPANSION_CASES)
+def test_rfc_examples_expand_as_specified(template: str, uri: str) -> None:
+    assert UriTemplate(template, expand_only=True).expand(RFC_VALUES) == uri
 
 
-def test_every_row_of_the_table_was_read() -> None:
-    assert len(ROWS) == EXPANSIONS.count(" | ") + EXPANSIONS.strip().count("\n") + 1
-    assert len(ROWS) > 110
+def test_expansion_table_is_complete() -> None:
+    assert len(EXPANSION_CASES) == EXPANSIONS.count(" | ") + EXPANSIONS.strip().count("\n") + 1
+    assert len(EXPANSION_CASES) > 110
 
 
-def test_literals_are_encoded_as_a_uri_needs_it() -> None:
+def test_literal_is_percent_encoded() -> None:
     template = UriTemplate("docs://größe/%41/{x}")
     assert template.expand({"x": "ä"}) == "docs://gr%C3%B6%C3%9Fe/%41/%C3%A4"
     assert template.match("docs://gr%C3%B6%C3%9Fe/%41/%C3%A4") == {"x": "ä"}
 
 
-def test_an_empty_value_of_an_exploded_mapping_follows_the_operator() -> None:
+def test_empty_value_in_exploded_mapping_follows_operator() -> None:
     values: dict[str, Value | None] = {"m": {"a": ""}}
     assert UriTemplate("{?m*}").expand(values) == "?a="
     assert UriTemplate("{;m*}").expand(values) == ";a"
     assert UriTemplate("{m*}").expand(values) == "a="
 
 
-def test_a_prefix_of_a_list_is_refused() -> None:
+def test_prefix_of_list_raises() -> None:
     with pytest.raises(ValueError, match="'x'"):
         UriTemplate("{x:3}").expand({"x": ["a", "b"]})
 
 
-def test_the_variables_are_listed_once_each_in_order() -> None:
+def test_variables_are_unique_and_ordered() -> None:
     assert UriTemplate("{b}/{a}/{b}{?c,d*}").variables == ("b", "a", "c", "d")
     assert repr(UriTemplate("x/{a}")) == "UriTemplate('x/{a}')"
 
@@ -138,7 +138,7 @@ def test_the_variables_are_listed_once_each_in_order() -> None:
         "{ä}",
     ],
 )
-def test_what_is_no_template_is_refused(template: str) -> None:
+def test_invalid_template_raises(template: str) -> None:
     with pytest.raises(InvalidTemplate) as caught:
         UriTemplate(template)
     assert caught.value.template == template
@@ -168,7 +168,7 @@ def test_what_is_no_template_is_refused(template: str) -> None:
         "x{a}{b}y",
     ],
 )
-def test_a_template_whose_expressions_cannot_be_told_apart_is_refused(template: str) -> None:
+def test_ambiguous_template_raises(template: str) -> None:
     with pytest.raises(AmbiguousTemplate):
         UriTemplate(template)
     expand_only = UriTemplate(template, expand_only=True)
@@ -251,7 +251,7 @@ MATCHES: list[tuple[str, str, object]] = [
 
 
 @pytest.mark.parametrize(("template", "uri", "expected"), MATCHES)
-def test_a_uri_matches_as_its_template_says(template: str, uri: str, expected: object) -> None:
+def test_uri_match_returns_values(template: str, uri: str, expected: object) -> None:
     assert UriTemplate(template).match(uri) == expected
 
 
@@ -301,11 +301,11 @@ ATTACKS = [
 @pytest.mark.parametrize(
     "template", ["f://x/{v}", "f://x{/v}", "f://x{?v}", "f://x{.v}", "f://x{/v*}", "f://x{?v*}", "f://x/{v}/y"]
 )
-def test_a_value_that_could_leave_its_place_is_not_matched(template: str, attack: str) -> None:
+def test_value_with_path_traversal_does_not_match(template: str, attack: str) -> None:
     head, _, tail = template.partition("{")
     operator = tail[0] if tail[0] in "/?." else ""
-    named = "v=" if operator == "?" else ""
-    assert UriTemplate(template).match(f"{head}{operator}{named}{attack}{tail.partition('}')[2]}") is None
+    prefix = "v=" if operator == "?" else ""
+    assert UriTemplate(template).match(f"{head}{operator}{prefix}{attack}{tail.partition('}')[2]}") is None
 
 
 PATH_ATTACKS = [
@@ -328,17 +328,17 @@ PATH_ATTACKS += ["\\\\host", "%5Cx", "C:/x", "C:", "c%3A/x", "a/%00", "a/.. /b",
 
 @pytest.mark.spec("resources.path-traversal")
 @pytest.mark.parametrize("attack", PATH_ATTACKS)
-def test_a_path_that_could_leave_its_place_is_not_matched(attack: str) -> None:
+def test_reserved_value_with_path_traversal_does_not_match(attack: str) -> None:
     assert UriTemplate("f://x/{+v}").match(f"f://x/{attack}") is None
     assert UriTemplate("f://x{#v}").match(f"f://x#{attack}") is None
 
 
 @pytest.mark.parametrize("attack", ["%2e%2e", "a/../b", "a/%2e%2e/b", "..%2Fa", "a%2Fb", "a%5Cb", "/etc", "C:/x", ""])
-def test_segments_that_could_leave_their_place_are_not_matched(attack: str) -> None:
+def test_segment_with_path_traversal_does_not_match(attack: str) -> None:
     assert UriTemplate("f://x{/v*}").match(f"f://x/{attack}") is None
 
 
-def test_a_value_is_decoded_once() -> None:
+def test_value_is_decoded_once() -> None:
     assert UriTemplate("f://{v}").match("f://%252e%252e%252f") == {"v": "%2e%2e%2f"}
     assert UriTemplate("f://{+v}").match("f://a/%252e%252e/b") == {"v": "a/%2e%2e/b"}
 
@@ -346,12 +346,12 @@ def test_a_value_is_decoded_once() -> None:
 @pytest.mark.parametrize(
     "value", ["a..b", "..a", ".hidden", "a.", "v1.2", "1:b", "ab:c", "%", "a b", "ü", "日本", "a+b"]
 )
-def test_harmless_values_are_matched(value: str) -> None:
+def test_safe_value_matches(value: str) -> None:
     template = UriTemplate("f://x/{v}/y")
     assert template.match(template.expand({"v": value})) == {"v": value}
 
 
-def test_a_template_over_its_limits_is_refused_by_name() -> None:
+def test_template_over_limit_raises() -> None:
     UriTemplate("x" * 8192)
     with pytest.raises(LimitExceeded, match="MAX_TEMPLATE_BYTES"):
         UriTemplate("x" * 8193)
@@ -362,7 +362,7 @@ def test_a_template_over_its_limits_is_refused_by_name() -> None:
         UriTemplate("/".join("{a}" for _ in range(257)))
 
 
-def test_a_uri_over_its_limit_is_refused_by_name() -> None:
+def test_uri_over_limit_raises() -> None:
     template = UriTemplate("{+a}")
     assert template.match("x" * 65536) == {"a": "x" * 65536}
     with pytest.raises(LimitExceeded, match="MAX_URI_BYTES") as caught:
@@ -376,10 +376,9 @@ def test_a_uri_over_its_limit_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     "pattern", ["a", "/", "/a", ".", ",", "a=", "id=1&", ";id=", "%41", "%2e", "%", "?", "/b/", "-b-", "\u00e4"]
 )
-def test_long_hostile_uris_are_matched_without_backtracking(operator: str, pattern: str) -> None:
-    # Each of them has more than one expression and an ending that is wrong at the last moment. With backtracking, not one
-    # of them would come to an end.
-    hostile = pattern * (60_000 // len(pattern.encode()))
+def test_hostile_uri_matches_in_linear_time(operator: str, pattern: str) -> None:
+    # Each template has several expressions, and each URI a mismatch at its end. With backtracking no match would finish.
+    text = pattern * (60_000 // len(pattern.encode()))
     for template in (
         f"x{{{operator}id*}}/b/{{y}}-b-{{z}}!",
         f"x{{{operator}id}}/{{a}}/{{b}}/{{c}}/{{d}}!",
@@ -388,15 +387,15 @@ def test_long_hostile_uris_are_matched_without_backtracking(operator: str, patte
         if not template.endswith("!") and operator in "+#":
             continue
         compiled = UriTemplate(template)
-        compiled.match(f"x{hostile}")
-        compiled.match(f"x{UriTemplate(f'{{{operator}id*}}', expand_only=True)._parts[0].operator.first}{hostile}!")  # type: ignore[union-attr]  # one expression
+        compiled.match(f"x{text}")
+        compiled.match(f"x{UriTemplate(f'{{{operator}id*}}', expand_only=True)._parts[0].operator.first}{text}!")  # type: ignore[union-attr]  # one expression
 
 
-# --- Properties ------------------------------------------------------------------------------------------------------
+# --- properties ------------------------------------------------------------------------------------------------------
 
 
-def _safe(text: str) -> bool:
-    """Whether a value may be matched by a plain variable."""
+def _is_allowed(text: str) -> bool:
+    """Return whether a plain variable can match a value."""
     return UriTemplate("{v}").match(UriTemplate("{v}").expand({"v": text})) is not None
 
 
@@ -407,15 +406,15 @@ SEGMENTS = st.lists(PLAIN, min_size=1, max_size=5)
 
 
 @given(PLAIN)
-def test_every_value_without_separators_dots_and_drives_is_allowed(value: str) -> None:
-    assert _safe(value)
+def test_value_without_separators_dots_drives_matches(value: str) -> None:
+    assert _is_allowed(value)
 
 
 @given(st.text(st.characters(), max_size=6))
-def test_what_a_plain_variable_gives_is_always_one_harmless_name(raw: str) -> None:
-    found = UriTemplate("{v}").match(raw)
-    if found:
-        value = found["v"]
+def test_plain_variable_match_is_single_safe_name(raw: str) -> None:
+    match = UriTemplate("{v}").match(raw)
+    if match:
+        value = match["v"]
         assert isinstance(value, str)
         assert "/" not in value
         assert "\\" not in value
@@ -424,7 +423,7 @@ def test_what_a_plain_variable_gives_is_always_one_harmless_name(raw: str) -> No
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), PLAIN), st.lists(PLAIN, min_size=1))
-def test_matching_is_the_inverse_of_expanding_for_any_values(plain: dict[str, str], path: list[str]) -> None:
+def test_match_inverts_expand_for_generated_values(plain: dict[str, str], path: list[str]) -> None:
     template = UriTemplate("x://{a}/p{/path*}?f=1{&b,c}#{d}")
     values: dict[str, str | list[str]] = {**plain, "path": path}
     assume(sum(len(value.encode()) for value in [*plain.values(), *path]) < 5_000)
@@ -433,7 +432,7 @@ def test_matching_is_the_inverse_of_expanding_for_any_values(plain: dict[str, st
 
 @st.composite
 def templates_with_values(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
-    """A template that can be matched, and values for some of its variables."""
+    """Return a template for matching, and values for some of its variables."""
     template = "x:"
     values: dict[str, object] = {}
     for index in range(draw(st.integers(1, 4))):
@@ -441,7 +440,7 @@ def templates_with_values(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
         literal = draw(st.sampled_from(["/", "/lit/", "?x=/", "#/"]))
         name = f"v{index}"
         explode = operator in ("/", ";", "?", "&") and draw(st.booleans())
-        # A mapping and a list are both exploded; a list is what the URI calls by the variable's own name.
+        # Mappings and lists are both exploded; a list has the variable's own name in the URI.
         if explode:
             kinds = (
                 SEGMENTS
@@ -459,20 +458,20 @@ def templates_with_values(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
 
 
 @given(templates_with_values())
-def test_matching_is_the_inverse_of_expanding_for_any_template(case: tuple[str, dict[str, Value | None]]) -> None:
+def test_match_inverts_expand_for_generated_template(case: tuple[str, dict[str, Value | None]]) -> None:
     source, values = case
     try:
         template = UriTemplate(source)
     except AmbiguousTemplate:
         assume(False)
         raise
-    borders_are_certain = not any(f"/{{/v{index}" in source or f"/{{/v{index}*" in source for index in range(4))
-    assume(borders_are_certain)
+    unambiguous = not any(f"/{{/v{index}" in source or f"/{{/v{index}*" in source for index in range(4))
+    assume(unambiguous)
     assert template.match(template.expand(values)) == values
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_any_text_is_a_template_or_a_typed_error(source: str, uri: str) -> None:
+def test_generated_text_is_template_or_raises(source: str, uri: str) -> None:
     try:
         template = UriTemplate(source)
     except InvalidTemplate:
@@ -481,10 +480,10 @@ def test_any_text_is_a_template_or_a_typed_error(source: str, uri: str) -> None:
 
 
 @given(st.text("abc/{}?&;.,+#*:1=", max_size=30), st.text("abc/?&;.,+#=%2e", max_size=30))
-def test_what_matches_has_only_known_variables(source: str, uri: str) -> None:
+def test_match_has_only_known_variables(source: str, uri: str) -> None:
     try:
         template = UriTemplate(source)
     except InvalidTemplate:
         return
-    found = template.match(uri)
-    assert found is None or set(found) <= set(template.variables)
+    match = template.match(uri)
+    assert match is None or set(match) <= set(template.variables)
