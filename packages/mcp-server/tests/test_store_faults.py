@@ -1,4 +1,4 @@
-"""Stores in files when something goes wrong below or around them: a kill, a disk that is full, a file that is read-only."""
+"""SQLite stores under faults: a killed process, a full disk, a read-only file."""
 
 from __future__ import annotations
 
@@ -87,36 +87,36 @@ def say(*words):
 trio.run(main)
 """
 
-_STEPS = ("created", "saved", "completed", "deleted")
-"""What happens to a task, in this order; only one of the last two does."""
+_TASK_EVENTS = ("created", "saved", "completed", "deleted")
+"""The steps of a task, in this order; only one of the last two happens."""
 
 
-def run_until_killed(path: Path, round_: int, kind: str, lines: int) -> list[list[str]]:
-    """Return what a process said that was killed while it wrote tasks."""
-    command = [sys.executable, "-c", _TASKS, str(path), str(round_), kind]
+def run_and_kill(path: Path, attempt: int, kind: str, count: int) -> list[list[str]]:
+    """Kill a process while it writes tasks, and return its output."""
+    command = [sys.executable, "-c", _TASKS, str(path), str(attempt), kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(lines)]
+        lines = [child.stdout.readline() for _ in range(count)]
         child.send_signal(signal.SIGKILL)
-        # The last line may be half of one.
-        said += [line for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-        return [line.split() for line in said]
+        # The last line may be incomplete.
+        lines += [line for line in child.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+        return [line.split() for line in lines]
 
 
 @pytest.mark.parametrize("kind", ["own", "shared"])
-async def test_task_that_was_acknowledged_survives_a_kill_and_none_is_torn(tmp_path: Path, kind: str) -> None:
+async def test_acknowledged_tasks_are_intact_after_kill(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "tasks.sqlite"
     acknowledged: dict[str, list[str]] = {}
-    for round_ in range(3):
-        for step, id, *_ in run_until_killed(path, round_, kind, 150 * (round_ + 1)):
+    for attempt in range(3):
+        for step, id, *_ in run_and_kill(path, attempt, kind, 150 * (attempt + 1)):
             acknowledged.setdefault(id, []).append(step)
         store = SqliteTaskStore(path, limits=Limits(tasks=100_000, task_bytes=10**9))
-        kept = {record.state.id: record for record in await store.listed("Ann", None, 100_000)}
+        stored = {record.state.id: record for record in await store.listed("Ann", None, 100_000)}
         for id, steps in acknowledged.items():
-            check(steps, kept.pop(id, None), int(id.rpartition("-")[2]))
-        # What was on its way when the process was killed: one task of each worker at most.
-        assert len(kept) <= 4 * (round_ + 1)
-        # All of it can be used, counted and written again.
+            check(steps, stored.pop(id, None), int(id.rpartition("-")[2]))
+        # Unacknowledged writes at the time of the kill: at most one task of each worker.
+        assert len(stored) <= 4 * (attempt + 1)
+        # The store is consistent: it can be listed, counted and written.
         ids = {record.state.id for record in await store.unfinished()}
         assert all(steps[-1] != "completed" for id, steps in acknowledged.items() if id in ids)
         assert await store.listed("Ann", TaskPlace(10**9, ""), 1) == ()
@@ -129,7 +129,7 @@ async def test_task_that_was_acknowledged_survives_a_kill_and_none_is_torn(tmp_p
 
 
 def check(steps: list[str], record: TaskRecord | None, number: int) -> None:
-    """Compare a task with what was acknowledged of it; one step more may have been done."""
+    """Compare a task with its acknowledged steps; one more step may have happened."""
     last = steps[-1]
     if last == "deleted":
         assert record is None
@@ -144,41 +144,41 @@ def check(steps: list[str], record: TaskRecord | None, number: int) -> None:
         assert record.state.result == ({"text": "z" * 900} if record.state.terminal else None)
 
 
-# --- a disk that is full ---------------------------------------------------------------------------------------------
+# --- a full disk -----------------------------------------------------------------------------------------------------
 
 
-def server() -> Server:
-    made = Server("faults", version="0")
+def make_server() -> Server:
+    server = Server("faults", version="0")
 
-    @made.tool
+    @server.tool
     async def report(size: int, context: Context) -> str:
         await context.progress(1, message="x" * size)
         return "done"
 
-    @made.resource("memo://{name}")
+    @server.resource("memo://{name}")
     async def memo(name: str) -> str:
         return name
 
-    return made
+    return server
 
 
-async def reported(client: Client) -> list[str | None]:
-    """Call a tool that is answered by a stream. Return the ids of its events."""
+async def report_event_ids(client: Client) -> list[str | None]:
+    """Call a tool that responds with a stream, and return the ids of its events."""
     events = await client.post(client.call("report", size=20_000, token=1)).rest()
     assert "done" in str(json.loads(events[-1].data)["result"])
     return [event.id for event in events]
 
 
-async def test_requests_go_on_while_the_disk_is_full_and_are_kept_again_when_there_is_space(
+async def test_requests_continue_on_full_disk_and_are_stored_after_recovery(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "mcp_server")
     store = SqliteStore(tmp_path / "sessions.sqlite")
     connection = store.thread.connection
-    app = server().asgi(store=store)
+    app = make_server().asgi(store=store)
     async with hosted(app, R2025_11_25) as old, hosted(app, R2025_11_25) as new:
         await old.open()
-        assert all(await reported(old))
+        assert all(await report_event_ids(old))
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages}")
         new.capabilities["experimental"] = {"large": {"is": "x" * 12_000}}
@@ -186,8 +186,8 @@ async def test_requests_go_on_while_the_disk_is_full_and_are_kept_again_when_the
         for client in (old, new):
             for number in range(3):
                 assert "result" in await client.ask("resources/subscribe", {"uri": f"memo://{number}-{'x' * 8_000}"})
-                assert not any((await reported(client))[1:])
-        # One message, that says which store it is and what to do.
+                assert not any((await report_event_ids(client))[1:])
+        # One log message, with the store and the remedy.
         (record,) = caplog.records
         text = record.getMessage()
         assert f"the store {tmp_path / 'sessions.sqlite'} failed: database or disk is full" in text
@@ -196,7 +196,7 @@ async def test_requests_go_on_while_the_disk_is_full_and_are_kept_again_when_the
 
         connection.execute("PRAGMA max_page_count = 1000000")
         for client in (old, new):
-            assert all(await reported(client))
+            assert all(await report_event_ids(client))
         assert len(caplog.records) == 1
         sessions = [str(client.session) for client in (old, new)]
     await store.aclose()
@@ -207,7 +207,7 @@ async def test_requests_go_on_while_the_disk_is_full_and_are_kept_again_when_the
     await store.aclose()
 
 
-async def test_store_that_goes_on_failing_is_logged_once_a_minute(
+async def test_repeated_store_failure_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.WARNING, "mcp_server")
@@ -215,7 +215,7 @@ async def test_store_that_goes_on_failing_is_logged_once_a_minute(
     failures.worked()
     for _ in range(60):
         failures.failed("it is not kept", StoreError("the store x failed"))
-        # Something that is small still fits.
+        # Small writes still succeed.
         failures.worked()
         await trio.sleep(2.5)
     counts = [re.findall(r"failures=(\d+)", record.getMessage()) for record in caplog.records]
@@ -263,15 +263,15 @@ trio.run(main)
 """
 
 
-async def test_write_that_the_system_refuses_is_an_error_of_the_store_and_harms_nothing(tmp_path: Path) -> None:
+async def test_failed_write_is_store_error_and_keeps_file_consistent(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     with subprocess.Popen([sys.executable, "-c", _LIMITED, str(path)], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(6)]
+        lines = [child.stdout.readline() for _ in range(6)]
         child.kill()
-    assert [line.split()[0] for line in said] == ["failed", "kept"] * 3
-    assert all(f"the store {path} failed: " in line and "its disk" in line for line in said[::2])
-    last = int(said[-1].split()[1])
+    assert [line.split()[0] for line in lines] == ["failed", "kept"] * 3
+    assert all(f"the store {path} failed: " in line and "its disk" in line for line in lines[::2])
+    last = int(lines[-1].split()[1])
     store = SqliteStore(path)
     assert [each.last for each in await store.streams("a")] == [last]
     assert [event.number for event in await store.events("a", 1, 0)] == list(range(1, last + 1))
@@ -281,51 +281,51 @@ async def test_write_that_the_system_refuses_is_an_error_of_the_store_and_harms_
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with a MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    """A mounted file system of 1 MiB."""
+    mount_point = tmp_path / "disk"
+    mount_point.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mount_point)]
     if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        yield place
+        yield mount_point
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", str(mount_point)], check=True)
 
 
-def mount_again(place: Path, option: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{option}", str(place)], check=True)
+def remount(mount_point: Path, option: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", str(mount_point)], check=True)
 
 
-async def test_full_disk_is_an_error_of_the_store_until_there_is_space(small_disk: Path) -> None:
+async def test_write_on_full_disk_raises_until_space_is_free(small_disk: Path) -> None:
     store = SqliteStore(small_disk / "sessions.sqlite")
     tasks = SqliteTaskStore(store)
     await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0))
     await store.begin("a", 1, (1,))
-    kept = 0
-    with pytest.raises(StoreError, match="is full; free space on its disk"):  # noqa: PT012  # it fails at some time
+    stored = 0
+    with pytest.raises(StoreError, match="is full; free space on its disk"):  # noqa: PT012  # one of the writes fails
         while True:
-            await store.append("a", [StoredEvent(1, kept + 1, b"x" * 7_000)])
-            kept += 1
+            await store.append("a", [StoredEvent(1, stored + 1, b"x" * 7_000)])
+            stored += 1
     state = TaskState(id="t", created_at=1.0, updated_at=1.0, ttl=None, poll_interval=None)
     record = TaskRecord(
         state=state, owner="Ann", tool="t", params={"x": "x" * 300_000}, revision="2026-07-28", capabilities={}
     )
     with pytest.raises(StoreError, match="is full; free space on its disk"):
         await tasks.create(record)
-    assert [each.last for each in await store.streams("a")] == [kept]
+    assert [each.last for each in await store.streams("a")] == [stored]
     assert await tasks.load("t") is None
-    mount_again(small_disk, "size=4m")
-    await store.append("a", [StoredEvent(1, kept + 1, b"again")])
+    remount(small_disk, "size=4m")
+    await store.append("a", [StoredEvent(1, stored + 1, b"again")])
     await tasks.create(record)
     await tasks.aclose()
     await store.aclose()
     store = SqliteStore(small_disk / "sessions.sqlite")
-    assert [each.last for each in await store.streams("a")] == [kept + 1]
+    assert [each.last for each in await store.streams("a")] == [stored + 1]
     await store.aclose()
 
 
-def test_store_cannot_be_made_on_a_full_disk(small_disk: Path) -> None:
+def test_store_creation_on_full_disk_raises(small_disk: Path) -> None:
     with (small_disk / "other").open("wb") as file, pytest.raises(OSError, match="No space left"):
         file.write(b"x" * 2_000_000)
     with pytest.raises(
@@ -334,24 +334,24 @@ def test_store_cannot_be_made_on_a_full_disk(small_disk: Path) -> None:
         SqliteStore(small_disk / "sessions.sqlite")
 
 
-# --- files and directories that are read-only ------------------------------------------------------------------------
+# --- read-only files and directories ---------------------------------------------------------------------------------
 
 
-async def test_store_on_a_disk_that_is_read_only_says_what_to_do(small_disk: Path) -> None:
+async def test_store_on_read_only_disk_raises_with_remedy(small_disk: Path) -> None:
     path = small_disk / "sessions.sqlite"
     store = SqliteStore(path)
     await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0))
     await store.aclose()
-    mount_again(small_disk, "ro")
+    remount(small_disk, "ro")
     try:
-        for place, named in ((path, path), (small_disk / "new.sqlite", small_disk)):
-            why = f"the store {place} cannot be opened: {named} is read-only for this user: make the file and its dir"
-            with pytest.raises(StoreError, match=why):
-                SqliteStore(place)
-            with pytest.raises(StoreError, match=why):
-                SqliteTaskStore(place)
+        for mount_point, read_only in ((path, path), (small_disk / "new.sqlite", small_disk)):
+            message = f"the store {mount_point} cannot be opened: {read_only} is read-only for this user: make the file and its dir"
+            with pytest.raises(StoreError, match=message):
+                SqliteStore(mount_point)
+            with pytest.raises(StoreError, match=message):
+                SqliteTaskStore(mount_point)
     finally:
-        mount_again(small_disk, "rw")
+        remount(small_disk, "rw")
     store = SqliteStore(path)
     assert await store.load("a") is not None
     await store.aclose()
@@ -372,22 +372,24 @@ except StoreError as error:
 
 
 @pytest.mark.parametrize(
-    ("file", "folder", "named"),
+    ("file", "folder", "read_only"),
     [(0o444, 0o777, "sessions.sqlite"), (0o666, 0o555, ""), (None, 0o555, "")],
     ids=["file", "folder", "no file"],
 )
-def test_place_that_the_user_may_not_write_is_named(file: int | None, folder: int, named: str) -> None:
-    # Not below the folder of the test, which is of its user alone.
-    with tempfile.TemporaryDirectory() as made:
-        place, path = Path(made), Path(made, "sessions.sqlite")
+def test_store_in_read_only_path_raises_with_path(file: int | None, folder: int, read_only: str) -> None:
+    # Outside of the test's own folder, which only its user can access.
+    with tempfile.TemporaryDirectory() as directory:
+        mount_point, path = Path(directory), Path(directory, "sessions.sqlite")
         if file is not None:
             SqliteStore(path).thread.connection.close()
             path.chmod(file)
         before = None if file is None else path.read_bytes()
-        place.chmod(folder)
+        mount_point.chmod(folder)
         command = [sys.executable, "-c", _UNPRIVILEGED, str(path)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        place.chmod(0o700)
-        culprit = place / named if named else place
-        assert f"the store {path} cannot be opened: {culprit} is read-only for this user: make the file" in said
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        mount_point.chmod(0o700)
+        read_only_path = mount_point / read_only if read_only else mount_point
+        assert (
+            f"the store {path} cannot be opened: {read_only_path} is read-only for this user: make the file" in output
+        )
         assert (path.read_bytes() if path.exists() else None) == before

@@ -1,4 +1,4 @@
-"""The file of a session store: files of earlier versions are converted when they are opened."""
+"""The file format of the session store, and the conversion of earlier formats."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def make_version_1(path: Path) -> None:
     connection.close()
 
 
-async def test_file_of_version_1_is_converted_with_everything_in_it(tmp_path: Path) -> None:
+async def test_version_1_file_converted_completely(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     make_version_1(path)
-    # The first time it is converted, the second time it is read as it is.
+    # The first iteration converts the file, the second one only opens it.
     for _ in range(2):
         store = SqliteStore(path)
         assert await store.load("a") == SessionRecord(
@@ -78,7 +78,7 @@ async def test_file_of_version_1_is_converted_with_everything_in_it(tmp_path: Pa
         await store.aclose()
 
 
-async def test_sessions_of_a_converted_file_go_on(tmp_path: Path) -> None:
+async def test_sessions_of_converted_file_continue(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     make_version_1(path)
     store = SqliteStore(path, limits=Limits(sessions=2))
@@ -95,11 +95,11 @@ async def test_sessions_of_a_converted_file_go_on(tmp_path: Path) -> None:
     await store.aclose()
 
 
-def test_conversion_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_failed_conversion_leaves_file_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     make_version_1(path)
     with sqlite3.connect(path) as connection:
-        # What is converted last cannot be read: much was written before.
+        # The last table to convert is invalid, so that much was written before the failure.
         connection.execute("INSERT INTO streams VALUES (7, 1, 0, 'no JSON', 0, 0)")
     connection.close()
     with pytest.raises(
@@ -117,12 +117,12 @@ def test_conversion_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", [0, 3, 4_000])
-async def test_file_of_an_unknown_version_is_refused(tmp_path: Path, version: int) -> None:
+async def test_file_of_unknown_version_raises(tmp_path: Path, version: int) -> None:
     path = tmp_path / "sessions.sqlite"
     await SqliteStore(path).aclose()
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    why = f"has format {version}, but this version of mcp_server supports formats up to 2: use the version"
-    with pytest.raises(StoreError, match=why):
+    message = f"has format {version}, but this version of mcp_server supports formats up to 2: use the version"
+    with pytest.raises(StoreError, match=message):
         SqliteStore(path)

@@ -1,4 +1,4 @@
-"""Stores of sessions: the contract for each of them, and what is particular about the one in a file."""
+"""Session stores: the contract for each of them, and the properties of the SQLite store."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from mcp_server.stores.contract import DURABLE_STORE_CHECKS, STORE_CHECKS, Store
 _RECORD = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
 
 
-def _name(check: StoreCheck) -> str:
+def _check_name(check: StoreCheck) -> str:
     return getattr(check, "__name__", "?")
 
 
 @pytest.mark.spec("resume.no-cross-stream", "resume.event-id-unique")
-@pytest.mark.parametrize("check", STORE_CHECKS, ids=_name)
-async def test_sessions_in_memory_keep_the_contract(check: StoreCheck) -> None:
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=_check_name)
+async def test_memory_session_store_fulfills_contract(check: StoreCheck) -> None:
     async def open_store(limits: Limits) -> SessionStore:
         return MemoryStore(limits=limits)
 
@@ -52,47 +52,50 @@ async def test_sessions_in_memory_keep_the_contract(check: StoreCheck) -> None:
 
 
 @pytest.mark.spec("resume.no-cross-stream", "resume.event-id-unique")
-@pytest.mark.parametrize("check", STORE_CHECKS + DURABLE_STORE_CHECKS, ids=_name)
-async def test_sessions_in_a_file_keep_the_contract(check: StoreCheck, tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", STORE_CHECKS + DURABLE_STORE_CHECKS, ids=_check_name)
+async def test_sqlite_session_store_fulfills_contract(check: StoreCheck, tmp_path: Path) -> None:
     async def open_store(limits: Limits) -> SessionStore:
         return SqliteStore(tmp_path / "sessions.sqlite", limits=limits)
 
     await check(open_store)
 
 
-class _Forgetful(MemoryStore):
+class _DroppingStore(MemoryStore):
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         await super().append(session, events[:1])
 
 
-class _Hoarder(MemoryStore):
+class _NeverDeletingStore(MemoryStore):
     async def delete(self, id: str) -> None:
         pass
 
 
-class _Careless(MemoryStore):
-    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+class _LimitIgnoringStore(MemoryStore):
+    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         with suppress(LimitExceeded):
-            await super().begin(session, stream, owed)
+            await super().begin(session, stream, pending)
 
 
-class _Blurred(MemoryStore):
-    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
-        await super().begin(session, stream, [str(id) for id in owed])
+class _IdConvertingStore(MemoryStore):
+    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
+        await super().begin(session, stream, [str(id) for id in pending])
 
 
-class _Unbounded(MemoryStore):
+class _UnboundedStore(MemoryStore):
     def __init__(self, *, limits: Limits) -> None:
         super().__init__(limits=attrs.evolve(limits, replay_events=1_000_000))
 
 
-class _Immortal(MemoryStore):
+class _UnclosableStore(MemoryStore):
     async def aclose(self) -> None:
         pass
 
 
-@pytest.mark.parametrize("kind", [_Forgetful, _Hoarder, _Careless, _Blurred, _Unbounded, _Immortal])
-async def test_a_store_that_breaks_the_contract_is_found_out(kind: type[MemoryStore]) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [_DroppingStore, _NeverDeletingStore, _LimitIgnoringStore, _IdConvertingStore, _UnboundedStore, _UnclosableStore],
+)
+async def test_contract_detects_broken_store(kind: type[MemoryStore]) -> None:
     async def open_store(limits: Limits) -> SessionStore:
         return kind(limits=limits)
 
@@ -106,7 +109,7 @@ async def test_a_store_that_breaks_the_contract_is_found_out(kind: type[MemorySt
     assert len(broken) < len(STORE_CHECKS)
 
 
-# --- both do the same ----------------------------------------------------------------------------------------------
+# --- equivalence of the stores ---------------------------------------------------------------------------------------
 
 _IDS = st.sampled_from((1, "1", 2, "b"))
 _OPERATIONS = st.one_of(
@@ -119,10 +122,10 @@ _OPERATIONS = st.one_of(
 )
 
 
-async def _outcome(store: SessionStore, operation: tuple[object, ...]) -> object:
+async def _run_operation(store: SessionStore, operation: tuple[object, ...]) -> object:
     match operation:
-        case "begin", int(stream), list(owed):
-            await store.begin("a", stream, owed)
+        case "begin", int(stream), list(pending):
+            await store.begin("a", stream, pending)
         case "append", int(stream), int(ahead), id:
             last = next((each.last for each in await store.streams("a") if each.stream == stream), 0)
             answers = id if isinstance(id, int | str) else None
@@ -137,12 +140,12 @@ async def _outcome(store: SessionStore, operation: tuple[object, ...]) -> object
     return [each for each in await store.streams("a") if each.last or each.owed]
 
 
-async def _outcomes(store: SessionStore, operations: Sequence[tuple[object, ...]]) -> list[object]:
+async def _run_operations(store: SessionStore, operations: Sequence[tuple[object, ...]]) -> list[object]:
     outcomes: list[object] = []
     await store.save(_RECORD)
     for operation in operations:
         try:
-            outcomes.append(await _outcome(store, operation))
+            outcomes.append(await _run_operation(store, operation))
         except (LocalProtocolError, LimitExceeded) as error:
             outcomes.append(type(error))
     await store.aclose()
@@ -151,14 +154,14 @@ async def _outcomes(store: SessionStore, operations: Sequence[tuple[object, ...]
 
 @pytest.mark.property
 @given(st.lists(_OPERATIONS, max_size=30))
-def test_a_store_in_a_file_does_the_same_as_one_in_memory(operations: list[tuple[object, ...]]) -> None:
+def test_sqlite_store_behaves_as_memory_store(operations: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        in_memory = trio.run(_outcomes, MemoryStore(), operations)
-        in_a_file = trio.run(_outcomes, SqliteStore(Path(folder) / "sessions.sqlite"), operations)
-    assert in_a_file == in_memory
+        in_memory = trio.run(_run_operations, MemoryStore(), operations)
+        in_file = trio.run(_run_operations, SqliteStore(Path(folder) / "sessions.sqlite"), operations)
+    assert in_file == in_memory
 
 
-# --- the file ------------------------------------------------------------------------------------------------------
+# --- the SQLite file -------------------------------------------------------------------------------------------------
 
 _WRITER = """
 import sys, trio
@@ -186,17 +189,17 @@ trio.run(main)
 """
 
 
-async def test_what_was_acknowledged_survives_a_kill_and_nothing_is_there_twice(tmp_path: Path) -> None:
+async def test_sqlite_store_keeps_acknowledged_writes_after_kill(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     acknowledged = dict.fromkeys(range(4), 0)
-    for round_ in range(3):
+    for attempt in range(3):
         with subprocess.Popen([sys.executable, "-c", _WRITER, path], stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
-            for _ in range(150 * (round_ + 1)):
+            for _ in range(150 * (attempt + 1)):
                 stream, number = map(int, child.stdout.readline().split())
                 acknowledged[stream] = number
             child.send_signal(signal.SIGKILL)
-            # What it had said before it died counts as well; the last line may be half of one.
+            # Output from before the kill counts as well; the last line may be incomplete.
             for line in child.stdout.read().splitlines(keepends=True):
                 if line.endswith("\n"):
                     stream, number = map(int, line.split())
@@ -211,7 +214,7 @@ async def test_what_was_acknowledged_survives_a_kill_and_nothing_is_there_twice(
 
 
 @pytest.mark.spec("elicitation.state-protected")
-async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+async def test_sqlite_file_readable_only_by_owner(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     path.touch(0o644)
     store = SqliteStore(path)
@@ -223,7 +226,7 @@ async def test_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-async def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None:
+async def test_sqlite_file_opened_twice_raises(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     store = SqliteStore(path)
     with pytest.raises(StoreError, match=r"sessions\.sqlite is in use by another server: configure a separate"):
@@ -233,12 +236,12 @@ async def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None
     assert "is in use by another server" in other.stderr
     await store.save(_RECORD)
     await store.aclose()
-    again = SqliteStore(path)
-    assert await again.load("a") == _RECORD
-    await again.aclose()
+    reopened = SqliteStore(path)
+    assert await reopened.load("a") == _RECORD
+    await reopened.aclose()
 
 
-def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+def test_sqlite_store_leaves_database_of_other_application_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE important (x)")
@@ -255,7 +258,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"this is no database, but a text of some length " * 40, b"SQLite format 3\0broken"]
 )
-def test_what_is_no_database_is_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_sqlite_store_leaves_other_file_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"the store .*notes\.txt cannot be opened: file is not a database"):
@@ -264,14 +267,15 @@ def test_what_is_no_database_is_left_as_it_is(tmp_path: Path, content: bytes) ->
 
 
 @pytest.mark.parametrize(
-    ("place", "why"), [("missing/sessions.sqlite", "No such file or directory"), (".", "unable to open database file")]
+    ("relative_path", "reason"),
+    [("missing/sessions.sqlite", "No such file or directory"), (".", "unable to open database file")],
 )
-def test_a_place_where_no_file_can_be_is_named(tmp_path: Path, place: str, why: str) -> None:
-    with pytest.raises(StoreError, match=f"the store {tmp_path / place} cannot be opened: .*{why}"):
-        SqliteStore(tmp_path / place)
+def test_sqlite_store_at_invalid_path_raises(tmp_path: Path, relative_path: str, reason: str) -> None:
+    with pytest.raises(StoreError, match=f"the store {tmp_path / relative_path} cannot be opened: .*{reason}"):
+        SqliteStore(tmp_path / relative_path)
 
 
-async def test_a_call_that_fails_in_the_file_says_so_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_sqlite_write_error_raises_and_store_continues(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
     store.thread.connection.execute("PRAGMA query_only = ON")
@@ -284,11 +288,11 @@ async def test_a_call_that_fails_in_the_file_says_so_and_the_others_go_on(tmp_pa
     await store.aclose()
 
 
-async def test_what_was_rolled_back_does_not_count_against_the_bounds(tmp_path: Path) -> None:
+async def test_sqlite_rollback_releases_event_limit(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite", limits=Limits(replay_events=2))
     await store.save(_RECORD)
     await store.begin("a", 1, (1, 2, 3))
-    # It fails after the first two were put down.
+    # The write fails after the first two events.
     last = StoredEvent(1, 3, None)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(StoreError, match="constraint failed"):
         await store.append("a", [StoredEvent(1, 1, b"", 1), StoredEvent(1, 2, b"", 2), last])
@@ -297,7 +301,7 @@ async def test_what_was_rolled_back_does_not_count_against_the_bounds(tmp_path: 
     await store.aclose()
 
 
-async def test_what_cannot_be_written_is_the_error_of_its_caller_alone(tmp_path: Path) -> None:
+async def test_sqlite_unencodable_value_fails_only_its_caller(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     failures = []
 
@@ -317,7 +321,7 @@ async def test_what_cannot_be_written_is_the_error_of_its_caller_alone(tmp_path:
     await store.aclose()
 
 
-async def test_what_was_asked_for_is_done_before_the_store_is_closed(tmp_path: Path) -> None:
+async def test_sqlite_close_completes_pending_writes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
     await store.begin("a", 1, (1,))
@@ -330,13 +334,13 @@ async def test_what_was_asked_for_is_done_before_the_store_is_closed(tmp_path: P
         await store.aclose()
     assert store.thread._thread is not None
     store.thread._thread.join()
-    again = SqliteStore(tmp_path / "sessions.sqlite")
-    assert [event.data for event in await again.events("a", 1, 0)] in ([], [b"{}"])
-    assert await again.load("a") == _RECORD
-    await again.aclose()
+    reopened = SqliteStore(tmp_path / "sessions.sqlite")
+    assert [event.data for event in await reopened.events("a", 1, 0)] in ([], [b"{}"])
+    assert await reopened.load("a") == _RECORD
+    await reopened.aclose()
 
 
-def test_a_program_that_forgets_to_close_its_store_ends(tmp_path: Path) -> None:
+def test_process_ends_with_unclosed_sqlite_store(tmp_path: Path) -> None:
     code = (
         "import trio\n"
         "from mcp_server.stores.sqlite.sessions import SqliteStore\n"
@@ -349,71 +353,71 @@ def test_a_program_that_forgets_to_close_its_store_ends(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], timeout=30, check=True)
 
 
-def test_a_path_is_kept_when_the_process_changes_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_path_resolved_at_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = SqliteStore("sessions.sqlite")
     assert repr(store) == f"<SqliteStore {tmp_path / 'sessions.sqlite'}>"
     trio.run(store.aclose)
 
 
-async def test_a_store_in_memory_says_how_much_is_in_it() -> None:
+async def test_memory_store_repr_has_session_count() -> None:
     store = MemoryStore()
     await store.save(_RECORD)
     assert repr(store) == "<MemoryStore of 1 sessions>"
 
 
-async def _with_events(store: MemoryStore, id: str, *sizes: int, owed: tuple[int, ...] = ()) -> None:
-    """A session with a stream of events, the last of which answers what is owed."""
+async def _add_session_with_events(store: MemoryStore, id: str, *sizes: int, pending: tuple[int, ...] = ()) -> None:
+    """Save a session with a stream of events; the last event responds to the pending request."""
     await store.save(attrs.evolve(_RECORD, id=id))
-    await store.begin(id, 1, owed)
+    await store.begin(id, 1, pending)
     for number, size in enumerate(sizes, 1):
-        answers = owed[0] if owed and number == len(sizes) else None
+        answers = pending[0] if pending and number == len(sizes) else None
         await store.append(id, [StoredEvent(1, number, b"x" * size, answers)])
 
 
-async def _kept(store: MemoryStore, id: str) -> list[int]:
+async def _event_numbers(store: MemoryStore, id: str) -> list[int]:
     return [event.number for event in await store.events(id, 1, 0)]
 
 
-async def test_the_events_of_all_sessions_together_are_bounded_and_the_oldest_go() -> None:
+async def test_memory_store_over_byte_limit_evicts_oldest_events() -> None:
     store = MemoryStore(limits=Limits(stored_bytes=1_000))
-    await _with_events(store, "a", 300, 300)
-    await _with_events(store, "b", 300, 50)
+    await _add_session_with_events(store, "a", 300, 300)
+    await _add_session_with_events(store, "b", 300, 50)
     assert await store.events("a", 1, 0)
-    await _with_events(store, "c", 200)
-    # Of the first only the newest event is left; the others are as they were.
+    await _add_session_with_events(store, "c", 200)
+    # Only the newest event of the first session remains.
     assert [event.number for event in await store.events("a", 1, 1)] == [2]
     assert store._bytes == 850
-    assert await _kept(store, "b") == [1, 2]
-    assert await _kept(store, "c") == [1]
+    assert await _event_numbers(store, "b") == [1, 2]
+    assert await _event_numbers(store, "c") == [1]
 
 
-async def test_events_of_a_small_session_outlast_those_of_larger_ones_that_are_newer() -> None:
+async def test_memory_store_evicts_events_of_largest_session_first() -> None:
     store = MemoryStore(limits=Limits(stored_bytes=1_000))
-    await _with_events(store, "small", 50, 50)
-    await _with_events(store, "large", 300, 300, 200)
-    await _with_events(store, "new", 200)
-    assert await _kept(store, "small") == [1, 2]
-    assert await _kept(store, "large") == [3]
-    assert await _kept(store, "new") == [1]
+    await _add_session_with_events(store, "small", 50, 50)
+    await _add_session_with_events(store, "large", 300, 300, 200)
+    await _add_session_with_events(store, "new", 200)
+    assert await _event_numbers(store, "small") == [1, 2]
+    assert await _event_numbers(store, "large") == [3]
+    assert await _event_numbers(store, "new") == [1]
 
 
-async def test_where_only_answers_are_left_whole_sessions_go() -> None:
+async def test_memory_store_with_only_responses_evicts_sessions() -> None:
     store = MemoryStore(limits=Limits(stored_bytes=1_000))
     for id in ("a", "b", "c"):
-        await _with_events(store, id, 400, owed=(1,))
+        await _add_session_with_events(store, id, 400, pending=(1,))
     assert await store.load("a") is None
-    assert await _kept(store, "b") == [1]
-    assert await _kept(store, "c") == [1]
+    assert await _event_numbers(store, "b") == [1]
+    assert await _event_numbers(store, "c") == [1]
     assert store._bytes == 800
 
 
-async def test_what_is_counted_is_what_is_there() -> None:
+async def test_memory_store_byte_count_matches_contents() -> None:
     store = MemoryStore(limits=Limits(stored_bytes=10_000, sessions=2))
-    await _with_events(store, "a", 100, 100)
-    await _with_events(store, "b", 100, owed=(1,))
+    await _add_session_with_events(store, "a", 100, 100)
+    await _add_session_with_events(store, "b", 100, pending=(1,))
     await store.delivered("b", 1)
-    await _with_events(store, "c", 50)
+    await _add_session_with_events(store, "c", 50)
     assert store._bytes == 150
     await store.delete("b")
     assert store._bytes == 50
@@ -421,36 +425,36 @@ async def test_what_is_counted_is_what_is_there() -> None:
     assert store._bytes == 0
 
 
-# --- changes that are announced ------------------------------------------------------------------------------------
+# --- change notifications --------------------------------------------------------------------------------------------
 
 _TOOLS = PendingNotification("notifications/tools/list_changed")
 
 
-async def test_changes_announced_faster_than_they_are_recorded_do_not_fill_the_queue(tmp_path: Path) -> None:
+async def test_frequent_notifications_are_coalesced_in_write_queue(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
     await store.subscribe("a", "test://x")
     released = threading.Event()
-    store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # what it returns does not matter
-    asked = store.thread.asked
+    store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # the return value is not used
+    count = store.thread.asked
     updates = [PendingNotification("notifications/resources/updated", f"test://x/{number}") for number in range(3)]
     for _ in range(10_000):
         for each in (*updates, _TOOLS):
             store.record_notification(each)
-    assert store.thread.asked == asked + 1
+    assert store.thread.asked == count + 1
     released.set()
     assert await store.pending_notifications("a") == (*updates, _TOOLS)
     store.record_notification(_TOOLS)
-    assert store.thread.asked == asked + 3
+    assert store.thread.asked == count + 3
     await store.aclose()
 
 
-async def test_change_announced_after_an_event_is_recorded_after_it(tmp_path: Path) -> None:
+async def test_notification_after_event_is_recorded_after_it(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
     await store.begin("a", 2, ())
     released = threading.Event()
-    store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # what it returns does not matter
+    store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # the return value is not used
     store.record_notification(_TOOLS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.append, "a", [StoredEvent(2, 1, b"{}", notification=_TOOLS)])
@@ -461,7 +465,7 @@ async def test_change_announced_after_an_event_is_recorded_after_it(tmp_path: Pa
     await store.aclose()
 
 
-async def test_change_that_cannot_be_recorded_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_notification_write_error_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
     for expected in (1, 2):
@@ -478,24 +482,24 @@ async def test_change_that_cannot_be_recorded_is_logged_once(tmp_path: Path, cap
     await store.aclose()
 
 
-class _Deaf(SqliteStore):
+class _NotificationIgnoringStore(SqliteStore):
     def record_notification(self, notification: PendingNotification) -> None:
         pass
 
 
-class _Repeating(SqliteStore):
+class _RepeatingStore(SqliteStore):
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         await super().append(session, [attrs.evolve(each, notification=None) for each in events])
 
 
-class _Torn(SqliteStore):
+class _NonAtomicStore(SqliteStore):
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         await self.remove_notifications(session, [each.notification for each in events if each.notification])
         await super().append(session, events)
 
 
-@pytest.mark.parametrize("kind", [_Deaf, _Repeating, _Torn])
-async def test_a_store_that_loses_or_repeats_changes_is_found_out(kind: type[SqliteStore], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [_NotificationIgnoringStore, _RepeatingStore, _NonAtomicStore])
+async def test_contract_detects_lost_or_repeated_notifications(kind: type[SqliteStore], tmp_path: Path) -> None:
     broken = []
     for number, check in enumerate(DURABLE_STORE_CHECKS):
         folder = tmp_path / str(number)
