@@ -1,4 +1,4 @@
-"""The deadline of a request body: what a client gains by sending slowly, early and in bursts."""
+"""The deadline of a request body, for clients that send slowly, early or in bursts."""
 
 from __future__ import annotations
 
@@ -10,115 +10,117 @@ from hypothesis import strategies as st
 
 from mcp_server.host.body_deadline import BodyDeadline
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 RATE = 512.0
 SEGMENT = 1460
 
-pieces = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 100_000)), max_size=40)
-"""Seconds since the piece before, and bytes."""
+CHUNKS = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 100_000)), max_size=40)
+"""Chunks: the seconds since the previous chunk, and the bytes."""
 
 
-def deadline(length: int = 4 << 20, *, now: float = 0, patience: float = PATIENCE, rate: float = RATE) -> BodyDeadline:
-    return BodyDeadline(now=now, length=length, patience=patience, rate=rate)
+def make_deadline(
+    length: int = 4 << 20, *, now: float = 0, timeout: float = TIMEOUT, rate: float = RATE
+) -> BodyDeadline:
+    return BodyDeadline(now=now, length=length, patience=timeout, rate=rate)
 
 
-def arrivals(made: BodyDeadline, sent: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    """The pieces of `sent` that arrive before the host gives up, as times and bytes."""
+def arrivals(deadline: BodyDeadline, chunks: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Record chunks until the deadline, and return their times and sizes."""
     now, arrived = 0.0, list[tuple[float, int]]()
-    for pause, count in sent:
+    for pause, count in chunks:
         now += pause
-        if now >= made.give_up_at:
+        if now >= deadline.give_up_at:
             break
-        made.received(count, now)
+        deadline.received(count, now)
         arrived.append((now, count))
     return arrived
 
 
-def test_a_silent_client_is_given_up_after_the_patience() -> None:
-    assert deadline(now=5).give_up_at == 5 + PATIENCE
+def test_silent_client_has_timeout() -> None:
+    assert make_deadline(now=5).give_up_at == 5 + TIMEOUT
 
 
-@given(early=st.integers(0, 4 << 20))
-def test_bytes_sent_at_once_buy_no_time(early: int) -> None:
-    made = deadline()
-    made.received(early, 0)
-    assert made.give_up_at == PATIENCE
+@given(count=st.integers(0, 4 << 20))
+def test_bytes_at_start_do_not_extend_deadline(count: int) -> None:
+    deadline = make_deadline()
+    deadline.received(count, 0)
+    assert deadline.give_up_at == TIMEOUT
 
 
-@given(sent=pieces, length=st.integers(0, 1 << 20))
-def test_the_total_depends_on_the_length_only(sent: list[tuple[float, int]], length: int) -> None:
-    made = deadline(length)
-    arrivals(made, sent)
-    assert made.give_up_at <= PATIENCE + length / RATE
+@given(chunks=CHUNKS, length=st.integers(0, 1 << 20))
+def test_total_time_depends_on_length_only(chunks: list[tuple[float, int]], length: int) -> None:
+    deadline = make_deadline(length)
+    arrivals(deadline, chunks)
+    assert deadline.give_up_at <= TIMEOUT + length / RATE
 
 
-@given(sent=pieces)
-def test_the_next_byte_has_the_patience_at_most(sent: list[tuple[float, int]]) -> None:
-    made = deadline()
-    for at, _ in arrivals(made, sent)[-1:]:
-        assert made.give_up_at <= at + PATIENCE
+@given(chunks=CHUNKS)
+def test_next_byte_within_timeout(chunks: list[tuple[float, int]]) -> None:
+    deadline = make_deadline()
+    for at, _ in arrivals(deadline, chunks)[-1:]:
+        assert deadline.give_up_at <= at + TIMEOUT
 
 
-@given(sent=pieces)
-def test_any_stretch_of_the_wait_brings_its_bytes(sent: list[tuple[float, int]]) -> None:
-    made = deadline()
-    arrived = arrivals(made, sent)
-    end = made.give_up_at
+@given(chunks=CHUNKS)
+def test_interval_has_minimum_rate(chunks: list[tuple[float, int]]) -> None:
+    deadline = make_deadline()
+    arrived = arrivals(deadline, chunks)
+    end = deadline.give_up_at
     for start in (0.0, *(at for at, _ in arrived)):
-        brought = sum(count for at, count in arrived if at > start)
-        assert brought >= RATE * (end - start - PATIENCE) - 1e-6 * RATE
+        received = sum(count for at, count in arrived if at > start)
+        assert received >= RATE * (end - start - TIMEOUT) - 1e-6 * RATE
 
 
 @given(
     length=st.integers(1, 1 << 20),
-    size=st.integers(1, int(PATIENCE * RATE) - 1),
-    faster=st.floats(1.001, 1.1),
+    size=st.integers(1, int(TIMEOUT * RATE) - 1),
+    factor=st.floats(1.001, 1.1),
 )
-def test_a_line_just_above_the_rate_is_never_cut(length: int, size: int, faster: float) -> None:
-    made = deadline(length)
-    now, left = 0.0, length
-    while left > 0:
-        count = min(size, left, max(left // 200, SEGMENT))
-        now += count / (RATE * faster)
-        assert now < made.give_up_at
-        made.received(count, now)
-        left -= count
+def test_rate_above_minimum_never_times_out(length: int, size: int, factor: float) -> None:
+    deadline = make_deadline(length)
+    now, remaining = 0.0, length
+    while remaining > 0:
+        count = min(size, remaining, max(remaining // 200, SEGMENT))
+        now += count / (RATE * factor)
+        assert now < deadline.give_up_at
+        deadline.received(count, now)
+        remaining -= count
 
 
-def test_a_lost_segment_delays_those_behind_it_without_a_cut() -> None:
-    made = deadline()
+def test_delayed_segment_does_not_time_out() -> None:
+    deadline = make_deadline()
     now = 0.0
     for count in (SEGMENT, SEGMENT, SEGMENT, 3 * SEGMENT, SEGMENT, 3 * SEGMENT):
         now += count / RATE
-        assert now < made.give_up_at
-        made.received(count, now)
+        assert now < deadline.give_up_at
+        deadline.received(count, now)
 
 
-@pytest.mark.parametrize("slower", [0.9, 0.5, 0.01])
-def test_a_line_below_the_rate_is_cut(slower: float) -> None:
-    made = deadline()
+@pytest.mark.parametrize("fraction", [0.9, 0.5, 0.01])
+def test_rate_below_minimum_times_out(fraction: float) -> None:
+    deadline = make_deadline()
     now = 0.0
-    while (now := now + 1) < made.give_up_at:
-        made.received(int(RATE * slower), now)
-    assert now <= PATIENCE / (1 - slower) + 2
+    while (now := now + 1) < deadline.give_up_at:
+        deadline.received(int(RATE * fraction), now)
+    assert now <= TIMEOUT / (1 - fraction) + 2
 
 
-@given(sent=pieces, paused=st.floats(0, 1e4))
-def test_a_pause_of_the_server_is_not_charged(sent: list[tuple[float, int]], paused: float) -> None:
-    made, other = deadline(), deadline()
-    arrivals(made, sent)
-    arrivals(other, sent)
+@given(chunks=CHUNKS, paused=st.floats(0, 1e4))
+def test_pause_of_server_extends_deadline(chunks: list[tuple[float, int]], paused: float) -> None:
+    deadline, other = make_deadline(), make_deadline()
+    arrivals(deadline, chunks)
+    arrivals(other, chunks)
     other.paused(paused)
-    assert other.give_up_at == pytest.approx(made.give_up_at + paused)
+    assert other.give_up_at == pytest.approx(deadline.give_up_at + paused)
 
 
-def test_an_infinite_patience_never_gives_up() -> None:
-    made = deadline(patience=math.inf)
-    made.received(1, 1)
-    assert made.give_up_at == math.inf
+def test_infinite_timeout_has_no_deadline() -> None:
+    deadline = make_deadline(timeout=math.inf)
+    deadline.received(1, 1)
+    assert deadline.give_up_at == math.inf
 
 
-def test_an_infinite_rate_leaves_the_patience_alone() -> None:
-    made = deadline(rate=math.inf)
-    made.received(1 << 20, 3)
-    assert made.give_up_at == PATIENCE
+def test_infinite_rate_keeps_timeout() -> None:
+    deadline = make_deadline(rate=math.inf)
+    deadline.received(1 << 20, 3)
+    assert deadline.give_up_at == TIMEOUT

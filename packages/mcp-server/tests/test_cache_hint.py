@@ -1,4 +1,4 @@
-"""What a server says of how long its results may be used again."""
+"""The cache hints of a server's results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_server(*, cache: CacheHint | None = None, restricted: bool = False) -> 
         return "A poem"
 
     @server.resource("a:kept", cache=CacheHint(90, "public"))
-    async def kept() -> str:
+    async def stored() -> str:
         return "text"
 
     @server.resource("a:{other}", cache=CacheHint(1.5))
@@ -51,31 +51,31 @@ def make_server(*, cache: CacheHint | None = None, restricted: bool = False) -> 
     return server
 
 
-Ask: TypeAlias = Callable[[Client], Awaitable[object]]
+ClientCall: TypeAlias = Callable[[Client], Awaitable[object]]
 
 
-class Hints(Middleware):
-    """Writes down what the results say."""
+class HintRecorder(Middleware):
+    """A middleware that records the hints of results."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[int, str]] = []
+        self.hints: list[tuple[int, str]] = []
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
         result = await proceed(message)
         assert isinstance(result, CacheableResult)
-        self.seen.append((result.ttl_ms, result.cache_scope))
+        self.hints.append((result.ttl_ms, result.cache_scope))
         return result
 
 
-async def hints(server: Server, ask: Ask) -> list[tuple[int, str]]:
-    """What the results say that a client gets."""
-    hints = Hints()
-    async with open_in_memory(lambda stream: serve_stream(server, stream), middleware=[hints]) as client:
-        await ask(client)
-    return hints.seen
+async def get_hints(server: Server, client_call: ClientCall) -> list[tuple[int, str]]:
+    """Return the hints of the results that a client gets."""
+    get_hints = HintRecorder()
+    async with open_in_memory(lambda stream: serve_stream(server, stream), middleware=[get_hints]) as client:
+        await client_call(client)
+    return get_hints.hints
 
 
-LISTS: list[Ask] = [
+LISTS: list[ClientCall] = [
     lambda client: client.list_tools(),
     lambda client: client.list_prompts(),
     lambda client: client.list_resources(),
@@ -83,7 +83,7 @@ LISTS: list[Ask] = [
 ]
 
 
-@pytest.mark.parametrize("ask", LISTS)
+@pytest.mark.parametrize("client_call", LISTS)
 @pytest.mark.parametrize("scope", ["private", "public"])
 @pytest.mark.spec(
     "caching.hints-tools-list",
@@ -93,15 +93,15 @@ LISTS: list[Ask] = [
     "caching.ttl-non-negative-integer",
     "caching.scope-values",
 )
-async def test_the_lists_have_the_hint_of_the_server(ask: Ask, scope: CacheScope) -> None:
-    assert await hints(make_server(cache=CacheHint(60, scope)), ask) == [(60_000, scope)]
-    assert await hints(make_server(), ask) == [(0, "private")]
+async def test_lists_have_hint_of_server(client_call: ClientCall, scope: CacheScope) -> None:
+    assert await get_hints(make_server(cache=CacheHint(60, scope)), client_call) == [(60_000, scope)]
+    assert await get_hints(make_server(), client_call) == [(0, "private")]
 
 
-@pytest.mark.parametrize("ask", [*LISTS, lambda client: client.read_resource("a:kept")])
+@pytest.mark.parametrize("client_call", [*LISTS, lambda client: client.read_resource("a:kept")])
 @pytest.mark.spec("caching.scope-reflects-visibility", "caching.public-awareness")
-async def test_nothing_is_public_where_it_depends_on_who_asks(ask: Ask) -> None:
-    ((ttl, scope),) = await hints(make_server(cache=CacheHint(60, "public"), restricted=True), ask)
+async def test_hint_with_access_control_is_private(client_call: ClientCall) -> None:
+    ((ttl, scope),) = await get_hints(make_server(cache=CacheHint(60, "public"), restricted=True), client_call)
     assert ttl > 0
     assert scope == "private"
 
@@ -116,13 +116,13 @@ async def test_nothing_is_public_where_it_depends_on_who_asks(ask: Ask) -> None:
     ],
 )
 @pytest.mark.spec("caching.hints-resources-read")
-async def test_each_resource_has_its_own_hint(uri: str, hint: tuple[int, str]) -> None:
+async def test_resource_has_its_own_hint(uri: str, hint: tuple[int, str]) -> None:
     server = make_server(cache=CacheHint(60, "public"))
-    assert await hints(server, lambda client: client.read_resource(uri)) == [hint]
+    assert await get_hints(server, lambda client: client.read_resource(uri)) == [hint]
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_a_client_uses_again_what_it_may_and_hears_of_changes(
+async def test_client_caches_by_hint_and_refreshes_after_change(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     transcript, server = Transcript(), make_server(cache=CacheHint(60))
@@ -138,17 +138,17 @@ async def test_a_client_uses_again_what_it_may_and_hears_of_changes(
         async for _ in changes:
             break
         assert await client.list_tools() == ()
-    asked = transcript.text().count('"tools/list"')
-    assert asked == (2 if revision is R2026_07_28 else 4)
+    requests = transcript.text().count('"tools/list"')
+    assert requests == (2 if revision is R2026_07_28 else 4)
     assert ("ttlMs" in transcript.text()) is (revision is R2026_07_28)
 
 
 @pytest.mark.parametrize("seconds", [-1, math.nan, math.inf])
-def test_a_time_that_is_none_is_refused(seconds: float) -> None:
+def test_cache_hint_invalid_seconds_raises(seconds: float) -> None:
     with pytest.raises(ValueError, match=r"CacheHint\.seconds must be a finite number of at least 0"):
         CacheHint(seconds)
 
 
-def test_a_scope_that_is_none_is_refused() -> None:
+def test_cache_hint_invalid_scope_raises() -> None:
     with pytest.raises(ValueError, match=r"CacheHint\.scope must be 'private' or 'public', not 'all'"):
         CacheHint(1, "all")  # type: ignore[arg-type]  # on purpose

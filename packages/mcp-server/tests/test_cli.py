@@ -1,4 +1,4 @@
-"""The command line: how a server is found, and what is said when it is not."""
+"""The command line: loading a server, and its error messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ server = Server("one", version="1.5")
 
 @server.tool
 async def echo(text: str) -> str:
-    """Says it again.
+    """Return the text.
 
-    More of it.
+    Details.
     """
     return text
 
@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sample_server:Space.inner", "inner"),
     ],
 )
-def test_a_server_is_found(folder: Path, target: str, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_target_is_loaded(folder: Path, target: str, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", target]) == 0
     assert capfd.readouterr().out.startswith(f"{name} ")
 
@@ -91,16 +91,14 @@ def test_a_server_is_found(folder: Path, target: str, name: str, capfd: pytest.C
         ("sample_server:broken", "failed to create a server: ValueError: no luck"),
     ],
 )
-def test_what_is_wrong_with_a_target_is_said(
-    folder: Path, target: str, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_target_is_reported(folder: Path, target: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", target]) == 2
     captured = capfd.readouterr()
     assert message in captured.err
     assert captured.out == ""
 
 
-def test_a_file_that_python_cannot_load_is_told(
+def test_file_without_loader_is_reported(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("importlib.util.spec_from_file_location", lambda *_: None)
@@ -108,41 +106,43 @@ def test_a_file_that_python_cannot_load_is_told(
     assert "sample_server.py is not a Python file" in capfd.readouterr().err
 
 
-def test_what_a_module_prints_goes_to_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_module_goes_to_stderr(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "other_name:thing"]) == 0
     captured = capfd.readouterr()
     assert "hello" in captured.err
     assert captured.out == "t 1\n"
 
 
-def test_inspect_shows_what_is_offered(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_inspect_shows_features(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "sample_server"]) == 0
-    assert capfd.readouterr().out == ("one 1.5\n\ntools\n  echo  Says it again.\n\nresource_templates\n  x://{name}\n")
+    assert capfd.readouterr().out == (
+        "one 1.5\n\ntools\n  echo  Return the text.\n\nresource_templates\n  x://{name}\n"
+    )
     assert main(["inspect", "--json", "sample_server"]) == 0
-    shown = json.loads(capfd.readouterr().out)
-    assert shown["server"] == {"name": "one", "version": "1.5"}
-    assert shown["tools"][0]["inputSchema"]["required"] == ["text"]
-    assert shown["resource_templates"][0]["uriTemplate"] == "x://{name}"
+    output = json.loads(capfd.readouterr().out)
+    assert output["server"] == {"name": "one", "version": "1.5"}
+    assert output["tools"][0]["inputSchema"]["required"] == ["text"]
+    assert output["resource_templates"][0]["uriTemplate"] == "x://{name}"
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, expected in (
+    for arguments, expected in (
         (["--help"], "path/to/file.py:name"),
         (["run", "--help"], "--log-level"),
         (["--version"], mcp_server.__version__),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 0
+        with pytest.raises(SystemExit) as exit_info:
+            main(arguments)
+        assert exit_info.value.code == 0
         assert expected in capsys.readouterr().out
-    for words in ([], ["run"], ["run", "x", "--log-level", "loud"], ["fly"]):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 2
+    for arguments in ([], ["run"], ["run", "x", "--log-level", "loud"], ["fly"]):
+        with pytest.raises(SystemExit) as exit_info:
+            main(arguments)
+        assert exit_info.value.code == 2
 
 
 @pytest.mark.parametrize(
-    ("raised", "status"),
+    ("exception", "status"),
     [
         (None, 0),
         (KeyboardInterrupt(), 130),
@@ -152,25 +152,25 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     ],
     ids=["end", "^C", "^C in a task", "failure", "failure in a task"],
 )
-def test_the_status_says_how_it_ended(
+def test_exit_status_of_run(
     folder: Path,
-    raised: BaseException | None,
+    exception: BaseException | None,
     status: int,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def serve(server: object) -> None:
-        if raised is not None:
-            raise raised
+        if exception is not None:
+            raise exception
 
     monkeypatch.setattr(cli, "serve_stdio", serve)
     assert main(["run", "sample_server"]) == status
     assert ("server failed" in caplog.text) == (status == 1)
 
 
-def test_the_package_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_package_is_runnable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["mcp-server", "--version"])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         runpy.run_module("mcp_server", run_name="__main__")
-    assert ended.value.code == 0
+    assert exit_info.value.code == 0
     assert "mcp-server" in capsys.readouterr().out

@@ -48,47 +48,48 @@ async def async_manager(context: Context) -> AsyncIterator[str]:
     yield f"async manager for {context.method}"
 
 
-class Reused:
-    """A value that happens to be a context manager."""
+class ContextManagerValue:
+    """A value that is a context manager."""
 
     def __enter__(self) -> str:
-        raise AssertionError("nobody asked for that")
+        raise AssertionError("not entered")
 
     def __exit__(self, *_: object) -> None:
-        raise AssertionError("nobody asked for that")
+        raise AssertionError("not entered")
 
 
-def reused() -> Reused:
-    return Reused()
+def make_context_manager_value() -> ContextManagerValue:
+    return ContextManagerValue()
 
 
-async def said(server: Server, tool: str, **arguments: str) -> str:
-    """What a tool answers."""
+async def call_tool(server: Server, tool: str, **arguments: str) -> str:
+    """Call a tool and return its text."""
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         (block,) = (await client.call_tool(tool, arguments)).content
     assert isinstance(block, TextContent)
     return block.text
 
 
-async def test_a_provider_may_be_a_function_of_any_kind() -> None:
+async def test_provider_kinds() -> None:
     server = Server("dependent", version="1")
     EVENTS.clear()
 
     @server.tool
-    async def all_of_them(
+    async def all_kinds(
         word: str,
         a: Annotated[str, Depends(plain)],
         b: Annotated[str, Depends(coroutine)],
         c: Annotated[str, Depends(async_generator)],
         d: Annotated[str, Depends(manager)],
         e: Annotated[str, Depends(async_manager)],
-        f: Annotated[Reused, Depends(reused)],
+        f: Annotated[ContextManagerValue, Depends(make_context_manager_value)],
     ) -> str:
         EVENTS.append("called")
         return ", ".join([word, a, b, c, d, e, type(f).__name__])
 
-    assert await said(server, "all_of_them", word="word") == (
-        "word, plain, coroutine, async generator of generator, manager, async manager for tools/call, Reused"
+    assert await call_tool(server, "all_kinds", word="word") == (
+        "word, plain, coroutine, async generator of generator, manager, async manager for tools/call, "
+        "ContextManagerValue"
     )
     assert EVENTS == [
         "plain",
@@ -101,7 +102,7 @@ async def test_a_provider_may_be_a_function_of_any_kind() -> None:
     assert tool.input_schema["properties"].keys() == {"word"}  # type: ignore[attr-defined]  # it is a tool
 
 
-async def test_a_provider_is_called_once_for_a_call() -> None:
+async def test_provider_is_called_once_per_call() -> None:
     server = Server("dependent", version="1")
     EVENTS.clear()
 
@@ -112,11 +113,11 @@ async def test_a_provider_is_called_once_for_a_call() -> None:
     async def both(a: Annotated[str, Depends(plain)], b: Annotated[str, Depends(second)]) -> str:
         return f"{a} {b}"
 
-    assert await said(server, "both") == "plain second plain"
+    assert await call_tool(server, "both") == "plain second plain"
     assert EVENTS == ["plain"]
 
 
-async def test_prompts_resources_and_plain_functions_have_dependencies_too() -> None:
+async def test_dependencies_in_resources_and_prompts() -> None:
     server = Server("dependent", version="1")
 
     @server.resource("memo://one")
@@ -129,52 +130,52 @@ async def test_prompts_resources_and_plain_functions_have_dependencies_too() -> 
 
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         read = await client.read_resource("memo://one")
-        got = await client.get_prompt("greet", {"name": "Ada"})
+        prompt = await client.get_prompt("greet", {"name": "Ada"})
     assert "plain" in repr(read.contents)
-    assert "Ada coroutine" in repr(got.messages)
+    assert "Ada coroutine" in repr(prompt.messages)
 
 
-async def test_what_is_provided_is_cleaned_up_when_the_function_fails() -> None:
+async def test_provider_is_cleaned_up_after_error() -> None:
     server = Server("dependent", version="1")
     EVENTS.clear()
 
     @server.tool
-    async def fail(word: Annotated[str, Depends(generator_that_sees)]) -> str:
+    async def fail(word: Annotated[str, Depends(generator_recording_error)]) -> str:
         raise ValueError(word)
 
-    await said(server, "fail")
+    await call_tool(server, "fail")
     assert EVENTS == ["saw ValueError"]
 
 
-def generator_that_sees() -> Iterator[str]:
+def generator_recording_error() -> Iterator[str]:
     try:
-        yield "seen"
+        yield "value"
     except ValueError:
         EVENTS.append("saw ValueError")
         raise
 
 
-async def test_a_test_puts_another_in_its_place() -> None:
+async def test_override_replaces_provider() -> None:
     server = Server("dependent", version="1")
 
     @server.tool
-    async def tell(word: Annotated[str, Depends(async_generator)]) -> str:
+    async def show(word: Annotated[str, Depends(async_generator)]) -> str:
         return word
 
-    def stand_in(context: Context) -> str:
-        return f"stand-in for {context.method}"
+    def replacement(context: Context) -> str:
+        return f"replacement for {context.method}"
 
-    with server.override(async_generator, stand_in):
-        assert await said(server, "tell") == "stand-in for tools/call"
+    with server.override(async_generator, replacement):
+        assert await call_tool(server, "show") == "replacement for tools/call"
         with server.override(async_generator, coroutine):
-            assert await said(server, "tell") == "coroutine"
-        assert await said(server, "tell") == "stand-in for tools/call"
+            assert await call_tool(server, "show") == "coroutine"
+        assert await call_tool(server, "show") == "replacement for tools/call"
     with server.override(generator, lambda: "another"):
-        assert await said(server, "tell") == "async generator of another"
-    assert await said(server, "tell") == "async generator of generator"
+        assert await call_tool(server, "show") == "async generator of another"
+    assert await call_tool(server, "show") == "async generator of generator"
 
 
-async def test_a_question_ends_what_is_provided_and_the_next_round_begins_it_anew() -> None:
+async def test_mrtr_retry_runs_providers_again() -> None:
     server = Server("dependent", version="1")
     EVENTS.clear()
 
@@ -188,24 +189,26 @@ async def test_a_question_ends_what_is_provided_and_the_next_round_begins_it_ane
         (block,) = (await client.call_tool("ask")).content
     assert isinstance(block, TextContent)
     assert block.text == "generator 0"
-    # Cancelled in the first round: a generator that does not look for it does not come to its end.
+    # The first run is cancelled at the client request: a generator without `finally` does not reach its end.
     assert EVENTS == ["generator cleaned up"]
 
 
-def test_a_provider_that_needs_an_argument_is_refused() -> None:
+def test_provider_with_required_argument_raises() -> None:
     server = Server("dependent", version="1")
 
-    def needy(table: str, database: str = "main") -> str:
+    def provider_with_argument(table: str, database: str = "main") -> str:
         return table + database
 
-    with pytest.raises(RegistrationError, match=r"needy .* provides a value, but takes table; it may take a Context"):
+    with pytest.raises(
+        RegistrationError, match=r"provider_with_argument .* provides a value, but takes table; it may take a Context"
+    ):
 
         @server.tool
-        async def tool(word: Annotated[str, Depends(needy)]) -> str:
+        async def tool(word: Annotated[str, Depends(provider_with_argument)]) -> str:
             return word
 
 
-def test_a_circle_is_refused() -> None:
+def test_circular_dependency_raises() -> None:
     server = Server("dependent", version="1")
 
     def first(word: Annotated[str, Depends(lambda: "x")]) -> str:

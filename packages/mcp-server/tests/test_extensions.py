@@ -1,4 +1,4 @@
-"""Extensions of one's own, from both sides: methods and notifications in both directions, settings, capabilities."""
+"""Custom extensions on both sides: methods and notifications in both directions, settings, capabilities."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SearchResult(Result):
 
 
 @wire()
-class ToldParams(NotificationParams):
+class TextParams(NotificationParams):
     text: str
 
 
@@ -72,90 +72,98 @@ NARROW = Method(
     revisions=frozenset(LEGACY),
     extension=NAME,
 )
-SEEN = NotificationRow(name="notifications/com.example/seen", sender=Role.CLIENT, params=ToldParams, extension=NAME)
-FOUND = NotificationRow(name="notifications/com.example/found", sender=Role.SERVER, params=ToldParams, extension=NAME)
+READ_UP_TO = NotificationRow(
+    name="notifications/com.example/seen", sender=Role.CLIENT, params=TextParams, extension=NAME
+)
+MATCHES = NotificationRow(name="notifications/com.example/found", sender=Role.SERVER, params=TextParams, extension=NAME)
 
 
 @attrs.define
-class Heard:
-    """What each side was told."""
+class ReceivedTexts:
+    """The texts of the notifications that each side received."""
 
     server: list[str] = attrs.field(factory=list)
     client: list[str] = attrs.field(factory=list)
 
 
-def searching(heard: Heard) -> Server:
+def make_search_server(received: ReceivedTexts) -> Server:
     server = Server("searching", version="1")
-    server.extension(NAME, {"depth": 3}, sends=[NARROW, FOUND])
+    server.extension(NAME, {"depth": 3}, sends=[NARROW, MATCHES])
 
     @server.method(SEARCH)
     async def search(params: SearchParams, context: Context) -> SearchResult:
         found = len(params.words)
         if context.peer.revision.server_requests:
             found += (await context.ask(NARROW, params)).found
-        await context.notify(FOUND, ToldParams(text=f"found {found}"))
+        await context.notify(MATCHES, TextParams(text=f"found {found}"))
         return SearchResult(found=found)
 
-    @server.notification(SEEN)
-    def seen(params: ToldParams) -> None:
-        heard.server.append(params.text)
+    @server.notification(READ_UP_TO)
+    def on_read_up_to(params: TextParams) -> None:
+        received.server.append(params.text)
 
     return server
 
 
 @asynccontextmanager
-async def connected(server: Server, heard: Heard, revision: Revision, *, http: bool) -> AsyncIterator[Client]:
+async def connected(
+    server: Server, received: ReceivedTexts, revision: Revision, *, http: bool
+) -> AsyncIterator[Client]:
     async def narrow(params: SearchParams) -> SearchResult:
         return SearchResult(found=100)
 
-    def found(params: ToldParams) -> None:
-        heard.client.append(params.text)
+    def found(params: TextParams) -> None:
+        received.client.append(params.text)
 
-    handlers = Handlers(extensions={NAME: {"wide": True}}, methods={NARROW: narrow}, notifications={FOUND: found})
-    rows = Extensions(methods={SEARCH.name: SEARCH}, notifications={SEEN.name: SEEN})
+    handlers = Handlers(extensions={NAME: {"wide": True}}, methods={NARROW: narrow}, notifications={MATCHES: found})
+    extensions = Extensions(methods={SEARCH.name: SEARCH}, notifications={READ_UP_TO.name: READ_UP_TO})
     if not http:
         async with open_in_memory(
-            lambda stream: serve_stream(server, stream), revisions=[revision], handlers=handlers, extensions=rows
+            lambda stream: serve_stream(server, stream), revisions=[revision], handlers=handlers, extensions=extensions
         ) as client:
             yield client
         return
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: serve_http(server, "127.0.0.1:0", task_status=task_status))
-        async with open_http(url, revisions=[revision], handlers=handlers, extensions=rows) as client:
+        async with open_http(url, revisions=[revision], handlers=handlers, extensions=extensions) as client:
             yield client
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("http", [False, True], ids=["memory", "http"])
 @pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
-async def test_both_sides_ask_and_tell_by_an_extension(revision: Revision, http: bool) -> None:
-    heard = Heard()
-    server = searching(heard)
-    async with connected(server, heard, revision, http=http) as client:
+async def test_extension_methods_and_notifications_in_both_directions(revision: Revision, http: bool) -> None:
+    received = ReceivedTexts()
+    server = make_search_server(received)
+    async with connected(server, received, revision, http=http) as client:
         found = 103 if revision.server_requests else 3
         assert (await client.request(SEARCH, SearchParams(words="abc"))).found == found
-        assert heard.client == [f"found {found}"]
-        await client.notify(SEEN, ToldParams(text="seen"))
+        assert received.client == [f"found {found}"]
+        await client.notify(READ_UP_TO, TextParams(text="seen"))
         with trio.fail_after(5):
-            while not heard.server:
+            while not received.server:
                 await trio.lowlevel.checkpoint()
-        assert heard.server == ["seen"]
+        assert received.server == ["seen"]
         if not revision.server_requests:
             assert client.capabilities.extensions == {NAME: {"depth": 3}}
 
 
-@pytest.mark.parametrize("row", [PING, NOTIFICATIONS_PROGRESS, SEARCH, SEEN], ids=lambda row: row.name)
-def test_a_server_sends_no_row_that_is_not_its_own(row: Method[object, object] | NotificationRow[object]) -> None:
+@pytest.mark.parametrize(
+    "definition", [PING, NOTIFICATIONS_PROGRESS, SEARCH, READ_UP_TO], ids=lambda definition: definition.name
+)
+def test_extension_sends_foreign_definition_raises(
+    definition: Method[object, object] | NotificationRow[object],
+) -> None:
     server = Server("searching", version="1")
     with pytest.raises(
-        RegistrationError, match=f"{row.name} is not a method of 'com.example/search' that a server sends"
+        RegistrationError, match=f"{definition.name} is not a method of 'com.example/search' that a server sends"
     ):
-        server.extension(NAME, sends=[row])
+        server.extension(NAME, sends=[definition])
     assert server.capabilities.extensions is None
 
 
 @pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
-async def test_who_answers_the_methods_of_a_feature_by_himself_offers_it(revision: Revision) -> None:
+async def test_custom_method_handlers_declare_capabilities(revision: Revision) -> None:
     server = Server("by hand", version="1")
     assert server.capabilities == ServerCapabilities(logging={})
 

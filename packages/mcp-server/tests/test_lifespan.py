@@ -1,4 +1,4 @@
-"""The life of a server: `lifespan`, `running`, and what handlers get of it."""
+"""The lifespan of a server: `lifespan`, `running`, and the state that handlers get."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from mcp_server.asgi import Message
 
 
 @attrs.frozen
-class State:
-    """What lives as long as the server."""
+class LifespanState:
+    """The state of a lifespan."""
 
     events: list[str]
 
 
-def counting(events: list[str]) -> Server:
-    """A server whose life is written down."""
+def make_recording_server(events: list[str]) -> Server:
+    """Return a server whose lifespan is recorded."""
 
     @asynccontextmanager
-    async def lifespan(server: Server) -> AsyncIterator[State]:
+    async def lifespan(server: Server) -> AsyncIterator[LifespanState]:
         events.append(f"begin {server.info.name}")
         try:
-            yield State(events)
+            yield LifespanState(events)
         finally:
             events.append("end")
 
@@ -40,23 +40,23 @@ def counting(events: list[str]) -> Server:
 
     @server.tool
     async def note(text: str, context: Context) -> str:
-        context.state(State).events.append(text)
+        context.state(LifespanState).events.append(text)
         return "noted"
 
     return server
 
 
-async def test_it_begins_before_the_first_request_and_ends_after_the_last() -> None:
+async def test_lifespan_surrounds_requests() -> None:
     events: list[str] = []
-    server = counting(events)
+    server = make_recording_server(events)
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         await client.call_tool("note", {"text": "used"})
     assert events == ["begin living", "used", "end"]
 
 
-async def test_each_serving_has_a_life_unless_one_is_around_them() -> None:
+async def test_lifespan_per_serve_call_unless_running() -> None:
     events: list[str] = []
-    server = counting(events)
+    server = make_recording_server(events)
     for _ in range(2):
         async with open_in_memory(lambda stream: serve_stream(server, stream)):
             pass
@@ -69,9 +69,9 @@ async def test_each_serving_has_a_life_unless_one_is_around_them() -> None:
     assert events == ["begin living", "end"]
 
 
-async def test_the_first_waits_for_those_that_joined() -> None:
+async def test_lifespan_ends_after_last_running_block() -> None:
     events: list[str] = []
-    server = counting(events)
+    server = make_recording_server(events)
     joined, left = trio.Event(), trio.Event()
 
     async def first(task_status: trio.TaskStatus[None]) -> None:
@@ -90,9 +90,9 @@ async def test_the_first_waits_for_those_that_joined() -> None:
     assert events == ["begin living", "end"]
 
 
-async def test_http_has_one_life_for_all_its_clients() -> None:
+async def test_http_server_has_one_lifespan_for_all_clients() -> None:
     events: list[str] = []
-    server = counting(events)
+    server = make_recording_server(events)
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: serve_http(server, "127.0.0.1:0", task_status=task_status))
         for text in ("one", "two"):
@@ -102,7 +102,7 @@ async def test_http_has_one_life_for_all_its_clients() -> None:
     assert events == ["begin living", "one", "two", "end"]
 
 
-async def test_what_it_raises_comes_out_as_it_is() -> None:
+async def test_lifespan_error_at_startup_is_raised() -> None:
     reachable = False
 
     @asynccontextmanager
@@ -116,8 +116,8 @@ async def test_what_it_raises_comes_out_as_it_is() -> None:
         await serve_http(server, "127.0.0.1:0")
 
 
-async def test_a_mounted_endpoint_refuses_until_the_server_runs() -> None:
-    server = counting([])
+async def test_mounted_endpoint_returns_503_until_running() -> None:
+    server = make_recording_server([])
     endpoint = server.asgi()
     sent: list[Message] = []
 
@@ -141,7 +141,7 @@ async def test_a_mounted_endpoint_refuses_until_the_server_runs() -> None:
     assert [message["status"] for message in sent if "status" in message] == [503, 400]
 
 
-async def _live(server: Server, sent: list[Message]) -> None:
+async def _run_lifespan(server: Server, sent: list[Message]) -> None:
     messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
 
     async def send(message: Message) -> None:
@@ -155,16 +155,16 @@ async def _live(server: Server, sent: list[Message]) -> None:
     await server.asgi()({"type": "lifespan"}, receive, send)
 
 
-async def test_the_life_of_the_host_is_the_life_of_the_server() -> None:
+async def test_asgi_lifespan_runs_server_lifespan() -> None:
     events: list[str] = []
     sent: list[Message] = []
-    await _live(counting(events), sent)
+    await _run_lifespan(make_recording_server(events), sent)
     assert [message["type"] for message in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert events == ["begin living", "end"]
 
 
 @pytest.mark.parametrize("phase", ["startup", "shutdown"])
-async def test_a_host_is_told_that_it_failed_and_not_why(phase: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_asgi_lifespan_failure_hides_cause(phase: str, caplog: pytest.LogCaptureFixture) -> None:
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncIterator[None]:
         if phase == "startup":
@@ -173,19 +173,19 @@ async def test_a_host_is_told_that_it_failed_and_not_why(phase: str, caplog: pyt
         raise OSError("password is hunter2")
 
     sent: list[Message] = []
-    await _live(Server("dead", version="1", lifespan=lifespan), sent)
+    await _run_lifespan(Server("dead", version="1", lifespan=lifespan), sent)
     assert sent[-1] == {"type": f"lifespan.{phase}.failed", "message": "see the log of the server for the cause"}
     assert "hunter2" in caplog.text
 
 
-async def test_the_state_has_the_class_that_is_asked_for() -> None:
+async def test_context_state_of_wrong_class_raises() -> None:
     outcomes: list[McpError] = []
     server = Server("stateless", version="1")
 
     @server.tool
     async def look(context: Context) -> str:
         with pytest.raises(LocalProtocolError) as caught:
-            context.state(State)
+            context.state(LifespanState)
         outcomes.append(caught.value)
         return "looked"
 
@@ -195,15 +195,15 @@ async def test_the_state_has_the_class_that_is_asked_for() -> None:
 
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         await call(client)
-    assert "is not a State, but nothing: it has no lifespan" in outcomes[0].message
+    assert "is not a LifespanState, but nothing: it has no lifespan" in outcomes[0].message
 
 
-def test_nothing_works_in_the_background_of_a_server_that_is_not_running() -> None:
+def test_nursery_of_server_not_running_raises() -> None:
     with pytest.raises(NotRunning, match=r"'living' is not running: serve it with .* `async with server.running\(\):`"):
-        counting([])._service.life.nursery  # noqa: B018
+        make_recording_server([])._service.life.nursery  # noqa: B018
 
 
-async def test_those_who_come_while_it_begins_or_ends_wait_for_that(autojump_clock: trio.testing.MockClock) -> None:
+async def test_running_waits_during_startup_and_shutdown(autojump_clock: trio.testing.MockClock) -> None:
     events: list[str] = []
 
     @asynccontextmanager
@@ -224,22 +224,22 @@ async def test_those_who_come_while_it_begins_or_ends_wait_for_that(autojump_clo
             await trio.sleep(1)
 
     async with trio.open_nursery() as nursery:
-        # The second comes while it begins, the third when it ends.
+        # The second starts during the startup, the third during the shutdown.
         for after in (0, 0.5, 2.5):
             nursery.start_soon(use, after)
     assert events == ["begins", "used", "used", "ended", "begins", "used", "ended"]
 
 
-async def test_whoever_waited_for_a_beginning_that_failed_begins_it_again(
+async def test_running_retries_startup_after_failure(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    begun: list[float] = []
+    starts: list[float] = []
 
     @asynccontextmanager
     async def lifespan(_: Server) -> AsyncIterator[None]:
-        begun.append(trio.current_time())
+        starts.append(trio.current_time())
         await trio.sleep(1)
-        if len(begun) == 1:
+        if len(starts) == 1:
             raise OSError("no database")
         yield
 
@@ -255,19 +255,19 @@ async def test_whoever_waited_for_a_beginning_that_failed_begins_it_again(
         await trio.sleep(0.5)
         async with server.running():
             assert server._service.life.running
-    assert len(begun) == 2
+    assert len(starts) == 2
 
 
-async def test_a_part_whose_life_would_not_begin_is_refused() -> None:
+async def test_mount_with_lifespan_on_running_server_raises() -> None:
     events: list[str] = []
-    whole, part = Server("whole", version="1"), counting(events)
-    async with whole.running():
+    outer, inner = Server("whole", version="1"), make_recording_server(events)
+    async with outer.running():
         with pytest.raises(RegistrationError, match="'living' has a `lifespan` that starts with that of 'whole'"):
-            whole.mount(part)
-        assert whole.capabilities.tools is None
-        whole.mount(Server("plain", version="1"), prefix="plain")
-        async with part.running():
-            whole.mount(part, prefix="part")
-            async with open_in_memory(lambda stream: serve_stream(whole, stream)) as client:
+            outer.mount(inner)
+        assert outer.capabilities.tools is None
+        outer.mount(Server("plain", version="1"), prefix="plain")
+        async with inner.running():
+            outer.mount(inner, prefix="part")
+            async with open_in_memory(lambda stream: serve_stream(outer, stream)) as client:
                 await client.call_tool("part_note", {"text": "used"})
     assert events == ["begin living", "used", "end"]

@@ -1,4 +1,4 @@
-"""What stands around the messages of a server."""
+"""The middleware of a server."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from mcp_core.types import (
 from mcp_server import Context, RegistrationError, Server, serve_stream
 
 
-class Seen(Middleware):
-    """Writes down what passes."""
+class RecordingMiddleware(Middleware):
+    """A middleware that records messages."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
         self.log = log
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
-        way = "in" if message.incoming else "out"
-        self.log.append(f"{self.name} {way} {message.method}")
+        direction = "in" if message.incoming else "out"
+        self.log.append(f"{self.name} {direction} {message.method}")
         try:
             return await proceed(message)
         finally:
@@ -51,8 +51,8 @@ class Seen(Middleware):
         return message
 
 
-def talkative(middleware: Sequence[Middleware]) -> Server:
-    """A server that does everything that can be seen."""
+def make_server(middleware: Sequence[Middleware]) -> Server:
+    """Return a server that exchanges every kind of message."""
     server = Server("talkative", version="1", middleware=middleware)
 
     @server.tool
@@ -66,9 +66,9 @@ def talkative(middleware: Sequence[Middleware]) -> Server:
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_it_sees_requests_and_notifications_in_both_directions(revision: Revision) -> None:
+async def test_middleware_receives_messages_in_both_directions(revision: Revision) -> None:
     log: list[str] = []
-    server = talkative([Seen("a", log), Seen("b", log)])
+    server = make_server([RecordingMiddleware("a", log), RecordingMiddleware("b", log)])
     async with open_in_memory(
         lambda stream: serve_stream(server, stream),
         handlers=Handlers(roots=()),
@@ -92,9 +92,9 @@ async def test_it_sees_requests_and_notifications_in_both_directions(revision: R
         "b done tools/call",
         "a done tools/call",
     ]
-    # In rounds the handler is run once for the question, and once with the answer.
-    rounds = call if revision.server_requests else [*call, *call]
-    assert [line for line in log[: log.index("--")] if "initialized" not in line] == rounds
+    # With MRTR the handler runs once for the input request, and once with the input response.
+    expected = call if revision.server_requests else [*call, *call]
+    assert [line for line in log[: log.index("--")] if "initialized" not in line] == expected
     assert log[log.index("--") + 1 :] == [
         "a in tools/list",
         "b in tools/list",
@@ -103,8 +103,8 @@ async def test_it_sees_requests_and_notifications_in_both_directions(revision: R
     ]
 
 
-class Shouting(Middleware):
-    """Changes what passes."""
+class ChangingMiddleware(Middleware):
+    """A middleware that changes requests and log messages, and drops other notifications."""
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
         if isinstance(message.params, CallToolRequestParams):
@@ -118,23 +118,23 @@ class Shouting(Middleware):
         return None
 
 
-async def test_it_may_change_and_drop_what_passes() -> None:
-    told: list[object] = []
+async def test_middleware_changes_and_drops_messages() -> None:
+    received: list[object] = []
     progress: list[float] = []
     async with open_in_memory(
-        lambda stream: serve_stream(talkative([Shouting()]), stream),
-        handlers=Handlers(roots=(), log=lambda params: told.append(params.data)),
+        lambda stream: serve_stream(make_server([ChangingMiddleware()]), stream),
+        handlers=Handlers(roots=(), log=lambda params: received.append(params.data)),
         revisions=[R2025_11_25],
         log_level="debug",
     ) as client:
         result = await client.call_tool("talk", {"word": "hi"}, on_progress=lambda each: progress.append(each.progress))
     assert result.content == (TextContent(text="HI 0"),)
-    assert told == ["CAREFUL"]
+    assert received == ["CAREFUL"]
     assert progress == []
 
 
-class Refusing(Middleware):
-    """Lets no tool be called, and answers a list by itself."""
+class RejectingMiddleware(Middleware):
+    """A middleware that rejects tool calls, and returns a list itself."""
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
         if message.method == TOOLS_CALL.name:
@@ -144,17 +144,17 @@ class Refusing(Middleware):
         return await proceed(message)
 
 
-async def test_it_may_refuse_and_answer_by_itself() -> None:
+async def test_middleware_rejects_and_responds_itself() -> None:
     async with open_in_memory(
-        lambda stream: serve_stream(talkative([Refusing()]), stream), revisions=[R2025_11_25]
+        lambda stream: serve_stream(make_server([RejectingMiddleware()]), stream), revisions=[R2025_11_25]
     ) as client:
         with pytest.raises(RequestFailed, match="closed"):
             await client.call_tool("talk", {"word": "hi"})
         assert [tool.name for tool in await client.list_tools()] == ["other"]
 
 
-class Broken(Middleware):
-    """Fails with a secret."""
+class FailingMiddleware(Middleware):
+    """A middleware that raises with a secret."""
 
     async def request(self, message: Passing, proceed: Proceed) -> object:
         if message.method == "tools/call":
@@ -165,10 +165,12 @@ class Broken(Middleware):
         raise ValueError("hunter2")
 
 
-async def test_one_that_fails_tells_the_client_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_middleware_error_is_hidden_from_client(caplog: pytest.LogCaptureFixture) -> None:
     progress: list[object] = []
     async with open_in_memory(
-        lambda stream: serve_stream(talkative([Broken()]), stream), handlers=Handlers(roots=()), revisions=[R2025_11_25]
+        lambda stream: serve_stream(make_server([FailingMiddleware()]), stream),
+        handlers=Handlers(roots=()),
+        revisions=[R2025_11_25],
     ) as client:
         with pytest.raises(RequestFailed, match=r"^Internal error"):
             await client.list_tools()
@@ -181,20 +183,20 @@ async def test_one_that_fails_tells_the_client_nothing(caplog: pytest.LogCapture
     assert progress == []
 
 
-async def test_what_takes_a_notification_is_given_its_parameters() -> None:
-    server = talkative([])
-    told: list[object] = []
+async def test_notification_function_receives_params() -> None:
+    server = make_server([])
+    received: list[object] = []
 
     @server.notification(NOTIFICATIONS_ROOTS_LIST_CHANGED)
     def changed(params: RootsListChangedNotificationParams) -> None:
-        told.append(params)
+        received.append(params)
 
     async with open_in_memory(
         lambda stream: serve_stream(server, stream), handlers=Handlers(roots=()), revisions=[R2025_11_25]
     ) as client:
         await client.roots_changed()
         await client.ping()
-    (params,) = told
+    (params,) = received
     assert isinstance(params, RootsListChangedNotificationParams)
     with pytest.raises(RegistrationError, match="notifications/roots/list_changed already has a function"):
         server.notification(NOTIFICATIONS_ROOTS_LIST_CHANGED)(changed)
@@ -210,12 +212,12 @@ class NudgeParams(NotificationParams):
 NUDGE = NotificationRow(name="example.org/nudge", sender=Role.CLIENT, params=NudgeParams)
 
 
-async def test_a_notification_of_an_extension_is_taken() -> None:
+async def test_extension_notification_is_received() -> None:
     from mcp_core.engine.connection import Extensions
 
-    server = talkative([])
-    told: list[bool] = []
-    server.notification(NUDGE)(lambda params: told.append(params.hard))
+    server = make_server([])
+    received: list[bool] = []
+    server.notification(NUDGE)(lambda params: received.append(params.hard))
     server.extension("example.org/nudging", {"hard": True})
     async with open_in_memory(
         lambda stream: serve_stream(server, stream),
@@ -224,31 +226,31 @@ async def test_a_notification_of_an_extension_is_taken() -> None:
     ) as client:
         await client.notify(NUDGE, NudgeParams(hard=True))
         await client.ping()
-    assert told == [True]
+    assert received == [True]
     assert server.capabilities.extensions == {"example.org/nudging": {"hard": True}}
 
 
 @pytest.mark.parametrize(
     "name", ["search", "/search", "com.example/", "1com/search", "com..example/x", "com.example/-x"]
 )
-def test_a_name_that_no_extension_can_have_is_refused(name: str) -> None:
+def test_extension_invalid_identifier_raises(name: str) -> None:
     with pytest.raises(RegistrationError, match="is not an extension identifier"):
-        talkative([]).extension(name)
+        make_server([]).extension(name)
 
 
-def test_a_coroutine_function_cannot_take_notifications() -> None:
+def test_notification_function_coroutine_raises() -> None:
     async def wait(_: object) -> None:
         raise AssertionError
 
     with pytest.raises(RegistrationError, match="must not block; write `def`"):
-        talkative([]).notification(NUDGE)(wait)  # type: ignore[arg-type]  # what is refused
+        make_server([]).notification(NUDGE)(wait)  # type: ignore[arg-type]  # the tested mistake
 
 
 def _message() -> Passing:
     return Passing(method="x/y", params=None, raw={}, incoming=True, revision=None)
 
 
-async def test_of_itself_it_lets_everything_pass() -> None:
+async def test_default_middleware_passes_messages() -> None:
     async def last(message: Passing) -> object:
         return message
 
@@ -259,15 +261,15 @@ async def test_of_itself_it_lets_everything_pass() -> None:
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_one_that_forgets_the_result_leaves_no_client_waiting(
+async def test_middleware_without_result_returns_internal_error(
     revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Forgetful(Middleware):
+    class ResultDroppingMiddleware(Middleware):
         async def request(self, message: Passing, proceed: Proceed) -> object:
             result = await proceed(message)
             return None if message.method == "tools/call" else result
 
-    server = Server("forgetful", version="1", middleware=[Forgetful()])
+    server = Server("forgetful", version="1", middleware=[ResultDroppingMiddleware()])
 
     @server.tool
     async def echo() -> str:

@@ -1,4 +1,4 @@
-"""Other servers as a part of one."""
+"""Mounted servers, in the same process and remote."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from mcp_core.types import (
 )
 from mcp_server import AccessRequest, Context, RegistrationError, Server, serve_stream
 
-BOTH = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
+BOTH_REVISIONS = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
 
 
-def notes() -> Server:
-    """A server to be mounted, with something of each kind."""
+def make_notes_server() -> Server:
+    """Return a server to mount, with every kind of registration."""
     server = Server("notes", version="1")
 
     @server.tool
@@ -66,8 +66,8 @@ def notes() -> Server:
     return server
 
 
-def house() -> Server:
-    """The server that others are mounted on."""
+def make_house_server() -> Server:
+    """Return a server on which others are mounted."""
     server = Server("house", version="1", limits=Limits(page_items=2))
 
     @server.tool
@@ -88,8 +88,8 @@ def text_of(result: CallToolResult) -> str:
 
 
 @asynccontextmanager
-async def local(revision: Revision) -> AsyncIterator[tuple[Client, Server]]:
-    server, mounted = house(), notes()
+async def open_mounted(revision: Revision) -> AsyncIterator[tuple[Client, Server]]:
+    server, mounted = make_house_server(), make_notes_server()
     server.mount(mounted, prefix="notes")
     async with open_in_memory(
         lambda stream: serve_stream(server, stream), revisions=[revision], handlers=Handlers(roots=())
@@ -98,13 +98,13 @@ async def local(revision: Revision) -> AsyncIterator[tuple[Client, Server]]:
 
 
 @asynccontextmanager
-async def remote(revision: Revision) -> AsyncIterator[tuple[Client, Server]]:
-    server, mounted = house(), notes()
+async def open_remote(revision: Revision) -> AsyncIterator[tuple[Client, Server]]:
+    server, mounted = make_house_server(), make_notes_server()
     async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(
+        remote_client = await stack.enter_async_context(
             open_in_memory(lambda stream: serve_stream(mounted, stream), handlers=Handlers(roots=()))
         )
-        server.mount_remote(behind, prefix="notes")
+        server.mount_remote(remote_client, prefix="notes")
         yield (
             await stack.enter_async_context(
                 open_in_memory(
@@ -115,14 +115,14 @@ async def remote(revision: Revision) -> AsyncIterator[tuple[Client, Server]]:
         )
 
 
-WAYS = pytest.mark.parametrize("way", [local, remote])
-Way: TypeAlias = Callable[[Revision], AbstractAsyncContextManager[tuple[Client, Server]]]
+BOTH_MOUNTS = pytest.mark.parametrize("mount_kind", [open_mounted, open_remote])
+Mount: TypeAlias = Callable[[Revision], AbstractAsyncContextManager[tuple[Client, Server]]]
 
 
-@BOTH
-@WAYS
-async def test_all_that_it_offers_is_listed_and_used(revision: Revision, way: Way) -> None:
-    async with way(revision) as (client, _):
+@BOTH_REVISIONS
+@BOTH_MOUNTS
+async def test_mounted_server_is_listed_and_called(revision: Revision, mount_kind: Mount) -> None:
+    async with mount_kind(revision) as (client, _):
         assert [tool.name for tool in await client.list_tools()] == ["search", "notes_search", "notes_ask"]
         assert [prompt.name for prompt in await client.list_prompts()] == ["notes_greet"]
         assert [each.uri for each in await client.list_resources()] == ["house://one", "note://one"]
@@ -143,10 +143,10 @@ async def test_all_that_it_offers_is_listed_and_used(revision: Revision, way: Wa
         assert (await client.complete(template, "name", "no")).values == ("note",)
 
 
-@BOTH
-@WAYS
-async def test_what_nobody_has_is_unknown(revision: Revision, way: Way) -> None:
-    async with way(revision) as (client, _):
+@BOTH_REVISIONS
+@BOTH_MOUNTS
+async def test_unknown_name_of_mounted_server_returns_error(revision: Revision, mount_kind: Mount) -> None:
+    async with mount_kind(revision) as (client, _):
         for name in ("notes_nothing", "nothing"):
             with pytest.raises(RequestFailed, match="unknown tool") as caught:
                 await client.call_tool(name)
@@ -159,12 +159,12 @@ async def test_what_nobody_has_is_unknown(revision: Revision, way: Way) -> None:
             await client.complete(PromptReference(name="nothing"), "name", "A")
 
 
-@BOTH
-@WAYS
-async def test_its_changes_are_told(revision: Revision, way: Way) -> None:
-    uris = ["note://one"] if way is local else []
-    async with way(revision) as (client, mounted), client.listen(tools=True, uris=uris) as changes:
-        assert bool(changes.granted.resource_subscriptions) == (way is local)
+@BOTH_REVISIONS
+@BOTH_MOUNTS
+async def test_mounted_server_changes_are_notified(revision: Revision, mount_kind: Mount) -> None:
+    uris = ["note://one"] if mount_kind is open_mounted else []
+    async with mount_kind(revision) as (client, mounted), client.listen(tools=True, uris=uris) as changes:
+        assert bool(changes.granted.resource_subscriptions) == (mount_kind is open_mounted)
         await trio.testing.wait_all_tasks_blocked()
 
         @mounted.tool
@@ -175,7 +175,7 @@ async def test_its_changes_are_told(revision: Revision, way: Way) -> None:
         assert change.kind is ChangeKind.TOOLS
         assert "notes_later" in [tool.name for tool in await client.list_tools()]
         assert text_of(await client.call_tool("notes_later")) == "later"
-        if way is local:
+        if mount_kind is open_mounted:
             mounted.resource_updated("note://one")
             change = await changes.__anext__()
             assert (change.kind, change.uri) == (ChangeKind.RESOURCE, "note://one")
@@ -185,17 +185,17 @@ async def test_its_changes_are_told(revision: Revision, way: Way) -> None:
             await client.call_tool("notes_later")
 
 
-async def test_the_changes_of_a_remote_resource_are_not_promised() -> None:
-    async with remote(R2026_07_28) as (client, _), client.listen(uris=["note://one"]) as changes:
+async def test_remote_resource_subscription_not_granted() -> None:
+    async with open_remote(R2026_07_28) as (client, _), client.listen(uris=["note://one"]) as changes:
         assert not changes.granted.resource_subscriptions
-    async with remote(LEGACY[-1]) as (client, _):
+    async with open_remote(LEGACY[-1]) as (client, _):
         with pytest.raises(ResourceNotFound):
             async with client.listen(uris=["note://one"]):
                 raise AssertionError
 
 
-async def test_members_that_nobody_here_knows_are_passed_on() -> None:
-    mounted, server = notes(), house()
+async def test_remote_server_unknown_members_forwarded() -> None:
+    mounted, server = make_notes_server(), make_house_server()
 
     @mounted.method(TOOLS_LIST)
     async def tools(_: object, __: Context) -> JsonObject:
@@ -206,8 +206,8 @@ async def test_members_that_nobody_here_knows_are_passed_on() -> None:
     async def call(_: object, __: Context) -> JsonObject:
         return {"content": [{"type": "text", "text": "x", "strange": 1}], "stranger": {"a": None}}
 
-    async with open_in_memory(lambda stream: serve_stream(mounted, stream), revisions=[LEGACY[-1]]) as behind:
-        server.mount_remote(behind, prefix="odd")
+    async with open_in_memory(lambda stream: serve_stream(mounted, stream), revisions=[LEGACY[-1]]) as remote_client:
+        server.mount_remote(remote_client, prefix="odd")
         async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
             tool = next(tool for tool in await client.list_tools() if tool.name == "odd_odd")
             assert tool.input_schema == {"type": "object", "x-odd": [1.5, None]}
@@ -217,10 +217,10 @@ async def test_members_that_nobody_here_knows_are_passed_on() -> None:
             assert result.content[0].extra == {"strange": 1}
 
 
-async def test_a_server_that_is_gone_is_left_out_and_its_calls_fail(caplog: pytest.LogCaptureFixture) -> None:
-    server, mounted = house(), notes()
-    async with open_in_memory(lambda stream: serve_stream(mounted, stream)) as behind:
-        server.mount_remote(behind, prefix="notes")
+async def test_disconnected_remote_server_omitted_and_calls_fail(caplog: pytest.LogCaptureFixture) -> None:
+    server, mounted = make_house_server(), make_notes_server()
+    async with open_in_memory(lambda stream: serve_stream(mounted, stream)) as remote_client:
+        server.mount_remote(remote_client, prefix="notes")
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         assert [tool.name for tool in await client.list_tools()] == ["search"]
         with pytest.raises(RequestFailed, match="the mounted server did not respond") as caught:
@@ -232,8 +232,8 @@ async def test_a_server_that_is_gone_is_left_out_and_its_calls_fail(caplog: pyte
     assert "change notifications of a mounted server are unavailable" in caplog.text
 
 
-async def test_servers_may_be_mounted_on_mounted_ones_and_without_a_prefix() -> None:
-    inner, middle, outer = notes(), Server("middle", version="1"), house()
+async def test_mount_nested_and_without_prefix() -> None:
+    inner, middle, outer = make_notes_server(), Server("middle", version="1"), make_house_server()
     middle.mount(inner, prefix="inner")
     outer.mount(middle)
     async with open_in_memory(lambda stream: serve_stream(outer, stream)) as client:
@@ -243,10 +243,10 @@ async def test_servers_may_be_mounted_on_mounted_ones_and_without_a_prefix() -> 
         assert "the note" in repr(await client.read_resource("note://one"))
 
 
-async def test_the_life_of_a_part_goes_on_within_that_of_the_whole() -> None:
+async def test_mounted_server_lifespan_is_inside_of_outer() -> None:
     events: list[str] = []
 
-    def living(name: str) -> Server:
+    def server_with_lifespan(name: str) -> Server:
         @asynccontextmanager
         async def lifespan(_: Server) -> AsyncIterator[str]:
             events.append(f"{name} begins")
@@ -261,20 +261,20 @@ async def test_the_life_of_a_part_goes_on_within_that_of_the_whole() -> None:
 
         return server
 
-    whole, part = living("whole"), living("part")
-    whole.mount(part, prefix="part")
-    async with open_in_memory(lambda stream: serve_stream(whole, stream)) as client:
+    outer, inner = server_with_lifespan("whole"), server_with_lifespan("part")
+    outer.mount(inner, prefix="part")
+    async with open_in_memory(lambda stream: serve_stream(outer, stream)) as client:
         assert text_of(await client.call_tool("state_whole")) == "whole"
         assert text_of(await client.call_tool("part_state_part")) == "part"
     assert events == ["part begins", "whole begins", "whole ends", "part ends"]
 
 
-async def test_the_access_of_the_whole_is_asked_for_what_is_mounted() -> None:
+async def test_outer_access_applies_to_mounted_server() -> None:
     async def access(request: AccessRequest) -> bool:
         return request.name not in {"notes_search", "note://one", "notes_greet"}
 
     server = Server("house", version="1", access=access)
-    server.mount(notes(), prefix="notes")
+    server.mount(make_notes_server(), prefix="notes")
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         assert [tool.name for tool in await client.list_tools()] == ["notes_ask"]
         with pytest.raises(RequestFailed, match="unknown tool"):
@@ -290,68 +290,68 @@ async def test_the_access_of_the_whole_is_asked_for_what_is_mounted() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "x" * 65, "ä"])
-def test_a_prefix_that_no_tool_can_have_is_refused(prefix: str) -> None:
+def test_mount_invalid_prefix_raises(prefix: str) -> None:
     with pytest.raises(RegistrationError, match="cannot be a prefix"):
-        house().mount(notes(), prefix=prefix)
+        make_house_server().mount(make_notes_server(), prefix=prefix)
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "a"), ("a", "a_b"), ("a_b", "a"), (None, None)])
-def test_prefixes_that_are_not_told_apart_are_refused(first: str | None, second: str | None) -> None:
-    server = house()
-    server.mount(notes(), prefix=first)
+def test_mount_ambiguous_prefixes_raise(first: str | None, second: str | None) -> None:
+    server = make_house_server()
+    server.mount(make_notes_server(), prefix=first)
     with pytest.raises(RegistrationError, match=r"is already mounted with .*; names would be ambiguous"):
-        server.mount(notes(), prefix=second)
+        server.mount(make_notes_server(), prefix=second)
 
 
-def test_a_server_is_not_mounted_on_itself_or_on_a_part_of_it() -> None:
-    whole, part = house(), notes()
+def test_mount_cycle_raises() -> None:
+    outer, inner = make_house_server(), make_notes_server()
     with pytest.raises(RegistrationError, match="'house' cannot be mounted on 'house', which is a part of it"):
-        whole.mount(whole)
-    whole.mount(part, prefix="part")
+        outer.mount(outer)
+    outer.mount(inner, prefix="part")
     with pytest.raises(RegistrationError, match="'house' cannot be mounted on 'notes'"):
-        part.mount(whole, prefix="whole")
+        inner.mount(outer, prefix="whole")
 
 
-def test_what_only_the_whole_can_have_is_refused_in_a_part() -> None:
+def test_mount_server_with_access_or_tasks_raises() -> None:
     async def access(_: AccessRequest) -> bool:
         return True
 
     with pytest.raises(
         RegistrationError, match="'guarded' has its own `access` function: pass the function to 'house'"
     ):
-        house().mount(Server("guarded", version="1", access=access))
-    working, late = notes(), notes()
+        make_house_server().mount(Server("guarded", version="1", access=access))
+    working, late = make_notes_server(), make_notes_server()
 
     @working.tool(task="optional")
     async def slow() -> str:
         return "slow"
 
     with pytest.raises(RegistrationError, match="'notes' has tools that run as tasks"):
-        house().mount(working, prefix="working")
-    house().mount(late, prefix="late")
+        make_house_server().mount(working, prefix="working")
+    make_house_server().mount(late, prefix="late")
     with pytest.raises(RegistrationError, match="'notes' is mounted on 'house': register tools that run as tasks"):
         late.tool(task="optional")(slow)
 
 
-async def test_the_access_of_the_whole_decides_by_one_form_of_a_uri() -> None:
-    asked: list[tuple[str, str]] = []
+async def test_outer_access_gets_normalized_uri() -> None:
+    checked: list[tuple[str, str]] = []
 
     async def access(request: AccessRequest) -> bool:
-        asked.append((request.kind, request.name))
+        checked.append((request.kind, request.name))
         return request.name not in {"note://secret/text", "secret://{name}", "note://secret"}
 
-    server, part = Server("house", version="1", access=access), notes()
+    server, inner = Server("house", version="1", access=access), make_notes_server()
 
-    @part.resource("secret://{name}")
+    @inner.resource("secret://{name}")
     def secret(name: str) -> str:
         return name
 
-    @part.completion(resource="secret://{name}", argument="name")
+    @inner.completion(resource="secret://{name}", argument="name")
     def secrets(value: str) -> list[str]:
         return ["hunter2"]
 
     middle = Server("middle", version="1")
-    middle.mount(part)
+    middle.mount(inner)
     server.mount(middle)
     async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
         for uri in ("note://secret/text", "note://%73ecret/text", "note://%73%65cret/text", "secret://one"):
@@ -361,42 +361,42 @@ async def test_the_access_of_the_whole_decides_by_one_form_of_a_uri() -> None:
             assert changes.granted.resource_subscriptions == ("note://open/text",)
         with pytest.raises(RequestFailed, match="unknown resource template"):
             await client.complete(ResourceTemplateReference(uri="secret://{name}"), "name", "")
-        asked.clear()
+        checked.clear()
         await client.read_resource("note://%6Fpen/text")
-        assert asked == [("template", "note://{name}/text"), ("resource", "note://open/text")]
+        assert checked == [("template", "note://{name}/text"), ("resource", "note://open/text")]
 
 
-async def test_what_a_proxied_server_is_asked_for_is_decided_by_one_form_of_a_uri() -> None:
-    asked: list[str] = []
+async def test_access_of_proxy_gets_normalized_uri() -> None:
+    checked: list[str] = []
 
     async def access(request: AccessRequest) -> bool:
-        asked.append(request.name)
+        checked.append(request.name)
         return "secret" not in request.name
 
     server = Server("proxy", version="1", access=access)
-    async with open_in_memory(lambda stream: serve_stream(notes(), stream)) as behind:
-        server.mount_remote(behind, prefix="notes")
+    async with open_in_memory(lambda stream: serve_stream(make_notes_server(), stream)) as remote_client:
+        server.mount_remote(remote_client, prefix="notes")
         async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
             for uri in ("note://secret/text", "note://%73ecret/text", "note://a%2fb%C3%A4%7e/other"):
                 with pytest.raises(ResourceNotFound):
                     await client.read_resource(uri)
-    assert asked == ["note://secret/text", "note://secret/text", "note://a%2Fb%C3%A4~/other"]
+    assert checked == ["note://secret/text", "note://secret/text", "note://a%2Fb%C3%A4~/other"]
 
 
-async def test_a_server_that_is_gone_does_not_hide_the_resources_of_the_next() -> None:
-    first, second, server = notes(), Server("second", version="1"), Server("proxy", version="1")
+async def test_disconnected_remote_server_does_not_hide_next() -> None:
+    first, second, server = make_notes_server(), Server("second", version="1"), Server("proxy", version="1")
 
     @second.resource("second://one")
     def one() -> str:
         return "of the second"
 
     async with AsyncExitStack() as stack:
-        for behind, prefix in ((first, "first"), (second, "second")):
+        for remote_client, prefix in ((first, "first"), (second, "second")):
             client = await stack.enter_async_context(
-                open_in_memory(lambda stream, behind=behind: serve_stream(behind, stream))  # type: ignore[misc]  # bound
+                open_in_memory(lambda stream, remote_client=remote_client: serve_stream(remote_client, stream))  # type: ignore[misc]  # bound
             )
             server.mount_remote(client, prefix=prefix)
-            if behind is first:
+            if remote_client is first:
                 await client.aclose()
         client = await stack.enter_async_context(open_in_memory(lambda stream: serve_stream(server, stream)))
         assert "of the second" in repr(await client.read_resource("second://one"))
@@ -405,63 +405,65 @@ async def test_a_server_that_is_gone_does_not_hide_the_resources_of_the_next() -
         assert not isinstance(caught.value, ResourceNotFound)
 
 
-@BOTH
-async def test_a_trace_and_what_extensions_say_goes_on_to_a_proxied_server(revision: Revision) -> None:
-    heard: list[JsonObject] = []
-    behind = Server("behind", version="1")
+@BOTH_REVISIONS
+async def test_trace_and_extension_metadata_forwarded_to_remote_server(revision: Revision) -> None:
+    received: list[JsonObject] = []
+    remote_client = Server("behind", version="1")
 
-    @behind.tool
+    @remote_client.tool
     async def listen(context: Context) -> str:
-        heard.append(context.meta)
+        received.append(context.meta)
         return "heard"
 
     server = Server("proxy", version="1")
-    said: JsonObject = {
+    meta_sent: JsonObject = {
         "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "com.example/search": {"deep": True},
     }
-    async with open_in_memory(lambda stream: serve_stream(behind, stream), revisions=[revision]) as remote:
-        server.mount_remote(remote, prefix="b")
+    async with open_in_memory(lambda stream: serve_stream(remote_client, stream), revisions=[revision]) as open_remote:
+        server.mount_remote(open_remote, prefix="b")
         async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
-            await client.with_meta(said).call_tool("b_listen", on_progress=lambda _: None)
-            row, params = TOOLS_CALL, CallToolRequestParams(name="b_listen", meta={"traceparent": "nonsense"})
-            await client.request(row, params)
-    ours = [{key: value for key, value in meta.items() if key in said} for meta in heard]
-    assert ours == [said, {}]
+            await client.with_meta(meta_sent).call_tool("b_listen", on_progress=lambda _: None)
+            definition, params = TOOLS_CALL, CallToolRequestParams(name="b_listen", meta={"traceparent": "nonsense"})
+            await client.request(definition, params)
+    forwarded = [{key: value for key, value in meta.items() if key in meta_sent} for meta in received]
+    assert forwarded == [meta_sent, {}]
 
 
-async def test_a_page_of_a_proxied_list_does_not_cost_the_whole_list() -> None:
-    asked: list[object] = []
+async def test_proxied_list_pages_need_one_request() -> None:
+    checked: list[object] = []
 
-    class Counting(Middleware):
+    class CountingMiddleware(Middleware):
         async def request(self, message: Passing, proceed: Proceed) -> object:
-            asked.append(message.method)
+            checked.append(message.method)
             return await proceed(message)
 
-    behind = Server("behind", version="1", middleware=[Counting()])
+    remote_client = Server("behind", version="1", middleware=[CountingMiddleware()])
     for number in range(9):
-        behind.add_tool(lambda: "", name=f"tool{number}", description="One of them.")
-    server = house()
-    async with open_in_memory(lambda stream: serve_stream(behind, stream)) as remote:
-        server.mount_remote(remote, prefix="b")
+        remote_client.add_tool(lambda: "", name=f"tool{number}", description="One of them.")
+    server = make_house_server()
+    async with open_in_memory(lambda stream: serve_stream(remote_client, stream)) as open_remote:
+        server.mount_remote(open_remote, prefix="b")
         async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
             for number in (9, 10):
-                asked.clear()
+                checked.clear()
                 assert len(await client.list_tools()) == 1 + number
-                assert asked == ["tools/list"]
-                behind.add_tool(lambda: "", name=f"more{number}", description="One more.")
+                assert checked == ["tools/list"]
+                remote_client.add_tool(lambda: "", name=f"more{number}", description="One more.")
 
 
-async def test_a_middleware_that_fails_does_not_end_the_server_that_a_proxy_is_on() -> None:
-    class Failing(Middleware):
+async def test_client_middleware_error_does_not_end_proxy() -> None:
+    class FailingMiddleware(Middleware):
         async def request(self, message: Passing, proceed: Proceed) -> object:
             if message.method == "subscriptions/listen":
                 raise ValueError("a mistake")
             return await proceed(message)
 
-    server = house()
-    async with open_in_memory(lambda stream: serve_stream(notes(), stream), middleware=[Failing()]) as remote:
-        server.mount_remote(remote, prefix="b")
+    server = make_house_server()
+    async with open_in_memory(
+        lambda stream: serve_stream(make_notes_server(), stream), middleware=[FailingMiddleware()]
+    ) as open_remote:
+        server.mount_remote(open_remote, prefix="b")
         async with open_in_memory(lambda stream: serve_stream(server, stream)) as client:
             await trio.testing.wait_all_tasks_blocked()
             assert text_of(await client.call_tool("search", {"query": "x"})) == "house found x"

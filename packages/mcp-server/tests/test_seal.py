@@ -1,4 +1,4 @@
-"""Sealing: only the same ring opens it, and only for the same use."""
+"""The sealer of states: a seal opens only with the same keys and for the same purpose."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ RING = KeyRing([b"k" * 32])
 
 @pytest.mark.property
 @given(plain=st.binary(max_size=300), bound_to=st.binary(max_size=64))
-def test_what_is_sealed_can_be_opened(plain: bytes, bound_to: bytes) -> None:
+def test_sealed_data_can_be_unsealed(plain: bytes, bound_to: bytes) -> None:
     assert RING.unseal(RING.seal(plain, bound_to), bound_to) == plain
 
 
 @pytest.mark.property
 @given(plain=st.binary(max_size=50), bound_to=st.binary(max_size=8), other=st.binary(max_size=8))
-def test_it_opens_only_for_the_same_use(plain: bytes, bound_to: bytes, other: bytes) -> None:
-    opened = RING.unseal(RING.seal(plain, bound_to), other)
-    assert opened == (plain if other == bound_to else None)
+def test_unseal_with_other_binding_fails(plain: bytes, bound_to: bytes, other: bytes) -> None:
+    unsealed = RING.unseal(RING.seal(plain, bound_to), other)
+    assert unsealed == (plain if other == bound_to else None)
 
 
 @pytest.mark.property
 @given(text=st.text(max_size=200))
-def test_any_text_is_refused_without_an_accident(text: str) -> None:
+def test_generated_text_is_not_unsealed(text: str) -> None:
     assert RING.unseal(text, b"") is None
 
 
 @pytest.mark.property
-@given(plain=st.binary(max_size=50), place=st.integers(min_value=0), bit=st.integers(0, 5))
-def test_no_character_can_be_changed(plain: bytes, place: int, bit: int) -> None:
+@given(plain=st.binary(max_size=50), position=st.integers(min_value=0), bit=st.integers(0, 5))
+def test_changed_character_makes_seal_invalid(plain: bytes, position: int, bit: int) -> None:
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     sealed = RING.seal(plain, b"x")
     body = sealed.rstrip("=")
-    place %= len(body) - 1  # the last character has bits that stand for nothing
-    changed = alphabet[alphabet.index(body[place]) ^ (1 << bit)]
-    assert RING.unseal(sealed[:place] + changed + sealed[place + 1 :], b"x") is None
+    position %= len(body) - 1  # the last character has unused bits
+    changed = alphabet[alphabet.index(body[position]) ^ (1 << bit)]
+    assert RING.unseal(sealed[:position] + changed + sealed[position + 1 :], b"x") is None
 
 
-def test_the_same_text_is_never_sealed_twice_the_same() -> None:
+def test_seals_of_same_data_differ() -> None:
     assert RING.seal(b"plain", b"") != RING.seal(b"plain", b"")
 
 
-def test_keys_are_changed_by_putting_the_new_one_first() -> None:
+def test_key_rotation_with_new_key_first() -> None:
     old, new = b"o" * 32, b"n" * 32
     sealed = KeyRing([old]).seal(b"x", b"")
     assert KeyRing([new, old]).unseal(sealed, b"") == b"x"
@@ -54,18 +54,18 @@ def test_keys_are_changed_by_putting_the_new_one_first() -> None:
     assert KeyRing([old]).unseal(KeyRing([new, old]).seal(b"x", b""), b"") is None
 
 
-def test_without_keys_each_ring_has_its_own() -> None:
+def test_default_keys_are_random() -> None:
     assert KeyRing().unseal(KeyRing().seal(b"x", b""), b"") is None
 
 
-def test_sizes_are_bounded() -> None:
+def test_seal_size_is_limited() -> None:
     with pytest.raises(LimitExceeded):
         RING.seal(b"x" * MAX_STATE_CHARS, b"")
     with pytest.raises(RequestFailed, match="at most"):
         RING.unseal("A" * (MAX_STATE_CHARS + 1), b"")
 
 
-def test_a_policy_is_checked() -> None:
+def test_input_policy_invalid_raises() -> None:
     with pytest.raises(ValueError, match=r"keys\[1\] has 5 bytes: it needs at least 32 random bytes"):
         InputPolicy(keys=[b"k" * 32, b"short"])
     with pytest.raises(ValueError, match=r"InputPolicy\.seconds must be greater than 0"):

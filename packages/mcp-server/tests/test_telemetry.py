@@ -1,4 +1,4 @@
-"""Spans of a server, whatever is around them. How both sides join in one trace is shown with the client."""
+"""The spans of a server. The client's tests show how both sides join one trace."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ CALL = Passing(
 )
 
 
-async def answer(_: Passing) -> object:
+async def return_result(_: Passing) -> object:
     return CallToolResult(content=())
 
 
-async def late(_: Passing) -> object:
+async def raise_timeout(_: Passing) -> object:
     raise RequestTimeout("it took too long", deadline="total", seconds=1)
 
 
-async def test_the_span_around_the_server_is_linked_where_the_client_has_one() -> None:
+async def test_server_span_links_to_http_span_with_client_parent() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = Telemetry(tracer_provider=provider)
     with provider.get_tracer("http").start_as_current_span("POST") as post:
-        await telemetry.request(CALL, answer)
-        await telemetry.request(attrs.evolve(CALL, raw={}), answer)
-    asked, alone, _ = exporter.get_finished_spans()
-    assert asked.parent is not None
-    assert asked.parent.span_id == 0x00F067AA0BA902B7
-    assert [link.context.span_id for link in asked.links] == [post.get_span_context().span_id]
-    assert alone.parent is not None
-    assert alone.parent.span_id == post.get_span_context().span_id
-    assert not alone.links
+        await telemetry.request(CALL, return_result)
+        await telemetry.request(attrs.evolve(CALL, raw={}), return_result)
+    with_parent, without_parent, _ = exporter.get_finished_spans()
+    assert with_parent.parent is not None
+    assert with_parent.parent.span_id == 0x00F067AA0BA902B7
+    assert [link.context.span_id for link in with_parent.links] == [post.get_span_context().span_id]
+    assert without_parent.parent is not None
+    assert without_parent.parent.span_id == post.get_span_context().span_id
+    assert not without_parent.links
 
 
-async def test_an_exception_that_comes_by_is_told_and_goes_on() -> None:
+async def test_exception_is_recorded_and_raised() -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     with pytest.raises(RequestTimeout):
-        await Telemetry(tracer_provider=provider).request(attrs.evolve(CALL, incoming=False), late)
+        await Telemetry(tracer_provider=provider).request(attrs.evolve(CALL, incoming=False), raise_timeout)
     (span,) = exporter.get_finished_spans()
     assert span.kind is SpanKind.CLIENT
     assert dict(span.attributes or {})["error.type"] == "mcp_core.errors.RequestTimeout"
@@ -66,21 +66,21 @@ async def test_an_exception_that_comes_by_is_told_and_goes_on() -> None:
     assert "too long" not in span.to_json()
 
 
-async def test_without_an_sdk_nothing_is_told_and_everything_works() -> None:
-    assert await Telemetry().request(CALL, answer) == CallToolResult(content=())
+async def test_telemetry_without_sdk_does_nothing() -> None:
+    assert await Telemetry().request(CALL, return_result) == CallToolResult(content=())
 
 
 @contextmanager
 def without_opentelemetry() -> Iterator[None]:
-    kept = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "opentelemetry"}
-    for name in kept:
+    modules = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "opentelemetry"}
+    for name in modules:
         sys.modules[name] = None  # type: ignore[assignment]  # so an import fails
     try:
         yield
     finally:
-        sys.modules.update(kept)
+        sys.modules.update(modules)
 
 
-def test_what_is_missing_is_named_with_the_extra_that_brings_it() -> None:
+def test_missing_opentelemetry_names_extra() -> None:
     with without_opentelemetry(), pytest.raises(ModuleNotFoundError, match=r"install mcp-server\[telemetry\]"):
         Telemetry()

@@ -10,16 +10,16 @@ from mcp_core.limits import SERVER_LIMITS
 from mcp_server.connection.workers import Workers
 
 
-def several(workers: Workers[int]) -> bool:
-    """Asked anew each time: a type checker takes a property for a constant."""
+def is_concurrent(workers: Workers[int]) -> bool:
+    """Return the property. A function, because a type checker treats a property as constant."""
     return workers.several
 
 
-def crowded(workers: Workers[int]) -> bool:
+def is_at_capacity(workers: Workers[int]) -> bool:
     return workers.crowded
 
 
-async def test_idle_workers_end_with_the_connection_and_hold_up_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_idle_workers_end_when_stopped(autojump_clock: trio.testing.MockClock) -> None:
     done: list[int] = []
 
     async def run(call: int) -> None:
@@ -36,7 +36,7 @@ async def test_idle_workers_end_with_the_connection_and_hold_up_nothing(autojump
             workers.stop()
 
 
-async def test_a_worker_that_is_busy_when_the_connection_ends_ends_after_its_call(
+async def test_busy_worker_ends_after_its_call(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     done: list[int] = []
@@ -54,71 +54,71 @@ async def test_a_worker_that_is_busy_when_the_connection_ends_ends_after_its_cal
     assert done == [1]
 
 
-async def test_calls_begin_in_their_order_and_no_more_than_allowed_run_at_once() -> None:
-    gate = trio.Event()
-    begun: list[int] = []
+async def test_calls_start_in_order_and_within_limit() -> None:
+    release = trio.Event()
+    started: list[int] = []
 
     async def run(call: int) -> None:
-        begun.append(call)
-        await gate.wait()
+        started.append(call)
+        await release.wait()
 
     async with trio.open_nursery() as nursery:
         workers = Workers(nursery, attrs.evolve(SERVER_LIMITS, running_requests=3), run)
         for call in range(5):
             workers.submit(call, 1)
         await trio.testing.wait_all_tasks_blocked()
-        assert begun == [0, 1, 2]
-        assert several(workers)
+        assert started == [0, 1, 2]
+        assert is_concurrent(workers)
         workers.release()
         await trio.testing.wait_all_tasks_blocked()
-        assert begun == [0, 1, 2, 3]
+        assert started == [0, 1, 2, 3]
         workers.resume()
         assert not workers.drop(3)
         assert workers.drop(4)
-        gate.set()
+        release.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert begun == [0, 1, 2, 3]
-        assert not several(workers)
+        assert started == [0, 1, 2, 3]
+        assert not is_concurrent(workers)
         workers.stop()
 
 
-async def test_the_room_is_bounded_by_calls_and_by_bytes() -> None:
-    gate = trio.Event()
+async def test_queue_is_bounded_by_calls_and_bytes() -> None:
+    release = trio.Event()
 
     async def run(call: int) -> None:
-        await gate.wait()
+        await release.wait()
 
     limits = attrs.evolve(SERVER_LIMITS, running_requests=1, waiting_requests=1, waiting_bytes=10)
     async with trio.open_nursery() as nursery:
         workers = Workers(nursery, limits, run)
         workers.submit(0, 100)
         await trio.testing.wait_all_tasks_blocked()
-        assert not crowded(workers)
+        assert not is_at_capacity(workers)
         workers.submit(1, 11)
-        assert crowded(workers)
+        assert is_at_capacity(workers)
         assert workers.drop(1)
         workers.submit(2, 1)
-        assert not crowded(workers)
+        assert not is_at_capacity(workers)
         workers.submit(3, 1)
-        assert crowded(workers)
+        assert is_at_capacity(workers)
         nursery.start_soon(workers.wait_for_room)
         await trio.testing.wait_all_tasks_blocked()
-        gate.set()
+        release.set()
         await workers.wait_for_room()
-        assert not crowded(workers)
+        assert not is_at_capacity(workers)
         workers.stop()
 
 
-async def test_no_call_sees_what_another_left_in_its_context() -> None:
-    user: ContextVar[str] = ContextVar("user", default="nobody")
-    seen: list[str] = []
+async def test_call_context_is_not_shared() -> None:
+    user: ContextVar[str] = ContextVar("user", default="anonymous")
+    users: list[str] = []
 
     async with trio.open_nursery() as nursery:
 
         async def run(call: str) -> None:
-            seen.append(user.get())
+            users.append(user.get())
             user.set(call)
-            # Another call takes its place, begun from here.
+            # Another call starts from this context.
             workers.release()
             await trio.testing.wait_all_tasks_blocked(0.01)
             workers.resume()
@@ -130,17 +130,17 @@ async def test_no_call_sees_what_another_left_in_its_context() -> None:
         workers.submit("zoe", 1)
         await trio.testing.wait_all_tasks_blocked(0.02)
         workers.stop()
-    assert seen == ["nobody"] * 4
+    assert users == ["anonymous"] * 4
 
 
-async def test_one_worker_serves_all_that_need_not_wait_and_few_are_kept() -> None:
+async def test_idle_worker_is_reused_and_few_are_kept() -> None:
     tasks: set[trio.lowlevel.Task] = set()
-    gate = trio.Event()
+    release = trio.Event()
 
     async def run(call: int) -> None:
         tasks.add(trio.lowlevel.current_task())
         if call < 0:
-            await gate.wait()
+            await release.wait()
 
     async with trio.open_nursery() as nursery:
         workers = Workers(nursery, SERVER_LIMITS, run)
@@ -152,7 +152,7 @@ async def test_one_worker_serves_all_that_need_not_wait_and_few_are_kept() -> No
             workers.submit(-1 - call, 1)
         await trio.testing.wait_all_tasks_blocked()
         assert len(tasks) == 50
-        gate.set()
+        release.set()
         await trio.testing.wait_all_tasks_blocked()
         assert len(nursery.child_tasks) <= 16
         nursery.cancel_scope.cancel()

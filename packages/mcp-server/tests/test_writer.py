@@ -1,4 +1,4 @@
-"""One writer joins what is waiting, and bounds it."""
+"""The connection's writer, which coalesces and bounds pending data."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mcp_server.connection.writer import JoiningWriter
 
 
 class Sink:
-    """Takes bytes while it is open; counts the writes."""
+    """A stream that records writes while it is open."""
 
-    def __init__(self, taken: int = 0) -> None:
+    def __init__(self, accepted: int = 0) -> None:
         self.writes: list[bytes] = []
         self.open = trio.Event()
-        self.taken = taken
+        self.accepted = accepted
         self.broken = False
 
     async def send_all(self, data: bytes | memoryview) -> None:
@@ -27,18 +27,18 @@ class Sink:
     def write_now(self, data: bytes) -> int:
         if self.broken:
             raise BrokenPipeError
-        if not self.taken:
+        if not self.accepted:
             raise BlockingIOError
-        self.writes.append(data[: self.taken])
-        return min(self.taken, len(data))
+        self.writes.append(data[: self.accepted])
+        return min(self.accepted, len(data))
 
 
-def overdue(writer: JoiningWriter) -> bool:
-    """Asked anew each time: a type checker takes a property for a constant."""
+def is_overdue(writer: JoiningWriter) -> bool:
+    """Return the property. A function, because a type checker treats a property as constant."""
     return writer.overdue
 
 
-async def test_what_waits_is_written_at_once() -> None:
+async def test_pending_messages_are_written_together() -> None:
     sink = Sink()
     writer = JoiningWriter(sink.send_all, 100)
     async with trio.open_nursery() as nursery:
@@ -55,14 +55,14 @@ async def test_what_waits_is_written_at_once() -> None:
     assert sink.writes == [b"a", b"bc"]
 
 
-async def test_who_puts_waits_while_more_than_the_limit_is_waiting() -> None:
+async def test_put_over_limit_waits() -> None:
     sink = Sink()
     writer = JoiningWriter(sink.send_all, 3)
-    passed: list[str] = []
+    completed: list[str] = []
 
     async def put(data: bytes) -> None:
         await writer.put(data)
-        passed.append(data.decode())
+        completed.append(data.decode())
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
@@ -70,17 +70,17 @@ async def test_who_puts_waits_while_more_than_the_limit_is_waiting() -> None:
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(put, b"bbbb")
         await trio.testing.wait_all_tasks_blocked()
-        assert passed == ["aa"]
+        assert completed == ["aa"]
         sink.open.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert passed == ["aa", "bbbb"]
+        assert completed == ["aa", "bbbb"]
         writer.close()
     assert b"".join(sink.writes) == b"aabbbb"
 
 
-@pytest.mark.parametrize(("taken", "expected"), [(100, [b"abc"]), (2, [b"ab", b"c"]), (0, [b"abc"])])
-async def test_a_single_message_is_written_at_once_as_far_as_it_goes(taken: int, expected: list[bytes]) -> None:
-    sink = Sink(taken)
+@pytest.mark.parametrize(("accepted", "expected"), [(100, [b"abc"]), (2, [b"ab", b"c"]), (0, [b"abc"])])
+async def test_single_message_is_written_immediately(accepted: int, expected: list[bytes]) -> None:
+    sink = Sink(accepted)
     sink.open.set()
     writer = JoiningWriter(sink.send_all, 100, sink.write_now)
     writer.put_nowait(b"abc")
@@ -89,7 +89,7 @@ async def test_a_single_message_is_written_at_once_as_far_as_it_goes(taken: int,
     assert sink.writes == expected
 
 
-async def test_a_message_waits_for_others_that_are_about_to_come() -> None:
+async def test_message_with_more_to_come_is_coalesced() -> None:
     sink = Sink(100)
     sink.open.set()
     writer = JoiningWriter(sink.send_all, 100, sink.write_now)
@@ -100,7 +100,7 @@ async def test_a_message_waits_for_others_that_are_about_to_come() -> None:
     assert sink.writes == [b"ab"]
 
 
-async def test_when_the_other_end_is_gone_nobody_waits() -> None:
+async def test_broken_stream_releases_waiting_puts() -> None:
     sink = Sink()
     sink.broken = True
     writer = JoiningWriter(sink.send_all, 0)
@@ -115,7 +115,7 @@ async def test_when_the_other_end_is_gone_nobody_waits() -> None:
     await writer.put(b"dropped")
 
 
-async def test_when_the_writer_is_cancelled_nobody_waits() -> None:
+async def test_cancelled_writer_releases_waiting_puts() -> None:
     sink = Sink()
     writer = JoiningWriter(sink.send_all, 0)
     async with trio.open_nursery() as nursery:
@@ -128,37 +128,37 @@ async def test_when_the_writer_is_cancelled_nobody_waits() -> None:
     assert not writer.broken
 
 
-async def test_writer_whose_first_immediate_write_fails_says_so_at_once_and_writes_nothing_more() -> None:
+async def test_failed_immediate_write_reports_once_and_stops() -> None:
     sink = Sink(100)
     sink.broken = True
     sink.open.set()
-    said: list[str] = []
-    writer = JoiningWriter(sink.send_all, 100, sink.write_now, lambda: said.append("broken"))
+    reported: list[str] = []
+    writer = JoiningWriter(sink.send_all, 100, sink.write_now, lambda: reported.append("broken"))
     writer.put_nowait(b"a")
-    assert said == ["broken"]
+    assert reported == ["broken"]
     assert writer.broken
     assert isinstance(writer.failure, OSError)
     writer.put_nowait(b"b")
     await writer.put(b"c")
     assert not writer.offer(b"d")
     await writer.run()
-    assert said == ["broken"]
+    assert reported == ["broken"]
     assert sink.writes == []
 
 
-async def test_writer_whose_stream_breaks_says_so_once() -> None:
+async def test_broken_stream_is_reported_once() -> None:
     sink = Sink()
     sink.broken = True
     sink.open.set()
-    said: list[str] = []
-    writer = JoiningWriter(sink.send_all, 100, on_broken=lambda: said.append("broken"))
+    reported: list[str] = []
+    writer = JoiningWriter(sink.send_all, 100, on_broken=lambda: reported.append("broken"))
     writer.put_nowait(b"a")
     await writer.run()
-    assert said == ["broken"]
+    assert reported == ["broken"]
     assert isinstance(writer.failure, trio.BrokenResourceError)
 
 
-async def test_what_nobody_waits_for_is_counted() -> None:
+async def test_put_nowait_over_limit_is_overdue() -> None:
     sink = Sink()
     writer = JoiningWriter(sink.send_all, 3)
     async with trio.open_nursery() as nursery:
@@ -166,19 +166,19 @@ async def test_what_nobody_waits_for_is_counted() -> None:
         writer.put_nowait(b"a")
         await trio.testing.wait_all_tasks_blocked()
         writer.put_nowait(b"bbb")
-        assert not overdue(writer)
+        assert not is_overdue(writer)
         writer.put_nowait(b"c")
-        assert overdue(writer)
+        assert is_overdue(writer)
         nursery.start_soon(writer.wait_while_overdue)
         await trio.testing.wait_all_tasks_blocked()
         sink.open.set()
         await writer.wait_while_overdue()
-        assert not overdue(writer)
+        assert not is_overdue(writer)
         writer.close()
     assert sink.writes == [b"a", b"bbbc"]
 
 
-async def test_an_offer_is_taken_only_where_nobody_has_to_wait() -> None:
+async def test_offer_over_limit_is_rejected() -> None:
     sink = Sink()
     writer = JoiningWriter(sink.send_all, 2)
     assert writer.offer(b"aa")
