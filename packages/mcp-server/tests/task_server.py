@@ -1,4 +1,4 @@
-"""A server whose tools run as tasks, for tests, and what speaks to it."""
+"""A server with tools that run as tasks, and functions for its clients."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = [
     "BOTH",
     "EXTENSION",
     "WITH_TASKS",
-    "Gates",
+    "ToolControl",
     "accept",
-    "begin",
-    "client_of",
-    "get",
+    "get_task",
     "make_server",
-    "stands",
+    "open_client",
+    "settled_status",
+    "start_task",
     "task_id",
-    "until",
+    "wait_for_status",
 ]
 
 BOTH: Final = (R2025_11_25, R2026_07_28)
@@ -38,22 +38,22 @@ WITH_TASKS: Final[JsonObject] = {**ALL_CAPABILITIES, "extensions": {EXTENSION: {
 
 @attrs.frozen
 class Name:
-    """A name."""
+    """An elicitation form."""
 
     name: str
 
 
 @attrs.define
-class Gates:
-    """What holds tools up, and what they did."""
+class ToolControl:
+    """The event that the tools wait for, and a record of their runs."""
 
     go: trio.Event = attrs.field(factory=trio.Event)
     ran: list[str] = attrs.field(factory=list)
     tasks: list[str | None] = attrs.field(factory=list)
 
 
-def make_server(gates: Gates, *, tasks: TaskPolicy | None = None, limits: Limits | None = None) -> Server:
-    """The server."""
+def make_server(control: ToolControl, *, tasks: TaskPolicy | None = None, limits: Limits | None = None) -> Server:
+    """Return the server."""
     server = Server("tasks", version="0", tasks=tasks, limits=limits or Limits())
 
     @server.tool
@@ -62,12 +62,12 @@ def make_server(gates: Gates, *, tasks: TaskPolicy | None = None, limits: Limits
 
     @server.tool(task="optional")
     async def work(context: Context, text: str = "done") -> str:
-        gates.ran.append(text)
-        gates.tasks.append(context.task)
+        control.ran.append(text)
+        control.tasks.append(context.task)
         try:
-            await gates.go.wait()
+            await control.go.wait()
         except trio.Cancelled:
-            gates.ran.append("cancelled")
+            control.ran.append("cancelled")
             raise
         return text
 
@@ -80,11 +80,11 @@ def make_server(gates: Gates, *, tasks: TaskPolicy | None = None, limits: Limits
         await context.progress(1, 4)
         await context.progress(2, message="two")
         await context.info("this goes nowhere")
-        await gates.go.wait()
+        await control.go.wait()
         return "reported"
 
     @server.tool(task="optional")
-    async def asks(context: Context) -> str:
+    async def elicits(context: Context) -> str:
         match await context.elicit(Name, "Who?"):
             case Accepted(value):
                 return f"hello {value.name}"
@@ -92,17 +92,17 @@ def make_server(gates: Gates, *, tasks: TaskPolicy | None = None, limits: Limits
                 return type(other).__name__
 
     @server.tool(task="optional")
-    async def asks_twice(context: Context) -> str:
-        said: list[str] = []
+    async def elicits_twice(context: Context) -> str:
+        names: list[str] = []
 
         async def ask(key: str) -> None:
             answer = await context.elicit(Name, f"Who is {key}?", key=key)
-            said.append(answer.value.name if isinstance(answer, Accepted) else "nobody")
+            names.append(answer.value.name if isinstance(answer, Accepted) else "nobody")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, "a")
             nursery.start_soon(ask, "b")
-        return " ".join(sorted(said))
+        return " ".join(sorted(names))
 
     @server.tool(task="optional")
     async def fails(how: str) -> str:
@@ -114,35 +114,35 @@ def make_server(gates: Gates, *, tasks: TaskPolicy | None = None, limits: Limits
 
     @server.tool(task="optional", task_at_once=False)
     async def later(context: Context, short: bool = False) -> str:
-        await context.once("paid", lambda: gates.ran.append("paid"))
+        await context.once("paid", lambda: control.ran.append("paid"))
         answer = await context.elicit(Name, "Who?")
         if short:
             return "at once"
         await context.begin_task()
-        gates.tasks.append(context.task)
-        await gates.go.wait()
+        control.tasks.append(context.task)
+        await control.go.wait()
         return f"hello {answer.value.name}" if isinstance(answer, Accepted) else "nobody"
 
     return server
 
 
 @asynccontextmanager
-async def client_of(
+async def open_client(
     server: Server, revision: Revision, *, capabilities: JsonObject = WITH_TASKS, **answers: Answer
 ) -> AsyncIterator[RawClient]:
-    """A client that has tasks. `elicitation`: answers elicitations."""
-    given = {f"{name}/create": answer for name, answer in answers.items()}
-    async with connected(server, revision, capabilities=capabilities, answers=given) as client:
+    """Connect a client that supports tasks. `elicitation`: answers elicitations."""
+    handlers = {f"{name}/create": answer for name, answer in answers.items()}
+    async with connected(server, revision, capabilities=capabilities, answers=handlers) as client:
         yield client
 
 
 def accept(name: str) -> Callable[[JsonObject], JsonObject]:
-    """Gives a name."""
+    """Return a function that accepts an elicitation with a name."""
     return lambda _: {"action": "accept", "content": {"name": name}}
 
 
-async def begin(client: RawClient, name: str, /, *, ttl: int | None = None, **arguments: JsonValue) -> JsonObject:
-    """Calls a tool as a task. Gives the task."""
+async def start_task(client: RawClient, name: str, /, *, ttl: int | None = None, **arguments: JsonValue) -> JsonObject:
+    """Call a tool as a task and return the task."""
     params: JsonObject = {"name": name, "arguments": arguments}
     if not client.modern:
         params["task"] = {} if ttl is None else {"ttl": ttl}
@@ -155,25 +155,25 @@ async def begin(client: RawClient, name: str, /, *, ttl: int | None = None, **ar
 
 
 def task_id(task: JsonObject) -> str:
-    """The id of a task."""
+    """Return the id of a task."""
     id = task["taskId"]
     assert isinstance(id, str)
     return id
 
 
-async def get(client: RawClient, task: JsonObject) -> JsonObject:
-    """What `tasks/get` says of a task."""
+async def get_task(client: RawClient, task: JsonObject) -> JsonObject:
+    """Return the result of `tasks/get`."""
     return await client.call("tasks/get", {"taskId": task["taskId"]})
 
 
-async def until(client: RawClient, task: JsonObject, *statuses: str) -> JsonObject:
-    """What it says once it says one of these."""
-    while (now := await get(client, task))["status"] not in statuses:
+async def wait_for_status(client: RawClient, task: JsonObject, *statuses: str) -> JsonObject:
+    """Poll a task until it has one of the statuses, and return it."""
+    while (now := await get_task(client, task))["status"] not in statuses:
         await trio.testing.wait_all_tasks_blocked()
     return now
 
 
-async def stands(client: RawClient, task: JsonObject) -> JsonValue:
-    """Its status, once nothing moves any more."""
+async def settled_status(client: RawClient, task: JsonObject) -> JsonValue:
+    """Return the status of a task after all tasks are blocked."""
     await trio.testing.wait_all_tasks_blocked()
-    return (await get(client, task))["status"]
+    return (await get_task(client, task))["status"]

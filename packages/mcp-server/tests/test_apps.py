@@ -1,4 +1,4 @@
-"""Pages of a server, and the tools whose results they show."""
+"""MCP Apps: UI resources of a server, and the tools that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_core.types import evolve
 from mcp_server import Context, RegistrationError, Server
 from mcp_server.apps import APP_MIME_TYPE, App, AppCsp, AppPermissions, shows_apps
 
-ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
+ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 BEFORE_META = {R2024_11_05, R2025_03_26}
 WITH_META = pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
 HTML = "<!DOCTYPE html>\n<title>Weather</title>\n"
@@ -27,9 +27,9 @@ UI: JsonObject = {
 
 @pytest.fixture
 def server() -> Server:
-    made = Server("weather", version="1")
+    server = Server("weather", version="1")
     app = App(
-        made,
+        server,
         URI,
         HTML,
         title="Weather",
@@ -41,23 +41,23 @@ def server() -> Server:
 
     @app.tool
     async def forecast(context: Context) -> str:
-        """Foretells the weather."""
+        """Return the weather forecast."""
         return "as a map" if shows_apps(context) else "sunny, then rain"
 
     @app.tool(only="app", title="Refresh", meta={"com.example/x": 1})
     async def refresh() -> str:
         return "sunny"
 
-    app.add_tool(plain, only="model")
-    return made
+    app.add_tool(plain_tool, name="plain", only="model")
+    return server
 
 
-async def plain() -> str:
+async def plain_tool() -> str:
     return ""
 
 
-@ALL
-async def test_a_page_is_a_resource_that_is_listed_and_read(server: Server, revision: Revision) -> None:
+@ALL_REVISIONS
+async def test_app_is_listed_and_read_as_resource(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         (listed,) = [as_object(each) for each in as_list((await client.call("resources/list"))["resources"])]
         expected = {
@@ -75,7 +75,7 @@ async def test_a_page_is_a_resource_that_is_listed_and_read(server: Server, revi
 
 
 @WITH_META
-async def test_a_tool_says_which_page_shows_it_and_who_may_call_it(server: Server, revision: Revision) -> None:
+async def test_app_tool_metadata_has_uri_and_visibility(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         tools = [as_object(each) for each in as_list((await client.call("tools/list"))["tools"])]
         assert {str(each["name"]): each["_meta"] for each in tools} == {
@@ -86,29 +86,29 @@ async def test_a_tool_says_which_page_shows_it_and_who_may_call_it(server: Serve
         assert tools[1]["title"] == "Refresh"
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.parametrize(
     "types", [[APP_MIME_TYPE], ["text/html", 'text/html; profile="mcp-app"'], ["text/html"], None], ids=str
 )
-async def test_a_tool_knows_whether_its_client_shows_pages(
+async def test_shows_apps_depends_on_client_mime_types(
     server: Server, revision: Revision, types: list[str] | None
 ) -> None:
     settings: JsonObject = {} if types is None else {"mimeTypes": [*types]}
     capabilities: JsonObject = {"extensions": {"io.modelcontextprotocol/ui": settings}}
     async with connected(server, revision, capabilities=capabilities) as client:
-        shows = types is not None and len(types[-1]) > len("text/html")
-        assert text_of(await client.tool("forecast")) == ("as a map" if shows else "sunny, then rain")
+        supported = types is not None and len(types[-1]) > len("text/html")
+        assert text_of(await client.tool("forecast")) == ("as a map" if supported else "sunny, then rain")
     async with connected(server, revision, capabilities={}) as client:
         assert text_of(await client.tool("forecast")) == "sunny, then rain"
 
 
-async def test_the_server_declares_the_extension(server: Server) -> None:
+async def test_server_with_app_declares_extension(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         capabilities = as_object((await client.call("server/discover"))["capabilities"])
         assert capabilities["extensions"] == {"io.modelcontextprotocol/ui": {}}
 
 
-async def test_a_page_may_be_in_a_file(tmp_path: Path) -> None:
+async def test_app_from_file(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("\ufeff  <!doctype HTML><p>ä", encoding="utf-8")
     server = Server("s", version="1")
@@ -121,19 +121,19 @@ async def test_a_page_may_be_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["ui://", "https://a", "ui:a", "ui://a b", "ui://{a}", "resource://a", ""])
-def test_the_uri_of_a_page_begins_as_such_uris_do(uri: str) -> None:
+def test_app_uri_without_ui_scheme_raises(uri: str) -> None:
     with pytest.raises(RegistrationError, match="must begin with ui://"):
         App(Server("s", version="1"), uri, HTML)
 
 
 @pytest.mark.parametrize("html", ["", "<html></html>", "<p>", "page.html", "<!-- x --><!DOCTYPE html>"])
-def test_a_page_is_an_html_document(html: str) -> None:
+def test_app_not_html_raises(html: str) -> None:
     with pytest.raises(RegistrationError, match="begins with <!DOCTYPE html>"):
         App(Server("s", version="1"), URI, html)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff<!DOCTYPE html>"], ids=["missing", "no text"])
-def test_a_file_that_cannot_be_read_is_no_page(tmp_path: Path, content: bytes | None) -> None:
+def test_app_file_unreadable_raises(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "page.html").write_bytes(content)
     with pytest.raises(RegistrationError, match=r"page\.html' cannot be read"):
@@ -144,17 +144,17 @@ def test_a_file_that_cannot_be_read_is_no_page(tmp_path: Path, content: bytes | 
 @pytest.mark.parametrize(
     "origin", ["*", "https://a.com/", "https://a.com; script-src *", "'unsafe-eval'", "example.com"]
 )
-def test_a_page_asks_for_origins_only(field: str, origin: str) -> None:
+def test_app_csp_not_origin_raises(field: str, origin: str) -> None:
     with pytest.raises(RegistrationError, match=f"{field}: .* is not an origin"):
         App(Server("s", version="1"), URI, HTML, csp=evolve(AppCsp(), **{field: ("https://a.com", origin)}))
 
 
-def test_a_tool_is_for_somebody(server: Server) -> None:
+def test_app_tool_invalid_visibility_raises(server: Server) -> None:
     app = App(server, "ui://other", HTML)
     with pytest.raises(RegistrationError, match="only must be 'model' or 'app', not 'robot'"):
-        app.add_tool(plain, name="other", only="robot")  # type: ignore[arg-type]  # that is what is tested
+        app.add_tool(plain_tool, name="other", only="robot")  # type: ignore[arg-type]  # the tested mistake
 
 
-def test_two_pages_have_two_uris(server: Server) -> None:
+def test_app_duplicate_uri_raises(server: Server) -> None:
     with pytest.raises(RegistrationError, match="already a resource"):
         App(server, URI, HTML)

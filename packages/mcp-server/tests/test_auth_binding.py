@@ -14,7 +14,7 @@ import trio
 from asgi_host import Client, Reply, as_object, hosted
 from http_gate import Gate
 from resource_world import OTHER_ISSUER, Table, access, protected
-from task_server import WITH_TASKS, Gates, make_server
+from task_server import WITH_TASKS, ToolControl, make_server
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
@@ -196,8 +196,8 @@ async def test_the_state_of_a_request_is_its_principals(other: str) -> None:
 async def test_a_task_is_its_principals(
     other: str, revision: Revision, method: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    gates = Gates()
-    server = make_server(gates)
+    control = ToolControl()
+    server = make_server(control)
     async with server.running(), hosted(protected(table(), server=server), revision) as client:
         task = await begun(client)
         if revision is R2025_11_25:
@@ -231,7 +231,7 @@ async def begun(client: Client) -> str:
 
 @ELSE
 async def test_tasks_of_others_are_neither_listed_nor_watched(other: str) -> None:
-    server = make_server(Gates())
+    server = make_server(ToolControl())
     app = protected(table(), server=server)
     async with server.running(), hosted(app, R2025_11_25) as client, hosted(app, R2026_07_28) as modern:
         task = await begun(client)

@@ -1,4 +1,4 @@
-"""The clock of the system is set while the server runs: nothing that is in use ends by it, and nothing lives for ever."""
+"""Steps of the system clock while the server runs: they neither end what is in use nor keep anything forever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from http_gate import Gate, text_of
 from hypothesis import given
 from hypothesis import strategies as st
 from resource_world import Table, access, guard
-from task_server import Gates, begin, client_of, get, make_server, until
+from task_server import ToolControl, get_task, make_server, open_client, start_task, wait_for_status
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
@@ -32,102 +32,102 @@ STEPS = pytest.mark.parametrize("seconds", [HOUR, -HOUR, YEARS, -YEARS], ids=["+
 
 
 class SystemClock:
-    """The clocks of the system: that of the day, which can be set, and the one that cannot be set."""
+    """The wall clock, which can be set, and the monotonic clock."""
 
     def __init__(self) -> None:
-        self.day = 1_800_000_000.0
+        self.wall = 1_800_000_000.0
         self.steady = 5_000.0
 
     def time(self) -> float:
-        return self.day
+        return self.wall
 
     def monotonic(self) -> float:
         return self.steady
 
     def step(self, seconds: float) -> None:
-        """Set the clock."""
-        self.day += seconds
+        """Set the wall clock."""
+        self.wall += seconds
 
-    def pass_(self, seconds: float) -> None:
-        """Let time go by."""
-        self.day += seconds
+    def advance(self, seconds: float) -> None:
+        """Advance both clocks."""
+        self.wall += seconds
         self.steady += seconds
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SystemClock:
-    made = SystemClock()
-    monkeypatch.setattr(time, "time", made.time)
-    monkeypatch.setattr(time, "monotonic", made.monotonic)
-    return made
+    clock = SystemClock()
+    monkeypatch.setattr(time, "time", clock.time)
+    monkeypatch.setattr(time, "monotonic", clock.monotonic)
+    return clock
 
 
 # --- stamps ----------------------------------------------------------------------------------------------------------
 
 
-def test_stamp_of_before_a_step_forward_does_not_grow_older_by_it(clock: SystemClock) -> None:
+def test_stamp_before_forward_step_does_not_age_by_it(clock: SystemClock) -> None:
     stamps = StampClock()
-    before = clock.day
-    clock.pass_(100)
+    stamp_before = clock.wall
+    clock.advance(100)
     clock.step(HOUR)
-    assert stamps.age(before) == 100
-    after = clock.day
-    clock.pass_(50)
-    assert (stamps.age(before), stamps.age(after)) == (150, 50)
+    assert stamps.age(stamp_before) == 100
+    after = clock.wall
+    clock.advance(50)
+    assert (stamps.age(stamp_before), stamps.age(after)) == (150, 50)
     clock.step(YEARS)
-    clock.pass_(10)
-    assert (stamps.age(before), stamps.age(after)) == (160, 60)
-    # After a day the stamps are what they are.
-    clock.pass_(86_400)
+    clock.advance(10)
+    assert (stamps.age(stamp_before), stamps.age(after)) == (160, 60)
+    # After a day the wall clock alone counts.
+    clock.advance(86_400)
     assert stamps.age(after) > YEARS
 
 
-def test_stamp_of_the_future_is_as_old_as_one_of_now(clock: SystemClock) -> None:
+def test_stamp_in_future_has_age_of_now(clock: SystemClock) -> None:
     stamps = StampClock()
-    before = clock.day
-    clock.pass_(100)
+    stamp_before = clock.wall
+    clock.advance(100)
     clock.step(-HOUR)
-    assert stamps.age(before) == 0
-    assert stamps.earliest() == clock.day
+    assert stamps.age(stamp_before) == 0
+    assert stamps.earliest() == clock.wall
     clock.step(HOUR)
-    # How much of it had passed is unknown.
-    assert 0 <= stamps.age(before) <= 100
+    # How much of the time had passed is unknown.
+    assert 0 <= stamps.age(stamp_before) <= 100
 
 
-def test_step_that_is_taken_back_changes_nothing(clock: SystemClock) -> None:
+def test_reverted_step_changes_nothing(clock: SystemClock) -> None:
     stamps = StampClock()
-    before = clock.day
+    stamp_before = clock.wall
     for seconds in (HOUR, HOUR, -2 * HOUR, YEARS, -YEARS):
         clock.step(seconds)
-        assert stamps.age(before) < 10
-        clock.pass_(1)
-    assert stamps.age(before) == 5
-    assert stamps.earliest() == clock.day
+        assert stamps.age(stamp_before) < 10
+        clock.advance(1)
+    assert stamps.age(stamp_before) == 5
+    assert stamps.earliest() == clock.wall
 
 
 @pytest.mark.property
 @given(
     st.lists(st.tuples(st.floats(0, 2 * HOUR), st.sampled_from((0.0, 60.0, HOUR, YEARS, -60.0, -HOUR))), max_size=12)
 )
-def test_age_is_never_more_than_what_passed_nor_the_whole_step_less(changes: list[tuple[float, float]]) -> None:
+def test_age_is_bounded_by_elapsed_time_and_backward_steps(changes: list[tuple[float, float]]) -> None:
     clock = SystemClock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", clock.time)
         patch.setattr(time, "monotonic", clock.monotonic)
         stamps = StampClock()
-        made: list[tuple[float, float]] = []
-        back = 0.0
+        stamped: list[tuple[float, float]] = []
+        stepped_back = 0.0
         for seconds, step in changes:
-            made.append((clock.day, clock.steady))
-            clock.pass_(seconds)
+            stamped.append((clock.wall, clock.steady))
+            clock.advance(seconds)
             stamps.earliest()
             clock.step(step)
-            back += max(0.0, -step)
-            assert stamps.earliest() <= clock.day
-            for stamp, at in made:
-                assert 0 <= stamps.age(stamp) <= clock.steady - at + back + 1e-3
+            stepped_back += max(0.0, -step)
+            assert stamps.earliest() <= clock.wall
+            for stamp, at in stamped:
+                assert 0 <= stamps.age(stamp) <= clock.steady - at + stepped_back + 1e-3
         if not any(step < 0 for _, step in changes) and clock.steady < 5_000 + 86_400:
-            for stamp, at in made:
+            for stamp, at in stamped:
                 assert stamps.age(stamp) == pytest.approx(clock.steady - at, abs=1e-3)
 
 
@@ -135,81 +135,81 @@ def test_age_is_never_more_than_what_passed_nor_the_whole_step_less(changes: lis
 
 
 @STEPS
-async def test_session_in_use_outlives_a_step_of_the_clock(
+async def test_session_in_use_survives_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
-    store, gate = MemoryStore(), Gate()
-    app = gate.server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
+    store, held = MemoryStore(), Gate()
+    app = held.server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
     async with session(app) as client:
-        lost = client.post(client.call("steps", name="a", token=1))
-        primed = await lost.event()
-        lost.leave()
-        gate.let("a1", "a2")
-        await lost.returned.wait()
+        interrupted = client.post(client.call("steps", name="a", token=1))
+        first_event = await interrupted.event()
+        interrupted.leave()
+        held.let("a1", "a2")
+        await interrupted.returned.wait()
         for number in range(16):
             await trio.sleep(300)
-            clock.pass_(300)
+            clock.advance(300)
             if number == 2:
                 clock.step(seconds)
             assert "result" in await client.ask("ping")
             assert await store.load(client.session or "") is not None
-        # Another process finds it as it is, and fresh.
+        # Another process finds the session with a recent time stamp.
         record = await store.load(client.session or "")
         assert record is not None
-        assert clock.day - 300 <= record.used_at <= clock.day
-        other = twin(client, Gate().server.asgi(store=store))
+        assert clock.wall - 300 <= record.used_at <= clock.wall
+        other = copy_client(client, Gate().server.asgi(store=store))
         assert "result" in await other.ask("ping")
-        assert text_of(json.loads((await other.get(primed.id).rest())[-1].data)) == "a"
+        assert text_of(json.loads((await other.get(first_event.id).rest())[-1].data)) == "a"
 
 
 @STEPS
-async def test_session_that_only_the_store_knows_outlives_a_step_of_the_clock(
+async def test_stored_session_survives_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = MemoryStore()
     async with session(Gate().server.asgi(store=store)) as client:
         await client.ask("ping")
     app = Gate().server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
-    clock.pass_(60)
+    clock.advance(60)
     clock.step(seconds)
     async with session(app) as client_before:
         for _ in range(2):
-            # Old sessions are forgotten in between.
+            # Old sessions are purged meanwhile.
             await trio.sleep(IDLE + 1)
             await client_before.open()
-        assert "result" in await twin(client, app, client_before).ask("ping")
+        assert "result" in await copy_client(client, app, client_before).ask("ping")
 
 
 @STEPS
-async def test_session_that_is_not_used_ends_in_the_store_after_a_step_of_the_clock(
+async def test_idle_stored_session_expires_after_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = MemoryStore()
     async with session(Gate().server.asgi(store=store)) as client:
-        unused = client.session or ""
+        idle_session = client.session or ""
     app = Gate().server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
     clock.step(seconds)
     async with session(app) as client_before:
         for _ in range(6):
             await trio.sleep(IDLE + 1)
-            clock.pass_(IDLE + 1)
+            clock.advance(IDLE + 1)
             await client_before.open()
-    assert await store.load(unused) is None
+    assert await store.load(idle_session) is None
 
 
-def twin(client: Client, app: Application, running: Client | None = None) -> Client:
-    """The same client, talking to another process."""
-    made = Client(app, (running or client).nursery, client.revision)
-    made.session = client.session
-    made._last_id = 1_000
-    return made
+def copy_client(client: Client, app: Application, running: Client | None = None) -> Client:
+    """Return a copy of a client, connected to another process."""
+    copy = Client(app, (running or client).nursery, client.revision)
+    copy.session = client.session
+    copy._last_id = 1_000
+    return copy
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
 @STEPS
-async def test_task_outlives_a_step_of_the_clock_and_goes_when_its_time_has_passed(
+async def test_task_survives_clock_step_and_expires_after_ttl(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = MemoryTaskStore()
@@ -217,16 +217,16 @@ async def test_task_outlives_a_step_of_the_clock_and_goes_when_its_time_has_pass
     async def wait(seconds: float) -> None:
         for _ in range(int(seconds)):
             await trio.sleep(1)
-            clock.pass_(1)
+            clock.advance(1)
 
-    async with client_of(make_server(Gates(), tasks=TaskPolicy(store=store, ttl=4)), R2026_07_28) as client:
-        running, done = await begin(client, "work"), await begin(client, "must")
-        await until(client, done, "completed")
+    async with open_client(make_server(ToolControl(), tasks=TaskPolicy(store=store, ttl=4)), R2026_07_28) as client:
+        running, done = await start_task(client, "work"), await start_task(client, "must")
+        await wait_for_status(client, done, "completed")
         clock.step(seconds)
         await wait(2)
-        assert (await get(client, done))["status"] == "completed"
-        assert (await get(client, running))["status"] == "working"
-        # What is of the future counts as made when the store was looked through first after the step.
+        assert (await get_task(client, done))["status"] == "completed"
+        assert (await get_task(client, running))["status"] == "working"
+        # A stamp in the future counts from the first purge after the step.
         await wait(12)
         for task in (running, done):
             assert (await client.fail("tasks/get", {"taskId": task["taskId"]}))["code"] == -32602
@@ -234,57 +234,57 @@ async def test_task_outlives_a_step_of_the_clock_and_goes_when_its_time_has_pass
 
 
 @STEPS
-async def test_task_of_an_earlier_process_is_not_worked_at_for_longer_than_its_time(
+async def test_resumed_task_ends_after_ttl_in_spite_of_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = MemoryTaskStore()
 
     def server() -> Server:
-        made = Server("resumes", version="0", tasks=TaskPolicy(store=store, ttl=4))
+        resumable = Server("resumes", version="0", tasks=TaskPolicy(store=store, ttl=4))
 
-        @made.tool(task="required", resumable=True)
+        @resumable.tool(task="required", resumable=True)
         async def work() -> str:
             await trio.sleep_forever()
             raise AssertionError
 
-        return made
+        return resumable
 
-    async with client_of(server(), R2026_07_28) as client:
-        task = await begin(client, "work")
+    async with open_client(server(), R2026_07_28) as client:
+        task = await start_task(client, "work")
     clock.step(seconds)
-    async with client_of(server(), R2026_07_28):
+    async with open_client(server(), R2026_07_28):
         await trio.sleep(5)
         record = await store.load(str(task["taskId"]))
         assert record is None or record.state.status == "failed"
 
 
-# --- what is signed or sealed ----------------------------------------------------------------------------------------
+# --- tokens, sealed state and cursors --------------------------------------------------------------------------------
 
 
-async def test_token_is_judged_by_the_clock_of_the_system_and_what_runs_goes_on(
+async def test_token_expires_by_wall_clock_and_open_stream_continues(
     clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
-    table = Table(t=attrs.evolve(access(expires_at=clock.day + 600), issued_at=clock.day))
+    table = Table(t=attrs.evolve(access(expires_at=clock.wall + 600), issued_at=clock.wall))
     app = Gate().server.asgi(auth=guard(table, clock=clock.time))
     async with hosted(app, R2025_11_25) as client:
         client.headers["authorization"] = "Bearer t"
         await client.open()
-        standing = client.get()
-        await standing.event()
-        # The token has ended by what the clock says, and 30 seconds is what clocks may differ.
+        stream = client.get()
+        await stream.event()
+        # The wall clock decides about the token, with a tolerance of 30 seconds.
         for seconds, status in ((HOUR, 401), (-HOUR, 200), (-20, 200), (-HOUR, 401), (HOUR, 200), (20, 200)):
             clock.step(seconds)
             reply = client.post(client.request("ping"))
             await reply.body()
             assert reply.status == status
-            assert not standing.complete
+            assert not stream.complete
         clock.step(HOUR)
         await trio.sleep(600 + 31)
-        # A stream that only listens ends with the token all the same.
-        assert standing.complete
+        # A stream without a request ends with the token in any case.
+        assert stream.complete
 
 
-async def test_state_of_a_request_ends_with_a_step_forward_and_does_not_live_for_ever_after_one_backward(
+async def test_request_state_expires_after_forward_step_and_eventually_after_backward(
     clock: SystemClock,
 ) -> None:
     server = Server("asks", version="0", input_policy=InputPolicy(seconds=600))
@@ -294,24 +294,24 @@ async def test_state_of_a_request_ends_with_a_step_forward_and_does_not_live_for
         return str(len(await context.list_roots()))
 
     async with hosted(server.asgi(), R2026_07_28) as client:
-        again: JsonObject = {}
+        retry: JsonObject = {}
         for seconds, accepted in ((HOUR, False), (-HOUR, True), (-HOUR - 601, True)):
-            asked = as_object((await client.post(client.call("look")).answer())["result"])
-            (key,) = as_object(asked["inputRequests"])
-            again = client.call("look")
-            as_object(again["params"]).update(inputResponses={key: {"roots": []}}, requestState=asked["requestState"])
+            result = as_object((await client.post(client.call("look")).answer())["result"])
+            (key,) = as_object(result["inputRequests"])
+            retry = client.call("look")
+            as_object(retry["params"]).update(inputResponses={key: {"roots": []}}, requestState=result["requestState"])
             clock.step(seconds)
-            assert ("result" in await client.post(again).answer()) == accepted
-        # The last one was made before the step backward, and ends when the clock comes there again.
-        clock.pass_(HOUR + 601 + 601)
-        assert "error" in await client.post(again).answer()
+            assert ("result" in await client.post(retry).answer()) == accepted
+        # The last state is from before the backward step, and expires when the clock reaches that time again.
+        clock.advance(HOUR + 601 + 601)
+        assert "error" in await client.post(retry).answer()
 
 
-async def test_cursor_ends_with_a_step_forward_and_is_good_after_one_backward(clock: SystemClock) -> None:
+async def test_cursor_expires_after_forward_step_and_not_after_backward(clock: SystemClock) -> None:
     server = Gate(Limits(page_items=2)).server
     async with hosted(server.asgi(), R2026_07_28) as client:
         for seconds, accepted in ((2 * HOUR, False), (-2 * HOUR, True)):
-            listed = as_object((await client.ask("tools/list"))["result"])
+            page = as_object((await client.ask("tools/list"))["result"])
             clock.step(seconds)
-            answer = await client.ask("tools/list", {"cursor": listed["nextCursor"]})
+            answer = await client.ask("tools/list", {"cursor": page["nextCursor"]})
             assert ("result" in answer) == accepted

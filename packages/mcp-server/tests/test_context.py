@@ -1,4 +1,4 @@
-"""What a handler may do besides returning: progress, log messages, notifications; and what it knows."""
+"""The context of a handler: progress, log messages, notifications, and properties of the request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_core.methods import NOTIFICATIONS_ELICITATION_COMPLETE
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server
 
-ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
+ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
 
 @pytest.fixture
@@ -38,52 +38,60 @@ def server() -> Server:
     return server
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("progress.increasing", "progress.only-with-token", "progress.token-echo", "progress.total-optional")
-async def test_progress_goes_to_who_asked_for_it_and_only_upwards(server: Server, revision: Revision) -> None:
+async def test_progress_sent_only_with_token_and_increasing(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         await client.call("tools/call", {"name": "steps"})
-        assert client.of("notifications/progress") == []
+        assert client.notifications_of("notifications/progress") == []
         await client.call("tools/call", {"name": "steps", "_meta": {"progressToken": "t"}})
-        seen = client.of("notifications/progress")
-        assert [note["progress"] for note in seen] == [0.1, 0.5, 1]
-        assert {str(note["progressToken"]) for note in seen} == {"t"}
-        assert ("message" in seen[0]) == (revision is not R2024_11_05)
+        received = client.notifications_of("notifications/progress")
+        assert [params["progress"] for params in received] == [0.1, 0.5, 1]
+        assert {str(params["progressToken"]) for params in received} == {"t"}
+        assert ("message" in received[0]) == (revision is not R2024_11_05)
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
 @pytest.mark.spec("logging.level-filter")
-async def test_a_session_gets_the_levels_that_it_set(server: Server, revision: Revision) -> None:
+async def test_log_level_of_session_filters_messages(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         await client.call("tools/call", {"name": "talk"})
-        assert [note["level"] for note in client.of("notifications/message")] == [
+        assert [params["level"] for params in client.notifications_of("notifications/message")] == [
             "info",
             "warning",
             "error",
             "emergency",
         ]
-        assert client.of("notifications/message")[0] == {"level": "info", "data": {"b": 1}, "logger": "part"}
+        assert client.notifications_of("notifications/message")[0] == {
+            "level": "info",
+            "data": {"b": 1},
+            "logger": "part",
+        }
         client.notifications.clear()
         await client.call("logging/setLevel", {"level": "error"})
         await client.call("tools/call", {"name": "talk"})
-        assert [note["data"] for note in client.of("notifications/message")] == [None, "e"]
+        assert [params["data"] for params in client.notifications_of("notifications/message")] == [None, "e"]
 
 
-async def test_a_modern_request_gets_the_levels_that_it_names(server: Server) -> None:
+async def test_log_level_of_modern_request_filters_messages(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         await client.call("tools/call", {"name": "talk"})
-        assert client.of("notifications/message") == []
+        assert client.notifications_of("notifications/message") == []
         client.log_level = "warning"
         await client.call("tools/call", {"name": "talk"})
-        assert [note["level"] for note in client.of("notifications/message")] == ["warning", "error", "emergency"]
+        assert [params["level"] for params in client.notifications_of("notifications/message")] == [
+            "warning",
+            "error",
+            "emergency",
+        ]
 
 
-async def test_there_is_no_such_level(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_log_level_raises(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
     @server.tool
     async def shout(context: Context) -> str:
-        await context.log("loud", "x")  # type: ignore[arg-type]  # what is tested
+        await context.log("loud", "x")  # type: ignore[arg-type]  # the tested mistake
         return ""
 
     async with connected(server, R2025_06_18) as client:
@@ -91,50 +99,50 @@ async def test_there_is_no_such_level(caplog: pytest.LogCaptureFixture) -> None:
         assert "unknown log level 'loud'" in caplog.text
 
 
-@ALL
-async def test_a_context_knows_its_request(revision: Revision) -> None:
+@ALL_REVISIONS
+async def test_context_has_properties_of_request(revision: Revision) -> None:
     server = Server("s", version="0")
-    seen: list[object] = []
+    received: list[object] = []
 
     @server.tool
-    async def tell(context: Context) -> str:
+    async def show(context: Context) -> str:
         implementation = context.peer.implementation
-        seen.append((context.peer.revision, implementation.name if implementation else None))
-        seen.append((context.method, context.request_id, context.principal, context.server))
+        received.append((context.peer.revision, implementation.name if implementation else None))
+        received.append((context.method, context.request_id, context.principal, context.server))
         assert repr(context) == f"<Context of tools/call {context.request_id!r}>"
         return str(context.meta.get("example.org/x"))
 
     async with connected(server, revision) as client:
-        params: JsonObject = {"name": "tell", "_meta": {"example.org/x": "y"}}
+        params: JsonObject = {"name": "show", "_meta": {"example.org/x": "y"}}
         id = await client.start("tools/call", params, id="seven")
         result = (await client.response(id))["result"]
         assert isinstance(result, dict)
         assert text_of(result) == "y"
-        assert seen == [(revision, "raw"), ("tools/call", "seven", None, server)]
+        assert received == [(revision, "raw"), ("tools/call", "seven", None, server)]
         if revision is not R2026_07_28:
-            assert text_of(await client.call("tools/call", {"name": "tell"})) == "None"
+            assert text_of(await client.call("tools/call", {"name": "show"})) == "None"
 
 
 @pytest.mark.spec("progress.in-progress-only", "progress.stops-after-completion")
-async def test_a_context_cannot_be_used_after_its_handler() -> None:
+async def test_context_after_handler_raises() -> None:
     server = Server("s", version="0")
-    kept: list[Context] = []
+    contexts: list[Context] = []
 
     @server.tool
     async def keep(context: Context) -> str:
-        kept.append(context)
+        contexts.append(context)
         return ""
 
     async with connected(server, R2025_06_18) as client:
         await client.call("tools/call", {"name": "keep"})
-        for use in (kept[0].list_roots, lambda: kept[0].progress(1), lambda: kept[0].info("x")):
+        for operation in (contexts[0].list_roots, lambda: contexts[0].progress(1), lambda: contexts[0].info("x")):
             with pytest.raises(RuntimeError, match="used after its handler has returned"):
-                await use()
+                await operation()
         with pytest.raises(RuntimeError, match="context of a finished request"):
-            _ = kept[0].peer
+            _ = contexts[0].peer
 
 
-async def test_a_handler_sends_notifications_of_its_own() -> None:
+async def test_context_notify_sends_notification() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -146,12 +154,12 @@ async def test_a_handler_sends_notifications_of_its_own() -> None:
 
     async with connected(server, R2025_11_25) as client:
         await client.call("tools/call", {"name": "complete"})
-        assert client.of("notifications/elicitation/complete") == [{"elicitationId": "x"}]
+        assert client.notifications_of("notifications/elicitation/complete") == [{"elicitationId": "x"}]
     async with connected(server, R2025_06_18) as client:
         await client.crash("complete")
 
 
-async def test_nothing_is_sent_for_a_request_that_was_cancelled() -> None:
+async def test_context_of_cancelled_request_sends_nothing() -> None:
     server = Server("s", version="0")
     started, done = trio.Event(), trio.Event()
 
@@ -177,9 +185,9 @@ async def test_nothing_is_sent_for_a_request_that_was_cancelled() -> None:
         assert client.notifications == []
 
 
-async def test_progress_after_the_client_has_gone_is_dropped(autojump_clock: trio.testing.MockClock) -> None:
+async def test_progress_after_disconnect_is_dropped(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("s", version="0")
-    started, ended = trio.Event(), trio.Event()
+    started, finished = trio.Event(), trio.Event()
 
     @server.tool
     async def long(context: Context) -> str:
@@ -190,9 +198,9 @@ async def test_progress_after_the_client_has_gone_is_dropped(autojump_clock: tri
             with trio.CancelScope(shield=True):
                 await context.progress(1)
                 await context.info("late")
-            ended.set()
+            finished.set()
 
     async with connected(server, R2025_06_18) as client:
         await client.start("tools/call", {"name": "long", "_meta": {"progressToken": 1}})
         await started.wait()
-    assert ended.is_set()
+    assert finished.is_set()

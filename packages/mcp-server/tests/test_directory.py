@@ -1,4 +1,4 @@
-"""The files of a directory as resources, and all that must not be one."""
+"""The files of a directory as resources, and paths that must not be served."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from mcp_server.features import directory as directory_module
 from mcp_server.features import files as files_module
 from mcp_server.features.files import Files
 
-ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
-POSIX = pytest.mark.skipif(sys.platform == "win32", reason="such files are of POSIX")
+ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="these files exist only on POSIX")
 NOT_FOUND = {ErrorCode.INVALID_PARAMS, ErrorCode.RESOURCE_NOT_FOUND}
 
 
 @pytest.fixture(params=["by descriptor", "by path"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each way to open files in turn; the second is that of Windows."""
+def open_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each way to open files; the second is the one of Windows."""
     if request.param == "by path":
         monkeypatch.setattr(files_module, "_BY_DESCRIPTOR", False)
     return str(request.param)
@@ -41,25 +41,25 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A directory with another one beside it, whose file must not be read."""
-    made = tmp_path / "root"
-    (made / "sub" / "deep").mkdir(parents=True)
-    (made / "a.txt").write_text("hällo")
-    (made / "sub" / "b.json").write_text("{}")
-    (made / "sub" / "deep" / "c").write_bytes(b"\xff\x00")
+    """A directory with a sibling whose file must not be read."""
+    folder = tmp_path / "root"
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_text("hällo")
+    (folder / "sub" / "b.json").write_text("{}")
+    (folder / "sub" / "deep" / "c").write_bytes(b"\xff\x00")
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside" / "secret.txt").write_text("secret")
     (tmp_path / "secret.txt").write_text("secret")
-    return made
+    return folder
 
 
-def make(root: Path, *, hidden: bool = False, limits: Limits | None = None) -> Server:
+def make_server(root: Path, *, hidden: bool = False, limits: Limits | None = None) -> Server:
     server = Server("s", version="0", limits=limits or Limits())
     server.add_directory(root, "docs://d/", hidden=hidden, description="Files.")
     return server
 
 
-async def listed(client: RawClient) -> list[JsonObject]:
+async def list_resources(client: RawClient) -> list[JsonObject]:
     found: list[JsonObject] = []
     cursor: JsonValue = None
     while True:
@@ -70,8 +70,8 @@ async def listed(client: RawClient) -> list[JsonObject]:
             return found
 
 
-async def names(client: RawClient) -> list[object]:
-    return [each["name"] for each in await listed(client)]
+async def list_names(client: RawClient) -> list[object]:
+    return [each["name"] for each in await list_resources(client)]
 
 
 async def read(client: RawClient, path: str) -> JsonObject:
@@ -79,23 +79,23 @@ async def read(client: RawClient, path: str) -> JsonObject:
     return as_object(contents)
 
 
-async def refused(client: RawClient, path: str) -> None:
+async def check_not_found(client: RawClient, path: str) -> None:
     error = await client.fail("resources/read", {"uri": f"docs://d/{path}"})
     assert error["code"] in NOT_FOUND, error
-    # A long URI is quoted in part.
+    # A long URI is truncated.
     assert str(error["message"]).startswith(("resource not found: docs://d/", "resource not found: 'docs://d/"))
 
 
-@ALL
-@pytest.mark.usefixtures("way")
+@ALL_REVISIONS
+@pytest.mark.usefixtures("open_method")
 @pytest.mark.spec(
     "resources.resource-shape", "resources.uri-unique", "resources.uris-distinct", "resources.list-served"
 )
-async def test_files_are_listed_with_what_is_known_of_them(root: Path, revision: Revision) -> None:
+async def test_files_listed_with_metadata(root: Path, revision: Revision) -> None:
     for path in root.rglob("*"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
-    async with connected(make(root), revision) as client:
-        first, second, third = await listed(client)
+    async with connected(make_server(root), revision) as client:
+        first, second, third = await list_resources(client)
         expected: JsonObject = {"uri": "docs://d/a.txt", "name": "a.txt", "mimeType": "text/plain", "size": 6}
         modified: JsonObject = (
             {} if revision in (R2024_11_05, *before(R2025_06_18)) else {"lastModified": "2023-11-14T22:13:20Z"}
@@ -108,12 +108,12 @@ async def test_files_are_listed_with_what_is_known_of_them(root: Path, revision:
 
 
 def before(revision: Revision) -> list[Revision]:
-    every = list(REVISIONS.values())
-    return every[: every.index(revision)]
+    revisions = list(REVISIONS.values())
+    return revisions[: revisions.index(revision)]
 
 
-@ALL
-@pytest.mark.usefixtures("way")
+@ALL_REVISIONS
+@pytest.mark.usefixtures("open_method")
 @pytest.mark.spec(
     "resources.read-listed",
     "resources.read-result",
@@ -122,13 +122,13 @@ def before(revision: Revision) -> list[Revision]:
     "resources.binary-encoding",
     "resources.binary-encoded",
 )
-async def test_files_are_read_as_text_where_they_are_text(root: Path, revision: Revision) -> None:
+async def test_file_contents_are_text_or_blob(root: Path, revision: Revision) -> None:
     (root / "p.png").write_bytes(b"no picture")
     (root / "s.svg").write_text("<svg/>")
     (root / "t.tar.gz").write_bytes(b"\x1f\x8b")
     (root / "u.bin.zst").write_bytes(b"\xff")
     (root / "w.txt").write_bytes(b"a\x00b")
-    async with connected(make(root), revision) as client:
+    async with connected(make_server(root), revision) as client:
         assert await read(client, "a.txt") == {"uri": "docs://d/a.txt", "text": "hällo", "mimeType": "text/plain"}
         assert await read(client, "sub/b.json") == {
             "uri": "docs://d/sub/b.json",
@@ -144,11 +144,11 @@ async def test_files_are_read_as_text_where_they_are_text(root: Path, revision: 
             blob = base64.b64encode(data).decode()
             assert await read(client, path) == {"uri": f"docs://d/{path}", "blob": blob, "mimeType": mime_type}
         assert (await read(client, "s.svg"))["text"] == "<svg/>"
-        for each in await listed(client):
+        for each in await list_resources(client):
             await client.call("resources/read", {"uri": each["uri"]})
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("open_method")
 @pytest.mark.parametrize(
     "path",
     [
@@ -197,28 +197,28 @@ async def test_files_are_read_as_text_where_they_are_text(root: Path, revision: 
     ],
 )
 @pytest.mark.spec("resources.path-traversal", "resources.validate-uris", "resources.uri-validated")
-async def test_what_is_not_the_name_of_a_file_is_not_found(path: str, root: Path) -> None:
-    async with connected(make(root), R2026_07_28) as client:
-        await refused(client, path)
+async def test_invalid_path_not_found(path: str, root: Path) -> None:
+    async with connected(make_server(root), R2026_07_28) as client:
+        await check_not_found(client, path)
 
 
-def outward(path: Path, root: Path) -> None:
+def link_outside(path: Path, root: Path) -> None:
     path.symlink_to(root.parent / "secret.txt")
 
 
-def inward(path: Path, root: Path) -> None:
+def link_inside(path: Path, root: Path) -> None:
     path.symlink_to(root / "a.txt")
 
 
-def relative(path: Path, root: Path) -> None:
+def link_relative(path: Path, root: Path) -> None:
     path.symlink_to("../secret.txt")
 
 
-def loop(path: Path, root: Path) -> None:
+def link_loop(path: Path, root: Path) -> None:
     path.symlink_to(path.name)
 
 
-def dangling(path: Path, root: Path) -> None:
+def link_dangling(path: Path, root: Path) -> None:
     path.symlink_to(root / "nosuch")
 
 
@@ -231,14 +231,16 @@ def device(path: Path, root: Path) -> None:
 
 
 def local_socket(path: Path, root: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
 
 
 @POSIX
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("special", [outward, inward, relative, loop, dangling, fifo, device, local_socket])
-async def test_what_is_no_regular_file_is_neither_listed_nor_read(
+@pytest.mark.usefixtures("open_method")
+@pytest.mark.parametrize(
+    "special", [link_outside, link_inside, link_relative, link_loop, link_dangling, fifo, device, local_socket]
+)
+async def test_special_file_not_listed_and_not_read(
     special: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The name of a socket must be short.
@@ -248,140 +250,134 @@ async def test_what_is_no_regular_file_is_neither_listed_nor_read(
         (root / "a.txt").write_text("x")
         (root.parent / "secret.txt").write_text("secret")
         special(root / "special", root)
-        async with connected(make(root), R2026_07_28) as client:
-            assert await names(client) == ["a.txt"]
-            await refused(client, "special")
+        async with connected(make_server(root), R2026_07_28) as client:
+            assert await list_names(client) == ["a.txt"]
+            await check_not_found(client, "special")
 
 
 @POSIX
-@pytest.mark.usefixtures("way")
-async def test_a_link_to_a_directory_is_not_entered(root: Path) -> None:
+@pytest.mark.usefixtures("open_method")
+async def test_symbolic_link_to_directory_not_followed(root: Path) -> None:
     (root / "out").symlink_to(root.parent / "beside")
     (root / "in").symlink_to(root / "sub")
     (root / "up").symlink_to("..")
-    async with connected(make(root), R2026_07_28) as client:
-        assert await names(client) == ["a.txt", "sub/b.json", "sub/deep/c"]
+    async with connected(make_server(root), R2026_07_28) as client:
+        assert await list_names(client) == ["a.txt", "sub/b.json", "sub/deep/c"]
         for path in ("out/secret.txt", "in/b.json", "up/secret.txt", f"up/{root.name}/a.txt"):
-            await refused(client, path)
+            await check_not_found(client, path)
 
 
 @POSIX
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("what", ["file", "directory", "fifo"])
-async def test_what_is_swapped_while_it_is_looked_at_leads_nowhere(
-    what: str, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("open_method")
+@pytest.mark.parametrize("target", ["file", "directory", "fifo"])
+async def test_file_replaced_during_lookup_not_read(target: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Files._entry
 
-    def swapping(self: Files, folder: files_module._Folder, name: str) -> os.DirEntry[str]:
+    def entry_then_swap(self: Files, folder: files_module._Folder, name: str) -> os.DirEntry[str]:
         entry = original(self, folder, name)
-        if name == "a.txt" and what != "directory":
-            # Seen as a regular file, and then something else.
+        if name == "a.txt" and target != "directory":
+            # The file was a regular file, and is replaced.
             assert entry.is_file(follow_symlinks=False)
             (root / name).unlink()
-            fifo(root / name, root) if what == "fifo" else outward(root / name, root)
-        if name == "sub" and what == "directory":
+            fifo(root / name, root) if target == "fifo" else link_outside(root / name, root)
+        if name == "sub" and target == "directory":
             assert entry.is_dir(follow_symlinks=False)
             (root / "sub").rename(root / "old")
             (root.parent / "beside" / "b.json").write_text("secret")
             (root / "sub").symlink_to(root.parent / "beside")
         return entry
 
-    monkeypatch.setattr(Files, "_entry", swapping)
-    async with connected(make(root), R2026_07_28) as client:
-        await refused(client, "sub/b.json" if what == "directory" else "a.txt")
+    monkeypatch.setattr(Files, "_entry", entry_then_swap)
+    async with connected(make_server(root), R2026_07_28) as client:
+        await check_not_found(client, "sub/b.json" if target == "directory" else "a.txt")
 
 
-async def test_a_file_that_is_swapped_between_look_and_open_is_closed_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_file_replaced_before_open_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "_BY_DESCRIPTOR", False)
     (root / "other.txt").write_text("other")
     original = os.open
 
-    def swapping(path: str, flags: int, *more: int) -> int:
+    def entry_then_swap(path: str, flags: int, *more: int) -> int:
         opened = original(path, flags, *more)
         if path.endswith("a.txt"):
             (root / "other.txt").replace(path)
         return opened
 
-    monkeypatch.setattr(os, "open", swapping)
-    async with connected(make(root), R2026_07_28) as client:
-        await refused(client, "a.txt")
+    monkeypatch.setattr(os, "open", entry_then_swap)
+    async with connected(make_server(root), R2026_07_28) as client:
+        await check_not_found(client, "a.txt")
 
 
 @POSIX
-async def test_a_directory_that_is_swapped_between_look_and_open_leads_nowhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_directory_replaced_before_open_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "_BY_DESCRIPTOR", False)
     (root.parent / "beside" / "b.json").write_text("secret")
     original = os.open
 
-    def swapping(path: str, flags: int, *more: int) -> int:
+    def entry_then_swap(path: str, flags: int, *more: int) -> int:
         if path.endswith("b.json"):
             (root / "sub").rename(root / "old")
             (root / "sub").symlink_to(root.parent / "beside")
         return original(path, flags, *more)
 
-    monkeypatch.setattr(os, "open", swapping)
-    async with connected(make(root), R2026_07_28) as client:
-        await refused(client, "sub/b.json")
+    monkeypatch.setattr(os, "open", entry_then_swap)
+    async with connected(make_server(root), R2026_07_28) as client:
+        await check_not_found(client, "sub/b.json")
 
 
-@pytest.mark.usefixtures("way")
-async def test_the_directory_itself_may_be_a_link(root: Path) -> None:
+@pytest.mark.usefixtures("open_method")
+async def test_root_directory_may_be_symbolic_link(root: Path) -> None:
     link = root.parent / "link"
     link.symlink_to(root)
-    async with connected(make(link), R2026_07_28) as client:
+    async with connected(make_server(link), R2026_07_28) as client:
         assert (await read(client, "a.txt"))["text"] == "hällo"
 
 
 @POSIX
-@pytest.mark.usefixtures("way")
-async def test_a_name_that_is_no_utf_8_is_not_listed(root: Path) -> None:
+@pytest.mark.usefixtures("open_method")
+async def test_file_name_not_utf8_not_listed(root: Path) -> None:
     Path(os.fsdecode(os.fsencode(root) + b"/\xff.txt")).write_text("x")
     Path(os.fsdecode(os.fsencode(root / "sub") + b"/c\x01.txt")).write_text("x")
-    async with connected(make(root), R2026_07_28) as client:
-        assert await names(client) == ["a.txt", "sub/b.json", "sub/deep/c"]
-        await refused(client, "%ff.txt")
-        await refused(client, "sub/c%01.txt")
+    async with connected(make_server(root), R2026_07_28) as client:
+        assert await list_names(client) == ["a.txt", "sub/b.json", "sub/deep/c"]
+        await check_not_found(client, "%ff.txt")
+        await check_not_found(client, "sub/c%01.txt")
 
 
 @POSIX
-@pytest.mark.usefixtures("way")
-async def test_names_that_mean_something_elsewhere_are_names_where_they_can_be_said(root: Path) -> None:
+@pytest.mark.usefixtures("open_method")
+async def test_file_name_special_elsewhere_is_served_if_representable(root: Path) -> None:
     for name in ("a\\b", "C:x", "...", "x "):
         (root / name).write_text(name)
-    async with connected(make(root, hidden=True), R2026_07_28) as client:
-        assert await names(client) == ["a.txt", "a\\b", "sub/b.json", "sub/deep/c", "x "]
+    async with connected(make_server(root, hidden=True), R2026_07_28) as client:
+        assert await list_names(client) == ["a.txt", "a\\b", "sub/b.json", "sub/deep/c", "x "]
         assert (await read(client, "a%5Cb"))["text"] == "a\\b"
-        await refused(client, "C%3Ax")
-        await refused(client, "...")
+        await check_not_found(client, "C%3Ax")
+        await check_not_found(client, "...")
 
 
-@pytest.mark.usefixtures("way")
-async def test_hidden_files_are_there_only_where_that_is_said(root: Path) -> None:
+@pytest.mark.usefixtures("open_method")
+async def test_hidden_files_served_only_with_option(root: Path) -> None:
     (root / ".env").write_text("x")
     (root / ".git").mkdir()
     (root / ".git" / "config").write_text("x")
-    async with connected(make(root), R2026_07_28) as client:
-        assert await names(client) == ["a.txt", "sub/b.json", "sub/deep/c"]
+    async with connected(make_server(root), R2026_07_28) as client:
+        assert await list_names(client) == ["a.txt", "sub/b.json", "sub/deep/c"]
         for path in (".env", ".git/config", "%2eenv"):
-            await refused(client, path)
-    async with connected(make(root, hidden=True), R2026_07_28) as client:
-        assert await names(client) == [".env", ".git/config", "a.txt", "sub/b.json", "sub/deep/c"]
+            await check_not_found(client, path)
+    async with connected(make_server(root, hidden=True), R2026_07_28) as client:
+        assert await list_names(client) == [".env", ".git/config", "a.txt", "sub/b.json", "sub/deep/c"]
         assert (await read(client, ".git/config"))["text"] == "x"
 
 
-@ALL
-@pytest.mark.usefixtures("way")
-async def test_a_file_that_is_too_large_is_refused_before_it_is_read(root: Path, revision: Revision) -> None:
+@ALL_REVISIONS
+@pytest.mark.usefixtures("open_method")
+async def test_file_over_size_limit_rejected_before_read(root: Path, revision: Revision) -> None:
     with (root / "huge").open("wb") as file:
         file.truncate(1 << 40)
     (root / "fits").write_text("x" * 10)
     (root / "over").write_text("x" * 11)
-    async with connected(make(root, limits=Limits(file_bytes=10)), revision) as client:
+    async with connected(make_server(root, limits=Limits(file_bytes=10)), revision) as client:
         assert (await read(client, "fits"))["text"] == "x" * 10
         for path, size in (("over", 11), ("huge", 1 << 40)):
             error = await client.fail("resources/read", {"uri": f"docs://d/{path}"})
@@ -391,85 +387,81 @@ async def test_a_file_that_is_too_large_is_refused_before_it_is_read(root: Path,
             )
 
 
-def test_a_file_that_grows_while_it_is_read_is_not_read_beyond_the_bound(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    facts = (root / "a.txt").stat()
+def test_growing_file_not_read_beyond_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = (root / "a.txt").stat()
     (root / "a.txt").write_text("x" * 100)
-    monkeypatch.setattr(os, "fstat", lambda _: facts)
+    monkeypatch.setattr(os, "fstat", lambda _: status)
     with pytest.raises(LimitExceeded, match="7 is over the limit of 6"):
         Files(str(root), hidden=False).read("a.txt", 6)
 
 
 @POSIX
-@pytest.mark.usefixtures("way")
-async def test_a_file_that_cannot_be_read_is_not_found_and_the_log_says_why(
+@pytest.mark.usefixtures("open_method")
+async def test_unreadable_file_not_found_and_logged(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def denied(*_: object, **__: object) -> Files:
+    def fail_to_read(*_: object, **__: object) -> Files:
         raise PermissionError("swordfish")
 
-    async with connected(make(root), R2026_07_28) as client:
-        monkeypatch.setattr(Files, "read", denied)
+    async with connected(make_server(root), R2026_07_28) as client:
+        monkeypatch.setattr(Files, "read", fail_to_read)
         error = await client.fail("resources/read", {"uri": "docs://d/a.txt"})
         assert error["message"] == "resource not found: docs://d/a.txt"
     assert "docs://d/a.txt cannot be read: swordfish" in caplog.text
 
 
 @POSIX
-async def test_a_directory_that_may_not_be_entered_is_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreadable_directory_is_skipped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = os.open
 
-    def denying(path: str, *more: int, dir_fd: int | None = None) -> int:
+    def deny_sub(path: str, *more: int, dir_fd: int | None = None) -> int:
         if path == "sub":
             raise PermissionError(path)
         return original(path, *more, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "open", denying)
-    async with connected(make(root), R2026_07_28) as client:
-        assert await names(client) == ["a.txt"]
+    monkeypatch.setattr(os, "open", deny_sub)
+    async with connected(make_server(root), R2026_07_28) as client:
+        assert await list_names(client) == ["a.txt"]
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("way")
-async def test_only_so_many_entries_are_looked_at(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("open_method")
+async def test_listing_stops_at_entry_limit_and_warns(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(20):
         (root / "sub" / f"n{number:02}").write_text("x")
-    async with connected(make(root, limits=Limits(listed_files=8)), R2026_07_28) as client:
+    async with connected(make_server(root, limits=Limits(listed_files=8)), R2026_07_28) as client:
         # a.txt, sub, b.json, deep, c, and three more.
-        assert await names(client) == ["a.txt", "sub/b.json", "sub/deep/c", "sub/n00", "sub/n01", "sub/n02"]
-        await names(client)
+        assert await list_names(client) == ["a.txt", "sub/b.json", "sub/deep/c", "sub/n00", "sub/n01", "sub/n02"]
+        await list_names(client)
         assert (await read(client, "sub/n19"))["text"] == "x"
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert record.getMessage() == "not all files of docs://d/ are listed: it has more than 8 (Limits.listed_files)"
 
 
-async def test_as_many_entries_as_are_looked_at_are_no_reason_to_warn(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with connected(make(root, limits=Limits(listed_files=5)), R2026_07_28) as client:
-        assert len(await names(client)) == 3
+async def test_listing_at_entry_limit_does_not_warn(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with connected(make_server(root, limits=Limits(listed_files=5)), R2026_07_28) as client:
+        assert len(await list_names(client)) == 3
     assert not caplog.records
 
 
 @pytest.mark.parametrize("page_items", [1, 2, 5, 100])
-async def test_files_come_in_pages_behind_what_is_registered(page_items: int, root: Path) -> None:
-    # Behind what is in `sub`, though its name is less than that with a slash.
+async def test_files_are_paginated_after_registered_resources(page_items: int, root: Path) -> None:
+    # It follows the files of `sub`, although its name sorts before `sub/`.
     (root / "sub-x").write_text("x")
-    server = make(root, limits=Limits(page_items=page_items))
+    server = make_server(root, limits=Limits(page_items=page_items))
     server.add_directory(root / "sub", "docs://e/")
     for name in ("z", "y"):
         server.add_resource(lambda: "x", f"x:{name}", name=name)
     async with connected(server, R2025_11_25) as client:
-        assert await names(client) == ["z", "y", "a.txt", "sub/b.json", "sub/deep/c", "sub-x", "b.json", "deep/c"]
+        assert await list_names(client) == ["z", "y", "a.txt", "sub/b.json", "sub/deep/c", "sub-x", "b.json", "deep/c"]
 
 
-async def test_files_that_come_and_go_between_pages_shift_no_others(root: Path) -> None:
+async def test_changes_between_pages_shift_no_other_files(root: Path) -> None:
     for name in ("b", "d", "f"):
         (root / name).write_text("x")
-    server = make(root, limits=Limits(page_items=3))
+    server = make_server(root, limits=Limits(page_items=3))
     async with connected(server, R2026_07_28) as client:
         first = await client.call("resources/list")
         assert [as_object(each)["name"] for each in as_list(first["resources"])] == ["a.txt", "b", "d"]
@@ -481,7 +473,7 @@ async def test_files_that_come_and_go_between_pages_shift_no_others(root: Path) 
         assert [as_object(each)["name"] for each in as_list(second["resources"])] == ["e", "f", "sub/b.json"]
         server.remove_resource("docs://d/")
         server.add_resource(lambda: "x", "a:b")
-        # The directory that the cursor points into is gone, whether there are others or not.
+        # The cursor points into a removed directory, whether other directories exist or not.
         error = await client.fail("resources/list", {"cursor": first["nextCursor"]})
         assert error["code"] == ErrorCode.INVALID_PARAMS
         server.add_directory(root, "docs://e/")
@@ -489,14 +481,14 @@ async def test_files_that_come_and_go_between_pages_shift_no_others(root: Path) 
         assert error["code"] == ErrorCode.INVALID_PARAMS
 
 
-# No separator, no drive and nothing that is all dots: a file of this test must not lie outside of its folder.
+# No separators, no drives and no names of dots only: the files of this test must be inside of its folder.
 NAMES = st.text("ab.-~ %?#ä", min_size=1, max_size=4).filter(lambda name: name.strip("."))
 
 
 @given(st.lists(st.lists(NAMES, min_size=1, max_size=3), max_size=6))
 @settings(max_examples=50, deadline=None)
 @pytest.mark.property
-async def test_every_file_that_is_listed_can_be_read_and_has_a_uri_of_its_own(paths: list[list[str]]) -> None:
+async def test_generated_files_are_listed_and_readable(paths: list[list[str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for segments in paths:
             path = Path(folder, *segments)
@@ -505,8 +497,8 @@ async def test_every_file_that_is_listed_can_be_read_and_has_a_uri_of_its_own(pa
                 path.write_text("/".join(segments))
             except OSError:
                 continue
-        async with connected(make(Path(folder), hidden=True), R2026_07_28) as client:
-            found = await listed(client)
+        async with connected(make_server(Path(folder), hidden=True), R2026_07_28) as client:
+            found = await list_resources(client)
             assert len({str(each["uri"]) for each in found}) == len(found)
             for each in found:
                 result = await client.call("resources/read", {"uri": each["uri"]})
@@ -518,7 +510,7 @@ async def test_every_file_that_is_listed_can_be_read_and_has_a_uri_of_its_own(pa
 
 
 @pytest.mark.parametrize(
-    ("path", "uri", "complaint"),
+    ("path", "uri", "message"),
     [
         ("nosuch", "docs://d/", "cannot be served as 'docs://d/'"),
         ("a.txt", "docs://d/", "is not a directory"),
@@ -528,13 +520,13 @@ async def test_every_file_that_is_listed_can_be_read_and_has_a_uri_of_its_own(pa
         (".", "docs/", "has no scheme"),
     ],
 )
-def test_what_cannot_be_a_directory_is_told(path: str, uri: str, complaint: str, root: Path) -> None:
-    with pytest.raises(RegistrationError, match=complaint):
+def test_add_directory_invalid_raises(path: str, uri: str, message: str, root: Path) -> None:
+    with pytest.raises(RegistrationError, match=message):
         Server("s", version="0").add_directory(root / path, uri)
 
 
-async def test_a_directory_is_registered_once_and_can_be_removed(root: Path) -> None:
-    server = make(root)
+async def test_add_directory_twice_raises_and_can_be_removed(root: Path) -> None:
+    server = make_server(root)
     with pytest.raises(RegistrationError, match="there is already a resource 'docs://d/"):
         server.add_directory(root, "docs://d/")
     server.add_resource(lambda id: id, "x:{id}")
@@ -542,8 +534,8 @@ async def test_a_directory_is_registered_once_and_can_be_removed(root: Path) -> 
         server.remove_resource("x:")
     async with connected(server, R2026_07_28) as client:
         server.remove_resource("docs://d/")
-        assert await listed(client) == []
-        await refused(client, "a.txt")
+        assert await list_resources(client) == []
+        await check_not_found(client, "a.txt")
     server.add_directory(root, "docs://d/", name="d", title="D")
     (template,) = [each for each in server.offered()["resource_templates"] if "docs" in str(each)]
     assert "title='D'" in repr(template)
@@ -554,7 +546,7 @@ async def test_a_directory_is_registered_once_and_can_be_removed(root: Path) -> 
 
 @pytest.mark.spec("schema.annotations-timestamp")
 @pytest.mark.parametrize(("seconds", "text"), [(0, "1970-01-01T00:00:00Z"), (1e18, None), (-1e18, None)])
-def test_a_time_is_said_where_it_can_be(seconds: float, text: str | None) -> None:
+def test_timestamp_out_of_range_is_omitted(seconds: float, text: str | None) -> None:
     assert directory_module._time(seconds) == text
 
 
@@ -566,8 +558,8 @@ def _no_descriptor_is_left_open() -> Iterator[None]:
     assert not folder.exists() or len(list(folder.iterdir())) <= before
 
 
-async def test_a_directory_that_is_gone_hides_nothing_else(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    server = make(root)
+async def test_deleted_directory_does_not_hide_other_resources(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server(root)
 
     @server.resource("other://one")
     def one() -> str:
@@ -575,5 +567,5 @@ async def test_a_directory_that_is_gone_hides_nothing_else(root: Path, caplog: p
 
     async with connected(server, R2026_07_28) as client:
         shutil.rmtree(root)
-        assert [resource["uri"] for resource in await listed(client)] == ["other://one"]
+        assert [resource["uri"] for resource in await list_resources(client)] == ["other://one"]
     assert "the files of docs://d/ cannot be listed" in caplog.text

@@ -1,4 +1,4 @@
-"""No answer and no log record repeats more than an excerpt of what a client sent, wherever it sent it."""
+"""Responses and log records contain at most an excerpt of the client's input, in whichever member it was sent."""
 
 from __future__ import annotations
 
@@ -51,31 +51,31 @@ from mcp_server.host.embedded import Host
 from mcp_server.host.timeouts import HostTimeouts
 
 MARK: Final = "m" * 2**20
-"""What is sent in place of each member. Its letters occur together nowhere else."""
+"""The value sent in place of each member. Its letters occur together nowhere else."""
 
 EXCERPT: Final = "m" * 2_100
-"""What must not come back: more than a long URI."""
+"""Text that no response may contain: more than a long URI."""
 
-MOST: Final = 8_192
-"""Bytes of an answer, and characters of a log record."""
+MAX_LENGTH: Final = 8_192
+"""The maximum bytes of a response, and characters of a log record."""
 
 REVISIONS: Final = (R2025_11_25, R2026_07_28)
 
 RETURNED: Final = frozenset({"tools/call arguments.text", "prompts/get arguments.of", "_meta.progressToken"})
-"""Members that the function of the author returns, or that are returned by contract."""
+"""Members that the author's function returns, or that the protocol returns."""
 
 
 def samples(form: Form, revision: Revision, depth: int = 0) -> Iterator[JsonValue]:
-    """JSON of a form with all its members, one for each alternative."""
+    """Yield JSON values of a form with all members, one for each alternative."""
     match form:
         case Ref(cls):
-            described = shape(cls, revision)
+            record = shape(cls, revision)
             members: JsonObject = {}
-            for member in described.members:
+            for member in record.members:
                 if depth < 3 and member.wire != "_meta":
                     members[member.wire] = next(samples(member.form, revision, depth + 1), None)
-            if described.tag is not None:
-                members[described.tag[0]] = described.tag[1]
+            if record.tag is not None:
+                members[record.tag[0]] = record.tag[1]
             yield members
         case Choice(forms):
             for each in forms:
@@ -99,116 +99,116 @@ def samples(form: Form, revision: Revision, depth: int = 0) -> Iterator[JsonValu
             yield "any"
 
 
-def marked(value: JsonValue, path: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """The same value with the mark in place of one of its parts, or as the name of one more member."""
+def mark_parts(value: JsonValue, path: str = "") -> Iterator[tuple[str, JsonValue]]:
+    """Yield the value with the mark in place of each of its parts, or as the name of an additional member."""
     if isinstance(value, dict):
         yield f"{path}+", {**value, MARK: 0}
         for name, inner in value.items():
-            for where, changed in marked(inner, f"{path}.{name}" if path else name):
-                yield where, {**value, name: changed}
+            for position, changed in mark_parts(inner, f"{path}.{name}" if path else name):
+                yield position, {**value, name: changed}
     elif isinstance(value, list):
         yield f"{path}[]", [MARK]
-        for where, changed in marked(value[0], f"{path}[0]") if value else ():
-            yield where, [changed]
+        for position, changed in mark_parts(value[0], f"{path}[0]") if value else ():
+            yield position, [changed]
     if path:
         yield path, MARK
 
 
-def all_marked(row: AnyMethod | AnyNotification, revision: Revision) -> Iterator[tuple[str, JsonObject]]:
-    """Parameters of a row with the mark somewhere."""
-    working = wire_sample(row)
-    seen: set[str] = set()
-    for params in (working, *samples(form_of(row.params), revision)):
+def mark_params(definition: AnyMethod | AnyNotification, revision: Revision) -> Iterator[tuple[str, JsonObject]]:
+    """Yield params of a definition with the mark in each position."""
+    sample_params = wire_sample(definition)
+    positions_done: set[str] = set()
+    for params in (sample_params, *samples(form_of(definition.params), revision)):
         assert isinstance(params, dict)
-        for where, changed in marked({**params, **{k: v for k, v in working.items() if k in params}}):
+        for position, changed in mark_parts({**params, **{k: v for k, v in sample_params.items() if k in params}}):
             assert isinstance(changed, dict)
-            if where not in seen:
-                seen.add(where)
-                yield where, changed
-    for where, meta in marked({"progressToken": 1, "key": "text"}, "_meta"):
-        yield where, {**working, "_meta": meta}
+            if position not in positions_done:
+                positions_done.add(position)
+                yield position, changed
+    for position, meta in mark_parts({"progressToken": 1, "key": "text"}, "_meta"):
+        yield position, {**sample_params, "_meta": meta}
 
 
-def check_records(caplog: pytest.LogCaptureFixture, where: str) -> None:
-    """The log has no more than an excerpt either."""
+def check_records(caplog: pytest.LogCaptureFixture, position: str) -> None:
+    """Check that no log record contains more than an excerpt."""
     formatter = logging.Formatter()
     for record in caplog.records:
         text = formatter.format(record)
-        assert EXCERPT not in text, (where, record.getMessage()[:200])
-        assert len(record.getMessage()) <= MOST, (where, record.getMessage()[:200])
+        assert EXCERPT not in text, (position, record.getMessage()[:200])
+        assert len(record.getMessage()) <= MAX_LENGTH, (position, record.getMessage()[:200])
     caplog.clear()
 
 
-def check_lines(client: RawClient, where: str) -> None:
+def check_lines(client: RawClient, position: str) -> None:
     for line in client.lines:
         text = json.dumps(line)
-        assert EXCERPT not in text, (where, text[:300])
-        assert len(text) <= 2 * MOST, (where, text[:300])
+        assert EXCERPT not in text, (position, text[:300])
+        assert len(text) <= 2 * MAX_LENGTH, (position, text[:300])
     client.lines.clear()
 
 
-ROWS: Final = [
-    pytest.param(row, revision, id=f"{row.name}-{revision}")
-    for row in METHODS
+REQUESTS: Final = [
+    pytest.param(definition, revision, id=f"{definition.name}-{revision}")
+    for definition in METHODS
     for revision in REVISIONS
-    if Role.CLIENT in row.sender and revision in row.revisions
+    if Role.CLIENT in definition.sender and revision in definition.revisions
 ]
 
 
-@pytest.mark.parametrize(("row", "revision"), ROWS)
-async def test_an_answer_to_any_request_has_no_more_than_an_excerpt_of_it(
-    row: AnyMethod, revision: Revision, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("definition", "revision"), REQUESTS)
+async def test_response_contains_only_excerpt_of_request(
+    definition: AnyMethod, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    cases = list(all_marked(row, revision))
-    if row is INITIALIZE:
-        for where, params in cases:
+    cases = list(mark_params(definition, revision))
+    if definition is INITIALIZE:
+        for position, params in cases:
             async with connected(make_server(declares=True), revision, opened=False) as client:
-                await check(client, row, where, params, caplog)
+                await check_response(client, definition, position, params, caplog)
         return
     async with connected(make_server(declares=True), revision) as client:
         client.lines.clear()
         caplog.clear()
-        for where, params in cases:
-            await check(client, row, where, params, caplog)
+        for position, params in cases:
+            await check_response(client, definition, position, params, caplog)
 
 
-async def check(
-    client: RawClient, row: AnyMethod, where: str, params: JsonObject, caplog: pytest.LogCaptureFixture
+async def check_response(
+    client: RawClient, definition: AnyMethod, position: str, params: JsonObject, caplog: pytest.LogCaptureFixture
 ) -> None:
-    id = await client.start(row.name, params)
-    # A subscription is acknowledged, and answered only when it ends.
+    id = await client.start(definition.name, params)
+    # A subscription is acknowledged. Its response is sent when it ends.
     await client.wait_for(lambda: bool(client.lines))
-    if not {f"{row.name} {where}", where} & RETURNED:
-        check_lines(client, where)
-        check_records(caplog, where)
-    if row is SUBSCRIPTIONS_LISTEN:
+    if not {f"{definition.name} {position}", position} & RETURNED:
+        check_lines(client, position)
+        check_records(caplog, position)
+    if definition is SUBSCRIPTIONS_LISTEN:
         await client.notify("notifications/cancelled", {"requestId": id})
     client.lines.clear()
     caplog.clear()
 
 
-NOTICES: Final = [
-    pytest.param(row, revision, id=f"{row.name}-{revision}")
-    for row in NOTIFICATIONS
+NOTIFICATION_CASES: Final = [
+    pytest.param(definition, revision, id=f"{definition.name}-{revision}")
+    for definition in NOTIFICATIONS
     for revision in REVISIONS
-    if Role.CLIENT in row.sender and revision in row.revisions
+    if Role.CLIENT in definition.sender and revision in definition.revisions
 ]
 
 
-@pytest.mark.parametrize(("row", "revision"), NOTICES)
-async def test_the_log_has_no_more_than_an_excerpt_of_any_notification(
-    row: AnyNotification, revision: Revision, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("definition", "revision"), NOTIFICATION_CASES)
+async def test_log_contains_only_excerpt_of_notification(
+    definition: AnyNotification, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with connected(make_server(declares=True), revision) as client:
         client.lines.clear()
         caplog.clear()
-        for where, params in all_marked(row, revision):
-            await client.notify(row.name, params)
+        for position, params in mark_params(definition, revision):
+            await client.notify(definition.name, params)
             await client.response(await client.start("prompts/list"))
             client.lines.clear()
-            check_records(caplog, where)
+            check_records(caplog, position)
 
 
 ENVELOPES: Final[list[JsonValue]] = [
@@ -231,7 +231,7 @@ ENVELOPES: Final[list[JsonValue]] = [
 
 
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
-async def test_an_answer_to_any_envelope_has_no_more_than_an_excerpt_of_it(
+async def test_response_contains_only_excerpt_of_invalid_message(
     revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -287,22 +287,22 @@ VALUES: Final = (
 
 
 async def exchange(host: Host, head: str, body: bytes = b"") -> bytes:
-    """All that the embedded host sends in answer to one request, until it waits for the next."""
-    ours, theirs = trio.testing.memory_stream_pair()
-    answer = b""
+    """Send a request to the embedded host and return all bytes that it sends in response."""
+    client_end, server_end = trio.testing.memory_stream_pair()
+    response = b""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(host.serve_stream, theirs, client=("192.0.2.1", 5)))
-        await ours.send_all(f"{head}\r\n\r\n".encode("latin-1") + body)
+        nursery.start_soon(partial(host.serve_stream, server_end, client=("192.0.2.1", 5)))
+        await client_end.send_all(f"{head}\r\n\r\n".encode("latin-1") + body)
         with trio.move_on_after(1):
-            while data := await ours.receive_some():
-                answer += data
+            while data := await client_end.receive_some():
+                response += data
         nursery.cancel_scope.cancel()
-    return answer
+    return response
 
 
 @asynccontextmanager
-async def hosted() -> AsyncIterator[Host]:
-    """The walk server over HTTP, for those who are let in by any token."""
+async def open_host() -> AsyncIterator[Host]:
+    """Serve the walk server over HTTP to clients with any token."""
 
     async def identify(request: HttpRequest) -> str:
         if request.headers.get("authorization") is None:
@@ -317,8 +317,8 @@ async def hosted() -> AsyncIterator[Host]:
         nursery.cancel_scope.cancel()
 
 
-def posted(revision: Revision) -> tuple[str, bytes]:
-    """The head of a good request without its last line, and its body."""
+def make_post(revision: Revision) -> tuple[str, bytes]:
+    """Return the head of a valid request without its last line, and its body."""
     params = {"name": "echo", "arguments": {"text": "hello"}}
     meta = {
         "io.modelcontextprotocol/protocolVersion": revision.name,
@@ -341,45 +341,49 @@ def posted(revision: Revision) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize("name", [*HEADERS, *CREDENTIALS])
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
-async def test_an_answer_to_any_header_has_no_more_than_an_excerpt_of_it(
+async def test_response_contains_only_excerpt_of_header(
     name: str, revision: Revision, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    head, body = posted(revision)
-    kept = "\r\n".join(line for line in head.split("\r\n") if not line.startswith(f"{name}:"))
-    async with hosted() as host:
+    head, body = make_post(revision)
+    other_lines = "\r\n".join(line for line in head.split("\r\n") if not line.startswith(f"{name}:"))
+    async with open_host() as host:
         for value in VALUES:
-            for lines in (f"{kept}\r\n{name}: {value}", f"{head}\r\n{name}: {value}", f"{kept}\r\n{value}: {name}"):
+            for lines in (
+                f"{other_lines}\r\n{name}: {value}",
+                f"{head}\r\n{name}: {value}",
+                f"{other_lines}\r\n{value}: {name}",
+            ):
                 for method in ("POST", "GET", "DELETE"):
-                    answer = await exchange(host, f"{method} /mcp HTTP/1.1\r\n{lines}", body)
-                    assert answer.startswith(b"HTTP/1.1 ")
-                    assert len(answer) <= MOST
-                    assert EXCERPT.encode() not in answer
+                    response = await exchange(host, f"{method} /mcp HTTP/1.1\r\n{lines}", body)
+                    assert response.startswith(b"HTTP/1.1 ")
+                    assert len(response) <= MAX_LENGTH
+                    assert EXCERPT.encode() not in response
                     check_records(caplog, name)
 
 
 @pytest.mark.parametrize("name", CREDENTIALS)
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
-async def test_no_answer_and_no_log_record_has_any_part_of_credentials(
+async def test_response_and_log_contain_no_credentials(
     name: str, revision: Revision, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    head, body = posted(revision)
-    kept = "\r\n".join(line for line in head.split("\r\n") if not line.startswith(f"{name}:"))
+    head, body = make_post(revision)
+    other_lines = "\r\n".join(line for line in head.split("\r\n") if not line.startswith(f"{name}:"))
     values = [
-        f"{before}{SECRET}{behind}" for before in ("", "Bearer ", "\0", "a\x7f") for behind in ("", "\0", "\xff", " x")
+        f"{prefix}{SECRET}{suffix}" for prefix in ("", "Bearer ", "\0", "a\x7f") for suffix in ("", "\0", "\xff", " x")
     ]
-    async with hosted() as host:
+    async with open_host() as host:
         for value in values:
             for lines in (
-                f"{kept}\r\n{name}: {value}",
-                f"{kept}\r\n{name}: {value}\r\n{name}: {value}",
-                f"{kept}\r\n{name} : {value}",
-                f"{kept}\r\n {name}: {value}",
+                f"{other_lines}\r\n{name}: {value}",
+                f"{other_lines}\r\n{name}: {value}\r\n{name}: {value}",
+                f"{other_lines}\r\n{name} : {value}",
+                f"{other_lines}\r\n {name}: {value}",
             ):
                 for method in ("POST", "GET", "DELETE", "BREW"):
-                    answer = await exchange(host, f"{method} /mcp HTTP/1.1\r\n{lines}", body)
-                    assert SECRET.encode() not in answer, answer[-300:]
+                    response = await exchange(host, f"{method} /mcp HTTP/1.1\r\n{lines}", body)
+                    assert SECRET.encode() not in response, response[-300:]
         formatter = logging.Formatter()
         assert not [record for record in caplog.records if SECRET in formatter.format(record)]
 
@@ -395,20 +399,20 @@ async def test_no_answer_and_no_log_record_has_any_part_of_credentials(
         "m" * 30_000,
     ],
 )
-async def test_an_answer_to_any_start_line_has_no_more_than_an_excerpt_of_it(
+async def test_response_contains_only_excerpt_of_start_line(
     start: str, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    head, body = posted(R2026_07_28)
-    async with hosted() as host:
-        answer = await exchange(host, f"{start}\r\n{head}", body)
-        assert answer.startswith(b"HTTP/1.1 ")
-        assert len(answer) <= MOST
-        assert EXCERPT.encode() not in answer
+    head, body = make_post(R2026_07_28)
+    async with open_host() as host:
+        response = await exchange(host, f"{start}\r\n{head}", body)
+        assert response.startswith(b"HTTP/1.1 ")
+        assert len(response) <= MAX_LENGTH
+        assert EXCERPT.encode() not in response
         check_records(caplog, start[:80])
 
 
-# --- what a server sends ---------------------------------------------------------------------------------------------
+# --- messages of a server --------------------------------------------------------------------------------------------
 
 HELLO: Final[JsonObject] = {
     "protocolVersion": "2025-11-25",
@@ -417,23 +421,23 @@ HELLO: Final[JsonObject] = {
 }
 
 
-class Talker:
-    """A server that sends what a test gives it, and keeps what it receives."""
+class ScriptedServer:
+    """A server that sends the given messages, and stores what it receives."""
 
-    def __init__(self, says: list[JsonValue]) -> None:
-        self.says = [json.dumps(message).encode() + b"\n" for message in says]
-        self.heard: list[bytes] = []
+    def __init__(self, messages: list[JsonValue]) -> None:
+        self.messages = [json.dumps(message).encode() + b"\n" for message in messages]
+        self.sent: list[bytes] = []
         self.closed = trio.Event()
 
     async def receive_some(self) -> bytes:
         await trio.lowlevel.checkpoint()
-        if self.says:
-            return self.says.pop(0)
+        if self.messages:
+            return self.messages.pop(0)
         await self.closed.wait()
         return b""
 
     async def send_all(self, data: bytes | memoryview) -> None:
-        self.heard.append(bytes(data))
+        self.sent.append(bytes(data))
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -442,16 +446,20 @@ class Talker:
 
 
 FROM_SERVER: Final = [
-    *[row for row in METHODS if Role.SERVER in row.sender and R2025_11_25 in row.revisions],
-    *[row for row in NOTIFICATIONS if Role.SERVER in row.sender and R2025_11_25 in row.revisions],
+    *[definition for definition in METHODS if Role.SERVER in definition.sender and R2025_11_25 in definition.revisions],
+    *[
+        definition
+        for definition in NOTIFICATIONS
+        if Role.SERVER in definition.sender and R2025_11_25 in definition.revisions
+    ],
 ]
 
 
-@pytest.mark.parametrize("able", [True, False], ids=["able", "unable"])
-@pytest.mark.parametrize("row", FROM_SERVER, ids=lambda row: row.name)
-async def test_a_client_answers_and_logs_no_more_than_an_excerpt_of_what_a_server_sends(
-    row: AnyMethod | AnyNotification,
-    able: bool,
+@pytest.mark.parametrize("supported", [True, False], ids=["able", "unable"])
+@pytest.mark.parametrize("definition", FROM_SERVER, ids=lambda definition: definition.name)
+async def test_client_response_and_log_contain_only_excerpt(
+    definition: AnyMethod | AnyNotification,
+    supported: bool,
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -467,24 +475,24 @@ async def test_a_client_answers_and_logs_no_more_than_an_excerpt_of_what_a_serve
         return []
 
     handlers = Handlers(elicit=decline, elicit_url=decline, sample=sample, sample_tools=True, roots=roots)
-    wheres = [where for where, _ in all_marked(row, R2025_11_25)]
+    positions = [position for position, _ in mark_params(definition, R2025_11_25)]
     messages: list[JsonValue] = []
-    for number, (_, params) in enumerate(all_marked(row, R2025_11_25)):
-        message: JsonObject = {"jsonrpc": "2.0", "method": row.name, "params": params}
-        messages.append(message if isinstance(row, NotificationRow) else {**message, "id": number})
-    talker = Talker([{"jsonrpc": "2.0", "id": 1, "result": HELLO}, *messages])
+    for number, (_, params) in enumerate(mark_params(definition, R2025_11_25)):
+        message: JsonObject = {"jsonrpc": "2.0", "method": definition.name, "params": params}
+        messages.append(message if isinstance(definition, NotificationRow) else {**message, "id": number})
+    server = ScriptedServer([{"jsonrpc": "2.0", "id": 1, "result": HELLO}, *messages])
     limits = attrs.evolve(CLIENT_LIMITS, outgoing_bytes=2**26)
-    handlers = handlers if able else Handlers()
-    async with open_stream(talker, revisions=[R2025_11_25], limits=limits, handlers=handlers):
+    handlers = handlers if supported else Handlers()
+    async with open_stream(server, revisions=[R2025_11_25], limits=limits, handlers=handlers):
         await trio.testing.wait_all_tasks_blocked(0.1)
-    for data in talker.heard:
+    for data in server.sent:
         for line in data.splitlines():
-            assert EXCERPT.encode() not in line, (wheres, line[:300])
-            assert len(line) <= MOST, line[:300]
-    check_records(caplog, row.name)
+            assert EXCERPT.encode() not in line, (positions, line[:300])
+            assert len(line) <= MAX_LENGTH, line[:300]
+    check_records(caplog, definition.name)
 
 
-ANSWERS: Final[list[JsonObject]] = [
+RESPONSES: Final[list[JsonObject]] = [
     {"result": MARK},
     {"result": {MARK: 1}},
     {"result": {"tools": MARK}},
@@ -500,17 +508,17 @@ ANSWERS: Final[list[JsonObject]] = [
 ]
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
-async def test_a_client_logs_no_more_than_an_excerpt_of_an_answer(
-    answer: JsonObject, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("response", RESPONSES, ids=range(len(RESPONSES)))
+async def test_client_log_contains_only_excerpt_of_response(
+    response: JsonObject, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    talker = Talker([{"jsonrpc": "2.0", "id": 1, "result": HELLO}])
-    async with open_stream(talker, revisions=[R2025_11_25]) as client:
-        talker.says.append(json.dumps({"jsonrpc": "2.0", "id": 2, **answer}).encode() + b"\n")
+    server = ScriptedServer([{"jsonrpc": "2.0", "id": 1, "result": HELLO}])
+    async with open_stream(server, revisions=[R2025_11_25]) as client:
+        server.messages.append(json.dumps({"jsonrpc": "2.0", "id": 2, **response}).encode() + b"\n")
         with trio.move_on_after(1), contextlib.suppress(McpError):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.list_tools)
-    check_records(caplog, repr(answer)[:80])
-    for data in talker.heard:
+    check_records(caplog, repr(response)[:80])
+    for data in server.sent:
         assert EXCERPT.encode() not in data

@@ -1,4 +1,4 @@
-"""What is said of handlers that fail, and what is no failure of anybody."""
+"""The logs and errors of failing handlers, and of clients that disconnect."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2024_11_05, R2025_11_25, R2026_07_28, Revision
 from mcp_server import Context, EndpointPolicy, Server
 
-# --- a client that leaves is nobody's fault --------------------------------------------------------------------------
+# --- disconnected clients --------------------------------------------------------------------------------------------
 
 
-def curious() -> Server:
-    """Its handlers ask the client, and let pass whatever comes of that."""
+def make_server() -> Server:
+    """Return a server whose handlers send client requests without handling errors."""
     server = Server("curious", version="0")
 
     @server.tool
@@ -40,7 +40,7 @@ def curious() -> Server:
 
     @server.tool
     async def relay() -> str:
-        raise ConnectionEnded("another server, which this one is a client of, went away")
+        raise ConnectionEnded("the connection to another server ended")
 
     return server
 
@@ -51,48 +51,48 @@ INITIALIZE: JsonObject = {
     "clientInfo": {"name": "raw", "version": "0"},
 }
 
-ASKING: list[tuple[str, JsonObject]] = [
+REQUESTS: list[tuple[str, JsonObject]] = [
     ("tools/call", {"name": "look"}),
     ("tools/call", {"name": "look_twice"}),
     ("prompts/get", {"name": "ask"}),
 ]
 
 
-def said_of_leaving(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was said at least to those who want to know of trouble; and that the rest was said to others."""
+def log_messages_of_disconnect(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the log messages above debug level. The disconnect itself must be logged once, without a traceback."""
     assert [each.exc_info for each in caplog.records if "client disconnected" in each.getMessage()] == [None]
     return [each.getMessage() for each in caplog.records if each.levelno > logging.DEBUG]
 
 
-@pytest.mark.parametrize(("method", "params"), ASKING, ids=["tool", "several", "prompt"])
-async def test_a_client_that_leaves_a_pipe_before_it_answers_is_no_error(
+@pytest.mark.parametrize(("method", "params"), REQUESTS, ids=["tool", "several", "prompt"])
+async def test_stdio_disconnect_during_client_request_is_no_error(
     method: str, params: JsonObject, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
-    async with connected(curious(), R2025_11_25) as client:
+    async with connected(make_server(), R2025_11_25) as client:
         await client.start(method, params)
-        await client.wait_for(lambda: bool(client.asked))
-    assert said_of_leaving(caplog) == []
+        await client.wait_for(lambda: bool(client.client_requests))
+    assert log_messages_of_disconnect(caplog) == []
 
 
-@pytest.mark.parametrize(("method", "params"), ASKING, ids=["tool", "several", "prompt"])
-async def test_a_client_that_leaves_its_http_session_before_it_answers_is_no_error(
+@pytest.mark.parametrize(("method", "params"), REQUESTS, ids=["tool", "several", "prompt"])
+async def test_http_disconnect_during_client_request_is_no_error(
     method: str, params: JsonObject, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
-    async with session(curious().asgi(policy=EndpointPolicy(session_idle=100))) as client:
+    async with session(make_server().asgi(policy=EndpointPolicy(session_idle=100))) as client:
         reply = client.post(client.request(method, params))
         await reply.message()
         reply.leave()
         await reply.returned.wait()
-    assert said_of_leaving(caplog) == []
+    assert log_messages_of_disconnect(caplog) == []
 
 
-async def test_a_client_that_left_before_it_could_be_asked_is_no_error_but_one_that_takes_no_stream_is_told(
+async def test_client_request_without_stream_logs_error_only_while_connected(
     caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
-    server = curious()
+    server = make_server()
 
     @server.tool
     async def look_later(context: Context) -> str:
@@ -104,8 +104,8 @@ async def test_a_client_that_left_before_it_could_be_asked_is_no_error_but_one_t
         await trio.sleep(1)
         reply.leave()
         await reply.returned.wait()
-        assert said_of_leaving(caplog) == []
-        # Why is to be found in the log, as the answer says.
+        assert log_messages_of_disconnect(caplog) == []
+        # As the result says, the log contains the reason.
         answer = await client.post(client.call("look"), accept="application/json").json()
         assert "The log of the server contains the reason" in str(answer)
         assert "client request not sent: the client has no open stream" in caplog.text
@@ -113,17 +113,17 @@ async def test_a_client_that_left_before_it_could_be_asked_is_no_error_but_one_t
 
 
 @pytest.mark.parametrize("drained", [False, True])
-async def test_a_client_of_2024_that_leaves_before_it_answers_is_no_error(
+async def test_sse_disconnect_during_client_request_is_no_error(
     drained: bool, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
-    app = curious().asgi(legacy_sse=True)
+    app = make_server().asgi(legacy_sse=True)
     async with hosted(app, R2024_11_05) as client:
         client.path = "/sse"
         stream = client.get()
         client.path, _, client.query = (await stream.event()).data.decode().partition("?")
         ready: JsonObject = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        for message in (client.request("initialize", INITIALIZE, id=1), ready, client.request(*ASKING[0], id=2)):
+        for message in (client.request("initialize", INITIALIZE, id=1), ready, client.request(*REQUESTS[0], id=2)):
             assert await client.post(message).body() == b""
         assert (await stream.message())["id"] == 1
         assert (await stream.message())["method"] == "roots/list"
@@ -136,8 +136,8 @@ async def test_a_client_of_2024_that_leaves_before_it_answers_is_no_error(
     assert "client disconnected" in caplog.text
 
 
-async def test_another_connection_that_ends_is_a_failure_of_the_tool(caplog: pytest.LogCaptureFixture) -> None:
-    async with connected(curious(), R2025_11_25) as client:
+async def test_connection_ended_of_other_server_is_tool_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with connected(make_server(), R2025_11_25) as client:
         await client.crash("relay")
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.ERROR, "tool 'relay' failed: request=2")
@@ -148,9 +148,7 @@ async def test_another_connection_that_ends_is_a_failure_of_the_tool(caplog: pyt
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_a_handler_that_calls_exit_ends_itself_and_not_the_server(
-    revision: Revision, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_handler_sys_exit_fails_request_only(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("hasty", version="0")
 
     @server.tool

@@ -1,4 +1,4 @@
-"""Asking the client by hand: a function returns its questions."""
+"""`InputRequired` as a return value of handlers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mcp_core.types import (
 )
 from mcp_server import Context, Depends, InputPolicy, InputRequired, Question, Server, serve_stream
 
-BOTH = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
+BOTH_REVISIONS = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
 
 NAME = ElicitRequestFormParams(
     message="Who?", requested_schema=RequestedSchema(properties={"name": StringSchema()}, required=("name",))
@@ -50,7 +50,7 @@ async def sample(_: CreateMessageRequestParams) -> CreateMessageResult:
 HANDLERS = Handlers(elicit=elicit, sample=sample, roots=(Root(uri="file:///"),))
 
 
-async def said(server: Server, revision: Revision, **arguments: str) -> str:
+async def run_ask(server: Server, revision: Revision, **arguments: str) -> str:
     async with open_in_memory(
         lambda stream: serve_stream(server, stream), revisions=[revision], handlers=HANDLERS
     ) as client:
@@ -68,8 +68,8 @@ def provide() -> str:
     return "provided"
 
 
-@BOTH
-async def test_a_function_is_called_again_with_the_answers_once(revision: Revision) -> None:
+@BOTH_REVISIONS
+async def test_input_required_function_is_called_again_with_responses(revision: Revision) -> None:
     server = Server("by hand", version="1")
     calls: list[tuple[list[str], object]] = []
 
@@ -80,20 +80,20 @@ async def test_a_function_is_called_again_with_the_answers_once(revision: Revisi
             return InputRequired({"name": NAME, "roots": ROOTS}, state={"step": 1})
         if "model" not in context.answers:
             return InputRequired({"model": MODEL}, state=[2, None])
-        who, roots, model = (context.answers[key] for key in ("name", "roots", "model"))
-        assert isinstance(who, ElicitResult)
+        elicited, roots, model = (context.answers[key] for key in ("name", "roots", "model"))
+        assert isinstance(elicited, ElicitResult)
         assert isinstance(roots, ListRootsResult)
         assert isinstance(model, CreateMessageResult)
-        return f"{greeting} {who.content} {len(roots.roots)} {model.model} {word}"
+        return f"{greeting} {elicited.content} {len(roots.roots)} {model.model} {word}"
 
-    assert await said(server, revision, greeting="Hi") == "Hi {'name': 'Ada'} 1 m provided"
+    assert await run_ask(server, revision, greeting="Hi") == "Hi {'name': 'Ada'} 1 m provided"
     assert calls == [([], None), (["name", "roots"], {"step": 1}), (["model", "name", "roots"], [2, None])]
     (tool,) = server.offered()["tools"]
     assert "InputRequired" not in repr(tool)
 
 
-@BOTH
-async def test_prompts_and_resources_and_plain_functions_ask_as_well(revision: Revision) -> None:
+@BOTH_REVISIONS
+async def test_input_required_from_prompt_and_resource(revision: Revision) -> None:
     server = Server("by hand", version="1")
 
     @server.prompt
@@ -101,10 +101,10 @@ async def test_prompts_and_resources_and_plain_functions_ask_as_well(revision: R
         answer = context.answers.get("name")
         return InputRequired({"name": NAME}) if answer is None else f"prompt for {answer!r}"
 
-    @server.resource("memo://{who}")
-    def memo(who: str, context: Context) -> str | InputRequired:
+    @server.resource("memo://{owner}")
+    def memo(owner: str, context: Context) -> str | InputRequired:
         answer = context.answers.get("name")
-        return InputRequired({"name": NAME}) if answer is None else f"memo of {who} for {answer!r}"
+        return InputRequired({"name": NAME}) if answer is None else f"memo of {owner} for {answer!r}"
 
     async with open_in_memory(
         lambda stream: serve_stream(server, stream), revisions=[revision], handlers=HANDLERS
@@ -113,8 +113,8 @@ async def test_prompts_and_resources_and_plain_functions_ask_as_well(revision: R
         assert "memo of me for ElicitResult" in repr(await client.read_resource("memo://me"))
 
 
-@BOTH
-async def test_it_goes_together_with_waiting(revision: Revision) -> None:
+@BOTH_REVISIONS
+async def test_input_required_with_context_client_request(revision: Revision) -> None:
     server = Server("by hand", version="1")
 
     @server.tool
@@ -123,11 +123,11 @@ async def test_it_goes_together_with_waiting(revision: Revision) -> None:
             return InputRequired({"name": NAME})
         return f"{len(await context.list_roots())} {sorted(context.answers)}"
 
-    assert await said(server, revision) == "1 ['name']"
+    assert await run_ask(server, revision) == "1 ['name']"
 
 
-@BOTH
-async def test_who_asks_for_ever_is_stopped(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+@BOTH_REVISIONS
+async def test_input_required_without_end_fails(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
     server = Server("by hand", version="1", input_policy=InputPolicy(rounds=3))
 
     @server.tool
@@ -142,16 +142,16 @@ async def test_who_asks_for_ever_is_stopped(revision: Revision, autojump_clock: 
         assert [tool.name for tool in await client.list_tools()] == ["ask"]
 
 
-@BOTH
+@BOTH_REVISIONS
 @pytest.mark.parametrize(
-    ("required", "culprit"),
+    ("required", "message"),
     [
-        (InputRequired({"name": "Who?"}), "is not an input request"),  # type: ignore[dict-item]  # what is refused
-        (InputRequired({"name": NAME}, state={1, 2}), "the state of an InputRequired is not JSON"),  # type: ignore[arg-type]  # what is refused
+        (InputRequired({"name": "Who?"}), "is not an input request"),  # type: ignore[dict-item]  # the tested mistake
+        (InputRequired({"name": NAME}, state={1, 2}), "the state of an InputRequired is not JSON"),  # type: ignore[arg-type]  # the tested mistake
     ],
 )
-async def test_what_cannot_be_asked_fails_the_call_alone(
-    revision: Revision, required: InputRequired, culprit: str, caplog: pytest.LogCaptureFixture
+async def test_input_required_invalid_fails_call(
+    revision: Revision, required: InputRequired, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("by hand", version="1")
 
@@ -159,33 +159,33 @@ async def test_what_cannot_be_asked_fails_the_call_alone(
     async def ask() -> InputRequired:
         return required
 
-    assert "The tool ask failed" in await said(server, revision)
-    assert culprit in caplog.text
+    assert "The tool ask failed" in await run_ask(server, revision)
+    assert message in caplog.text
 
 
-async def one_round(client: RawClient, params: JsonObject) -> JsonObject:
-    """The result of one request, whatever it asks."""
+async def send_once(client: RawClient, params: JsonObject) -> JsonObject:
+    """Send a request and return its result, also an `InputRequiredResult`."""
     return as_object((await client.response(await client.start("tools/call", params)))["result"])
 
 
-async def test_a_question_without_an_answer_is_left_to_the_function() -> None:
+async def test_unanswered_input_request_is_requested_again() -> None:
     server = Server("by hand", version="1")
-    seen: list[list[str]] = []
+    answered: list[list[str]] = []
 
     @server.tool
     async def ask(context: Context) -> str | InputRequired:
-        seen.append(sorted(context.answers))
-        questions: dict[str, Question] = {"name": NAME, "roots": ROOTS}
-        missing = {key: question for key, question in questions.items() if key not in context.answers}
+        answered.append(sorted(context.answers))
+        input_requests: dict[str, Question] = {"name": NAME, "roots": ROOTS}
+        missing = {key: input_request for key, input_request in input_requests.items() if key not in context.answers}
         return InputRequired(missing) if missing else "done"
 
     async with connected(server, R2026_07_28, capabilities={"elicitation": {}, "roots": {}}) as client:
-        first = await one_round(client, {"name": "ask"})
+        first = await send_once(client, {"name": "ask"})
         answer: JsonObject = {"name": {"action": "accept", "content": {"name": "Ada"}}}
         params: JsonObject = {"name": "ask", "inputResponses": answer, "requestState": first["requestState"]}
-        second = await one_round(client, params)
+        second = await send_once(client, params)
         assert list(as_object(second["inputRequests"])) == ["roots"]
         params = {"name": "ask", "inputResponses": {"roots": {"roots": []}}, "requestState": second["requestState"]}
-        third = await one_round(client, params)
+        third = await send_once(client, params)
         assert third["content"] == [{"type": "text", "text": "done"}]
-    assert seen == [[], ["name"], ["name", "roots"]]
+    assert answered == [[], ["name"], ["name", "roots"]]

@@ -1,8 +1,8 @@
-"""A walk over the table of methods: each row, from each side, in each revision, over memory, stdio and HTTP.
+"""A walk over the method table: each definition, from each side, in each revision, over memory, stdio and HTTP.
 
-What has to happen follows from the row. Where the revision has it and both sides declared what it needs, it is sent,
-acted upon and answered. Else the side that would send it is told so, and nothing is sent; and the other side refuses it
-when it comes all the same. Whatever happens, the connection goes on.
+The definition determines the outcome. If the revision has it and both sides declared its capabilities, the message is
+sent and has an effect. Otherwise the sender gets an error and sends nothing, and the peer rejects the message when it
+is sent nevertheless. The connection always continues to work.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 
 import attrs
 import pytest
-from walk_exercises import EXERCISES, travels
-from walk_server import ROWS, AnyRow, sample, wire_sample
-from walk_world import Party, Place, World
+from walk_connections import ConnectionPool, ConnectionSpec, Party
+from walk_exercises import EXERCISES, is_sent
+from walk_server import DEFINITIONS, AnyDefinition, sample, wire_sample
 
 from mcp_core.errors import ErrorCode, LocalProtocolError, MissingRequiredClientCapability, RequestFailed
 from mcp_core.methods import (
@@ -28,217 +28,231 @@ from mcp_core.revisions import REVISIONS, Revision
 
 TRANSPORTS: Final = ("memory", "stdio", "http")
 
-_OF_THE_OPENING: Final = frozenset({INITIALIZE, NOTIFICATIONS_INITIALIZED})
-"""What was said before the connection was open."""
+_HANDSHAKE: Final = frozenset({INITIALIZE, NOTIFICATIONS_INITIALIZED})
+"""The messages of the handshake."""
 
 
 @attrs.frozen
 class Case:
-    """One row, from one side, in one revision, and what follows."""
+    """A definition with a sender and a revision."""
 
-    row: AnyRow
+    definition: AnyDefinition
     sender: Role
     revision: Revision
 
     @property
     def id(self) -> str:
-        own = "" if self.row.extension is None else "+"
-        return f"{self.sender.value}-{self.row.name}{own}-{self.revision}"
+        own = "" if self.definition.extension is None else "+"
+        return f"{self.sender.value}-{self.definition.name}{own}-{self.revision}"
 
     @property
     def may_send(self) -> bool:
-        """Whether the revision lets this side send it."""
-        row = self.row
-        if not isinstance(row, Method):
-            return self.revision in row.revisions and self.sender in row.sender_in(self.revision)
-        asks = self.sender is Role.SERVER and self.revision in row.input_request
-        return self.sender in row.sender and (asks or self.revision in row.revisions)
+        """Whether the revision allows this side to send the message."""
+        definition = self.definition
+        if not isinstance(definition, Method):
+            return self.revision in definition.revisions and self.sender in definition.sender_in(self.revision)
+        as_input_request = self.sender is Role.SERVER and self.revision in definition.input_request
+        return self.sender in definition.sender and (as_input_request or self.revision in definition.revisions)
 
     @property
-    def of_server(self) -> CapabilityPath | None:
-        """What the server has to have declared for it."""
-        row = self.row
-        if isinstance(row, Method) and (self.sender is Role.SERVER or self.revision not in row.capability_revisions):
+    def server_capability(self) -> CapabilityPath | None:
+        """The capability that the server must declare."""
+        definition = self.definition
+        if isinstance(definition, Method) and (
+            self.sender is Role.SERVER or self.revision not in definition.capability_revisions
+        ):
             return None
-        return None if self.sender is Role.CLIENT and not isinstance(row, Method) else row.server_capability
+        return (
+            None if self.sender is Role.CLIENT and not isinstance(definition, Method) else definition.server_capability
+        )
 
     @property
-    def of_client(self) -> CapabilityPath | None:
-        """What the client has to have declared for it."""
-        row = self.row
-        unasked = isinstance(row, Method) and self.sender is Role.CLIENT and row.extension is None
-        return None if unasked else row.client_capability
+    def client_capability(self) -> CapabilityPath | None:
+        """The capability that the client must declare."""
+        definition = self.definition
+        exempt = isinstance(definition, Method) and self.sender is Role.CLIENT and definition.extension is None
+        return None if exempt else definition.client_capability
 
     @property
-    def shadowed(self) -> bool:
-        """Whether another row has its name there: what comes under that name is that one."""
-        others = (Case(row, self.sender, self.revision) for row in ROWS if row.name == self.row.name)
-        return any(other.may_send for other in others if other.row is not self.row)
+    def is_shadowed(self) -> bool:
+        """Whether the revision has another definition with the same name and sender."""
+        others = (
+            Case(definition, self.sender, self.revision)
+            for definition in DEFINITIONS
+            if definition.name == self.definition.name
+        )
+        return any(other.may_send for other in others if other.definition is not self.definition)
 
 
 CASES: Final = [
-    Case(row, sender, revision)
-    for row in ROWS
+    Case(definition, sender, revision)
+    for definition in DEFINITIONS
     for sender in (Role.CLIENT, Role.SERVER)
     for revision in REVISIONS.values()
 ]
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    world = World()
-    world.start()
-    yield world
-    world.stop()
+def pool() -> Iterator[ConnectionPool]:
+    pool = ConnectionPool()
+    pool.start()
+    yield pool
+    pool.stop()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_each_row_is_exercised_where_it_is_allowed_and_refused_elsewhere(
-    case: Case, transport: str, world: World
+def test_definition_exercised_where_allowed_and_rejected_elsewhere(
+    case: Case, transport: str, pool: ConnectionPool
 ) -> None:
-    full = Place(transport, case.revision)
+    full = ConnectionSpec(transport, case.revision)
     if case.may_send:
-        _in(world, full, case, exercised)
+        _run(pool, full, case, check_exercised)
     else:
-        _in(world, full, case, refused)
-    if case.may_send and case.of_server is not None:
-        _in(world, attrs.evolve(full, server=False), case, refused)
-    if case.may_send and case.of_client is not None:
-        _in(world, attrs.evolve(full, client=False), case, refused)
+        _run(pool, full, case, check_refused)
+    if case.may_send and case.server_capability is not None:
+        _run(pool, attrs.evolve(full, server=False), case, check_refused)
+    if case.may_send and case.client_capability is not None:
+        _run(pool, attrs.evolve(full, client=False), case, check_refused)
 
 
-def _in(world: World, place: Place, case: Case, what: object) -> None:
+def _run(pool: ConnectionPool, spec: ConnectionSpec, case: Case, exercise: object) -> None:
     async def run() -> None:
-        party = await world.party(place)
-        await party.server_heard()
-        party.heard.clear()
+        party = await pool.party(spec)
+        await party.server_received()
+        party.received.clear()
         party.notes.clear()
-        party.taken.clear()
-        assert callable(what)
-        await what(party, case)
-        assert await party.do("echo", text="alive") == "alive"
+        party.notifications.clear()
+        assert callable(exercise)
+        await exercise(party, case)
+        assert await party.call("echo", text="alive") == "alive"
 
     try:
-        world.run(run)
+        pool.run(run)
     except BaseException:
-        world.forget(place)
+        pool.forget(spec)
         raise
 
 
 # --- allowed ---------------------------------------------------------------------------------------------------------
 
 
-async def exercised(party: Party, case: Case) -> None:
-    await EXERCISES[case.row, case.sender](party)
-    if not travels(case.row, case.sender, party):
+async def check_exercised(party: Party, case: Case) -> None:
+    await EXERCISES[case.definition, case.sender](party)
+    if not is_sent(case.definition, case.sender, party):
         return
     if case.sender is Role.CLIENT:
-        lines = party.opening if case.row in _OF_THE_OPENING else await party.server_heard()
-        assert case.row.name in [line.split()[0] for line in lines]
-    elif not (isinstance(case.row, Method) and case.revision in case.row.input_request):
-        assert case.row.name in [line.split()[0] for line in party.heard]
+        lines = party.handshake if case.definition in _HANDSHAKE else await party.server_received()
+        assert case.definition.name in [line.split()[0] for line in lines]
+    elif not (isinstance(case.definition, Method) and case.revision in case.definition.input_request):
+        assert case.definition.name in [line.split()[0] for line in party.received]
 
 
 # --- not allowed -----------------------------------------------------------------------------------------------------
 
 
-async def refused(party: Party, case: Case) -> None:
+async def check_refused(party: Party, case: Case) -> None:
     if case.sender is Role.CLIENT:
-        await refused_to_client(party, case)
+        await check_refused_to_client(party, case)
     else:
-        await refused_to_server(party, case)
+        await check_refused_to_server(party, case)
 
 
-async def refused_to_client(party: Party, case: Case) -> None:
-    row = case.row
-    with pytest.raises(LocalProtocolError, match=row.name) as caught:
+async def check_refused_to_client(party: Party, case: Case) -> None:
+    definition = case.definition
+    with pytest.raises(LocalProtocolError, match=definition.name) as caught:
         await (
-            party.client.request(row, sample(row)) if isinstance(row, Method) else party.client.notify(row, sample(row))
+            party.client.request(definition, sample(definition))
+            if isinstance(definition, Method)
+            else party.client.notify(definition, sample(definition))
         )
-    _names_what_is_missing(caught.value.message, party, case)
-    assert await party.server_heard() == []
-    if case.shadowed:
+    _check_missing_capability_named(caught.value.message, party, case)
+    assert await party.server_received() == []
+    if case.is_shadowed:
         return
-    if not isinstance(row, Method):
-        await party.tell_unchecked(row, wire_sample(row))
-        heard = await party.server_heard()
-        assert heard in ([f"{row.name} Ignored"], [f"{row.name} NotificationReceived"])
-        assert not case.may_send or heard[0].endswith("NotificationReceived")
-        assert case.may_send or heard[0].endswith("Ignored")
+    if not isinstance(definition, Method):
+        await party.notify_unchecked(definition, wire_sample(definition))
+        line = await party.server_received()
+        assert line in ([f"{definition.name} Ignored"], [f"{definition.name} NotificationReceived"])
+        assert not case.may_send or line[0].endswith("NotificationReceived")
+        assert case.may_send or line[0].endswith("Ignored")
         return
-    with pytest.raises(RequestFailed) as answered:
-        await party.ask_unchecked(row, wire_sample(row))
+    with pytest.raises(RequestFailed) as error_info:
+        await party.request_unchecked(definition, wire_sample(definition))
     expected = int(ErrorCode.METHOD_NOT_FOUND)
-    if case.may_send and not party.place.client:
+    if case.may_send and not party.spec.client:
         expected = case.revision.missing_client_capability
-    assert answered.value.code == expected
-    assert len(await party.server_heard()) == 1
+    assert error_info.value.code == expected
+    assert len(await party.server_received()) == 1
 
 
-async def refused_to_server(party: Party, case: Case) -> None:
-    row = case.row
-    number = ROWS.index(row)
-    # Of questions a handler that may ask any is told more.
-    said = await (party.tool if isinstance(row, Method) else party.do)("attempt", row=number, raw=False)
-    assert party.heard == ["answer AnswerReceived"]
-    if _published(case) and party.place.server:
-        assert said == "told"
+async def check_refused_to_server(party: Party, case: Case) -> None:
+    definition = case.definition
+    number = DEFINITIONS.index(definition)
+    # A tool gets the more specific error for a client request.
+    outcome = await (party.call_by_tool if isinstance(definition, Method) else party.call)(
+        "attempt", index=number, raw=False
+    )
+    assert party.received == ["answer AnswerReceived"]
+    if _is_published(case) and party.spec.server:
+        assert outcome == "sent"
     else:
-        assert isinstance(said, dict), said
-        assert said["refused"] in _refusals(party, case)
-        assert row.name in str(said["message"])
-        _names_what_is_missing(str(said["message"]), party, case)
-    if case.shadowed:
+        assert isinstance(outcome, dict), outcome
+        assert outcome["refused"] in _expected_errors(party, case)
+        assert definition.name in str(outcome["message"])
+        _check_missing_capability_named(str(outcome["message"]), party, case)
+    if case.is_shadowed:
         return
-    party.heard.clear()
-    answer = await party.do("attempt", row=number, raw=True)
-    assert party.heard[-1] == "answer AnswerReceived"
-    (heard,) = [line for line in party.heard if line.startswith(row.name)]
-    if not isinstance(row, Method):
-        assert answer == "told"
-        assert heard.endswith("NotificationReceived" if case.may_send else "Ignored")
-        # It does no harm, but it is put down.
+    party.received.clear()
+    answer = await party.call("attempt", index=number, raw=True)
+    assert party.received[-1] == "answer AnswerReceived"
+    (line,) = [line for line in party.received if line.startswith(definition.name)]
+    if not isinstance(definition, Method):
+        assert answer == "sent"
+        assert line.endswith("NotificationReceived" if case.may_send else "Ignored")
+        # An undeclared notification is accepted and noted.
         assert not case.may_send or any("was not declared" in note for note in party.notes)
     elif case.revision.server_requests:
         assert isinstance(answer, dict)
         assert (answer["refused"], answer["code"]) == ("RequestFailed", ErrorCode.METHOD_NOT_FOUND)
     else:
-        assert heard.endswith("Ignored")
+        assert line.endswith("Ignored")
 
 
-def _published(case: Case) -> bool:
-    """Whether it is told to whoever wants to know: that nobody does, or can, is no error."""
-    return not isinstance(case.row, Method) and case.row.filter_member is not None
+def _is_published(case: Case) -> bool:
+    """Return whether the message goes only to subscribers. Without subscribers, publishing is no error."""
+    return not isinstance(case.definition, Method) and case.definition.filter_member is not None
 
 
-def _refusals(party: Party, case: Case) -> set[str]:
-    """The names of the errors that tell a handler that it may not send this."""
+def _expected_errors(party: Party, case: Case) -> set[str]:
+    """Return the names of the errors that a handler can get."""
     own, missing = LocalProtocolError.__name__, MissingRequiredClientCapability.__name__
-    if not isinstance(case.row, Method) or case.row.client_capability is None:
+    if not isinstance(case.definition, Method) or case.definition.client_capability is None:
         return {own}
-    # A client of a revision without it has not declared it either.
+    # A client of a revision without the capability has not declared it either.
     return {missing} if case.may_send else {own, missing}
 
 
-def _names_what_is_missing(message: str, party: Party, case: Case) -> None:
-    """Where a capability is missing, which one; else the revision, or that this side sends it in another way."""
+def _check_missing_capability_named(message: str, party: Party, case: Case) -> None:
+    """Check that a message names the missing capability."""
     if not case.may_send:
         return
-    path = case.of_client if not party.place.client else case.of_server
+    path = case.client_capability if not party.spec.client else case.server_capability
     assert path is not None
-    if not isinstance(case.row, Method) or case.sender is Role.CLIENT:
+    if not isinstance(case.definition, Method) or case.sender is Role.CLIENT:
         assert ".".join(path) in message
 
 
-# --- the walk itself -------------------------------------------------------------------------------------------------
+# --- coverage of the walk --------------------------------------------------------------------------------------------
 
 
-def test_there_is_an_exercise_for_each_row_from_each_side_that_may_send_it() -> None:
-    allowed = {(case.row, case.sender) for case in CASES if case.may_send}
+def test_exercise_exists_for_each_definition_and_sender() -> None:
+    allowed = {(case.definition, case.sender) for case in CASES if case.may_send}
     assert set(EXERCISES) == allowed
 
 
-def test_each_row_is_refused_somewhere_unless_both_may_send_it_always() -> None:
-    walked = {case.row for case in CASES if not case.may_send or case.of_server or case.of_client}
-    assert {row.name for row in ROWS if row not in walked} == {"notifications/cancelled"}
+def test_definitions_are_rejected_somewhere_except_cancelled() -> None:
+    walked = {
+        case.definition for case in CASES if not case.may_send or case.server_capability or case.client_capability
+    }
+    assert {definition.name for definition in DEFINITIONS if definition not in walked} == {"notifications/cancelled"}

@@ -1,4 +1,4 @@
-"""Whatever clients and handlers do: each request gets one outcome at most, and nothing of it is left behind."""
+"""The outcome of each request, whatever clients and handlers do: at most one response, and no leftover state."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ TOOLS: Final = ("echo", "wait", "large", "fail", "stubborn", "careless", "look",
 
 
 @attrs.define
-class Pending:
-    """How often handlers asked the client, and how often they learned what came of it."""
+class ClientRequestCounts:
+    """The number of client requests that handlers sent, and that ended."""
 
-    asked: int = 0
+    sent_requests: int = 0
     ended: int = 0
 
 
-def make_server(limits: Limits, pending: Pending | None = None) -> Server:
-    """Tools that end in every way there is."""
-    counted = Pending() if pending is None else pending
+def make_server(limits: Limits, counts: ClientRequestCounts | None = None) -> Server:
+    """Return a server with tools that end in every possible way."""
+    counts = ClientRequestCounts() if counts is None else counts
     server = Server("any", version="0", limits=limits)
 
     @server.tool
@@ -79,11 +79,11 @@ def make_server(limits: Limits, pending: Pending | None = None) -> Server:
         return "not reached"
 
     async def ask(context: Context) -> int:
-        counted.asked += 1
+        counts.sent_requests += 1
         try:
             return len(await context.list_roots())
         finally:
-            counted.ended += 1
+            counts.ended += 1
 
     @server.tool
     async def look(context: Context) -> str:
@@ -98,7 +98,7 @@ def make_server(limits: Limits, pending: Pending | None = None) -> Server:
 
     @server.tool
     async def insist(context: Context) -> str:
-        """Takes no cancellation while it waits for the client."""
+        """Send a client request, shielded from cancellation."""
         with trio.CancelScope(shield=True):
             answer = await ask(context)
         return str(answer)
@@ -106,10 +106,17 @@ def make_server(limits: Limits, pending: Pending | None = None) -> Server:
     return server
 
 
-def assert_nothing_left(link: Link, connection: ServerConnection) -> None:
-    """The tables of a link, its workers and its engine are empty."""
-    workers = link._workers
-    tables = (link._calls, link._batches, link._questions, link._notices, workers._waiting, connection._inbound.open)
+def assert_empty(channel: Link, connection: ServerConnection) -> None:
+    """Check that the tables of a channel, its workers and its engine are empty."""
+    workers = channel._workers
+    tables = (
+        channel._calls,
+        channel._batches,
+        channel._questions,
+        channel._notices,
+        workers._waiting,
+        connection._inbound.open,
+    )
     assert [len(table) for table in tables] == [0] * len(tables)
     assert len(connection._outbound.open) == 0
     assert (workers._running, workers._waiting_bytes) == (0, 0)
@@ -117,7 +124,7 @@ def assert_nothing_left(link: Link, connection: ServerConnection) -> None:
 
 @attrs.define
 class Step:
-    """What the client does next."""
+    """An action of the client."""
 
     kind: str
     tools: list[str]
@@ -137,61 +144,61 @@ STEPS: Final = st.lists(
 )
 
 
-def _opens(id: JsonValue) -> bool:
-    """Whether it is the id of an `initialize`."""
+def _is_initialize(id: JsonValue) -> bool:
+    """Return whether an id belongs to an `initialize` request."""
     return isinstance(id, str) and id.startswith("session ")
 
 
-class Player:
-    """A client that plays steps, and reads as slowly as it likes."""
+class ScriptedClient:
+    """A client that runs steps, and waits `slowness` seconds before it parses each line."""
 
     def __init__(self, raw: RawClient, slowness: float) -> None:
         self.raw = raw
         self.slowness = slowness
-        self.opened = trio.Event()
-        self._turn = trio.Lock()
+        self.initialized = trio.Event()
+        self._send_lock = trio.Lock()
         self.sent: Counter[JsonValue] = Counter()
-        self.answered: Counter[JsonValue] = Counter()
+        self.responses: Counter[JsonValue] = Counter()
         self.excused: set[JsonValue] = set()
-        """Ids of requests that need not be answered: cancelled, used again while they might have been in use, or of a
-        session that another one replaced."""
+        """Ids of requests that may have no response: cancelled ones, ids reused while possibly pending, and those of a
+        replaced session."""
         self.session = 0
         self.sent_in: dict[JsonValue, int] = {}
-        """The session in which an id was sent last."""
-        self.open: Counter[tuple[JsonValue, int]] = Counter()
-        """How many answers may come to an id in a session."""
-        self.answered_session = 0
-        """The last session whose `initialize` was answered."""
+        """The session in which an id was last sent."""
+        self.allowed_responses: Counter[tuple[JsonValue, int]] = Counter()
+        """The number of responses that an id may still get in a session."""
+        self.responded_session = 0
+        """The last session whose `initialize` got a response."""
 
     def request(self, tool: str, id: JsonValue = None) -> JsonObject:
         message = self.raw.request("tools/call", {"name": tool, "arguments": {}}, id=id)
         self.sent[message["id"]] += 1
         self.sent_in[message["id"]] = self.session
-        self.open[message["id"], self.session] += 1
+        self.allowed_responses[message["id"], self.session] += 1
         return message
 
     async def initialize(self) -> None:
-        """Opens a session, which ends the one before."""
-        self.excused |= {id for id, count in self.sent.items() if self.answered[id] < count}
+        """Open a session, which ends the previous one."""
+        self.excused |= {id for id, count in self.sent.items() if self.responses[id] < count}
         self.session += 1
         id = f"session {self.session}"
         self.sent[id] += 1
         self.sent_in[id] = self.session
-        self.open[id, self.session] += 1
+        self.allowed_responses[id, self.session] += 1
         params: JsonObject = {"protocolVersion": self.raw.revision.name, "capabilities": {"roots": {}}}
         params["clientInfo"] = {"name": "player", "version": "0"}
         await self.send(self.raw.request("initialize", params, id=id))
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def send(self, message: JsonValue) -> None:
-        # After a cut nobody listens any more.
+        # After a disconnect the stream is closed.
         with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
-            async with self._turn:
+            async with self._send_lock:
                 await self.raw.send(message)
 
-    async def play(self, steps: list[Step]) -> None:
+    async def run_steps(self, steps: list[Step]) -> None:
         for step in steps:
-            ids = sorted((id for id in self.sent if not _opens(id)), key=str)
+            ids = sorted((id for id in self.sent if not _is_initialize(id)), key=str)
             chosen = ids[step.chosen % len(ids)] if ids else None
             if step.kind == "batch" and self.raw.revision is R2025_03_26:
                 await self.send([self.request(tool) for tool in step.tools])
@@ -201,7 +208,7 @@ class Player:
                     {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": chosen}}
                 )
             elif step.kind == "initialize" and not self.raw.modern:
-                # The next client of a bridge counts from the beginning as well.
+                # A new client behind a bridge starts with the same ids again.
                 await self.initialize()
                 if chosen is not None:
                     self.excused.add(chosen)
@@ -215,9 +222,9 @@ class Player:
 
     async def read(self) -> None:
         with suppress(trio.ClosedResourceError):
-            await self.read_on()
+            await self.read_lines()
 
-    async def read_on(self) -> None:
+    async def read_lines(self) -> None:
         rest = b""
         while data := await self.raw.stream.receive_some():
             *lines, rest = (rest + data).split(b"\n")
@@ -225,71 +232,73 @@ class Player:
                 await trio.sleep(self.slowness)
                 value: JsonValue = json.loads(line)
                 for message in value if isinstance(value, list) else [value]:
-                    await self.take(as_object(message))
+                    await self.handle(as_object(message))
         assert rest == b""
 
-    async def take(self, message: JsonObject) -> None:
+    async def handle(self, message: JsonObject) -> None:
         if "method" not in message:
             id = message["id"]
-            if _opens(id):
-                self.answered_session = self.sent_in[id]
-            self.open[id, self.answered_session] -= 1
-            assert self.open[id, self.answered_session] >= 0, f"{id!r} was answered in another session"
-            self.answered[id] += 1
-            self.opened.set()
+            if _is_initialize(id):
+                self.responded_session = self.sent_in[id]
+            self.allowed_responses[id, self.responded_session] -= 1
+            assert self.allowed_responses[id, self.responded_session] >= 0, f"{id!r} got a response in another session"
+            self.responses[id] += 1
+            self.initialized.set()
         elif message["method"] == "roots/list":
             await self.send({"jsonrpc": "2.0", "id": message["id"], "result": {"roots": []}})
 
 
-async def play(revision: Revision, steps: list[Step], slowness: float, cut_after: int | None, cut: str) -> None:
-    pending = Pending()
-    server = make_server(SMALL, pending)
+async def run_steps(
+    revision: Revision, steps: list[Step], slowness: float, disconnect_after: int | None, disconnect: str
+) -> None:
+    counts = ClientRequestCounts()
+    server = make_server(SMALL, counts)
     connection = server.connection()
-    links: list[Link] = []
-    ours, theirs = trio.testing.memory_stream_pair()
-    # A pipe that takes nothing until it is read.
-    theirs.send_stream, ours.receive_stream = trio.testing.lockstep_stream_one_way_pair()  # type: ignore[assignment]
-    player = Player(RawClient(ours, revision), slowness)
+    channels: list[Link] = []
+    client_end, server_end = trio.testing.memory_stream_pair()
+    # The stream accepts no data until it is read.
+    server_end.send_stream, client_end.receive_stream = trio.testing.lockstep_stream_one_way_pair()  # type: ignore[assignment]
+    client = ScriptedClient(RawClient(client_end, revision), slowness)
     with trio.fail_after(10_000):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve_stream_to_its_end, server, connection, theirs, links)
-            nursery.start_soon(player.read)
-            if not player.raw.modern:
-                await player.initialize()
-                await player.opened.wait()
-            if cut_after is None:
-                await player.play(steps)
-                # Everything can be answered, and has to be.
+            nursery.start_soon(serve_until_end, server, connection, server_end, channels)
+            nursery.start_soon(client.read)
+            if not client.raw.modern:
+                await client.initialize()
+                await client.initialized.wait()
+            if disconnect_after is None:
+                await client.run_steps(steps)
+                # Every request can get a response now, and must.
                 await trio.sleep(1_000)
-                missing = {id for id in player.sent if id not in player.excused and player.answered[id] != 1}
+                missing = {id for id in client.sent if id not in client.excused and client.responses[id] != 1}
                 assert not missing
-                assert_nothing_left(links[0], connection)
-                await ours.send_stream.aclose()
+                assert_empty(channels[0], connection)
+                await client_end.send_stream.aclose()
             else:
-                with trio.move_on_after(cut_after):
-                    await player.play(steps)
-                if cut != "output":
-                    await ours.send_stream.aclose()
-                if cut != "input":
-                    await ours.receive_stream.aclose()
-                if cut == "output":
-                    # The answer is the write that fails at the latest.
-                    await player.send(player.raw.request("ping", id="last"))
-    assert all(player.answered[id] <= player.sent[id] for id in player.answered)
-    # Whatever ended it: what was asked of the client has one outcome, and the engine holds nothing of it.
-    assert pending.asked == pending.ended
+                with trio.move_on_after(disconnect_after):
+                    await client.run_steps(steps)
+                if disconnect != "output":
+                    await client_end.send_stream.aclose()
+                if disconnect != "input":
+                    await client_end.receive_stream.aclose()
+                if disconnect == "output":
+                    # The server notices the closed output at the latest when it writes this response.
+                    await client.send(client.raw.request("ping", id="last"))
+    assert all(client.responses[id] <= client.sent[id] for id in client.responses)
+    # In every case, each client request has one outcome, and the engine has forgotten it.
+    assert counts.sent_requests == counts.ended
     assert connection.asked == {}
-    assert len(links[0]._questions) == 0
+    assert len(channels[0]._questions) == 0
 
 
-async def serve_stream_to_its_end(
+async def serve_until_end(
     server: Server,
     connection: ServerConnection,
     stream: Memory,
-    links: list[Link],
+    channels: list[Link],
 ) -> None:
     with trio.fail_after(9_000):
-        await serve_stream(server._service, connection, stream, on_link=links.append)
+        await serve_stream(server._service, connection, stream, on_link=channels.append)
     await stream.aclose()
 
 
@@ -298,20 +307,28 @@ async def serve_stream_to_its_end(
     revision=st.sampled_from([R2025_03_26, R2025_06_18, R2026_07_28]),
     steps=STEPS,
     slowness=st.sampled_from([0.0, 0.3]),
-    cut_after=st.none() | st.integers(0, 8),
-    cut=st.sampled_from(["input", "output", "both"]),
+    disconnect_after=st.none() | st.integers(0, 8),
+    disconnect=st.sampled_from(["input", "output", "both"]),
 )
-def test_each_request_has_one_outcome_and_leaves_nothing(
-    revision: Revision, steps: list[Step], slowness: float, cut_after: int | None, cut: str
+def test_request_has_one_outcome_and_leaves_no_state(
+    revision: Revision, steps: list[Step], slowness: float, disconnect_after: int | None, disconnect: str
 ) -> None:
-    trio.run(play, revision, steps, slowness, cut_after, cut, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(
+        run_steps,
+        revision,
+        steps,
+        slowness,
+        disconnect_after,
+        disconnect,
+        clock=trio.testing.MockClock(autojump_threshold=0),
+    )
 
 
-# --- one by one ------------------------------------------------------------------------------------------------------
+# --- single cases ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
-async def test_a_task_that_fails_while_its_call_is_cancelled_harms_nobody_else(
+async def test_handler_error_during_cancellation_leaves_connection_open(
     revision: Revision, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(make_server(Limits()), revision) as client:
@@ -325,7 +342,7 @@ async def test_a_task_that_fails_while_its_call_is_cancelled_harms_nobody_else(
     assert record.name == "mcp_server"
 
 
-async def test_a_task_that_fails_while_the_connection_ends_does_not_fail_the_server(
+async def test_handler_error_during_shutdown_does_not_fail_server(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     server = make_server(Limits())
@@ -334,73 +351,73 @@ async def test_a_task_that_fails_while_the_connection_ends_does_not_fail_the_ser
         await trio.sleep(0.5)
 
 
-async def test_an_id_that_is_used_again_before_its_answer_was_written_is_answered_twice() -> None:
+async def test_id_reused_before_response_written_gets_two_responses() -> None:
     server = make_server(Limits(outgoing_bytes=10))
-    links: list[Link] = []
+    channels: list[Link] = []
     connection = server.connection()
-    ours, theirs = trio.testing.memory_stream_pair()
-    theirs.send_stream, ours.receive_stream = trio.testing.lockstep_stream_one_way_pair()  # type: ignore[assignment]
-    client = RawClient(ours, R2026_07_28)
+    client_end, server_end = trio.testing.memory_stream_pair()
+    server_end.send_stream, client_end.receive_stream = trio.testing.lockstep_stream_one_way_pair()  # type: ignore[assignment]
+    client = RawClient(client_end, R2026_07_28)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve_stream_to_its_end, server, connection, theirs, links)
+            nursery.start_soon(serve_until_end, server, connection, server_end, channels)
             call: JsonObject = {"name": "large", "arguments": {}}
             for id in (1, 2, 1):
                 await client.send(client.request("tools/call", call, id=id))
                 await trio.testing.wait_all_tasks_blocked()
-            seen: list[JsonValue] = []
+            ids: list[JsonValue] = []
             rest = b""
-            while len(seen) < 3:
-                *lines, rest = (rest + await ours.receive_some()).split(b"\n")
-                seen += [json.loads(line)["id"] for line in lines]
-            assert sorted(str(id) for id in seen) == ["1", "1", "2"]
+            while len(ids) < 3:
+                *lines, rest = (rest + await client_end.receive_some()).split(b"\n")
+                ids += [json.loads(line)["id"] for line in lines]
+            assert sorted(str(id) for id in ids) == ["1", "1", "2"]
             await trio.testing.wait_all_tasks_blocked()
-            assert_nothing_left(links[0], connection)
+            assert_empty(channels[0], connection)
             nursery.cancel_scope.cancel()
 
 
-async def test_a_handler_that_asks_twice_at_once_has_one_place_all_the_same() -> None:
+async def test_handler_with_two_client_requests_frees_one_slot() -> None:
     server = make_server(Limits(running_requests=1))
     async with connected(server, R2025_06_18) as client:
-        asking = await client.start("tools/call", {"name": "look_twice", "arguments": {}})
-        await client.wait_for(lambda: len(client.asked) == 2)
-        # One of these takes the place of the one that asks; the other waits.
+        caller = await client.start("tools/call", {"name": "look_twice", "arguments": {}})
+        await client.wait_for(lambda: len(client.client_requests) == 2)
+        # One of these takes the slot of the waiting caller; the others take over in turn.
         others = [await client.start("tools/call", {"name": "look", "arguments": {}}) for _ in range(3)]
-        await client.wait_for(lambda: len(client.asked) == 5)
-        for question in tuple(client.asked):
-            await client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
-        for id in (asking, *others):
+        await client.wait_for(lambda: len(client.client_requests) == 5)
+        for client_request in tuple(client.client_requests):
+            await client.send({"jsonrpc": "2.0", "id": client_request["id"], "result": {"roots": []}})
+        for id in (caller, *others):
             assert "result" in await client.response(id)
 
 
-async def test_places_are_counted_right_when_several_questions_were_open() -> None:
+async def test_running_requests_stay_within_limit_after_client_requests() -> None:
     server = make_server(Limits(running_requests=1))
     running = 0
-    most = 0
+    maximum = 0
 
     @server.tool
     async def count() -> str:
-        nonlocal running, most
+        nonlocal running, maximum
         running += 1
-        most = max(most, running)
+        maximum = max(maximum, running)
         await trio.testing.wait_all_tasks_blocked()
         running -= 1
         return "counted"
 
     async with connected(server, R2025_06_18) as client:
-        asking = await client.start("tools/call", {"name": "look_twice", "arguments": {}})
-        await client.wait_for(lambda: len(client.asked) == 2)
-        counting = [await client.start("tools/call", {"name": "count", "arguments": {}}) for _ in range(5)]
-        for id in counting:
+        caller = await client.start("tools/call", {"name": "look_twice", "arguments": {}})
+        await client.wait_for(lambda: len(client.client_requests) == 2)
+        calls = [await client.start("tools/call", {"name": "count", "arguments": {}}) for _ in range(5)]
+        for id in calls:
             await client.response(id)
-        assert most == 1
-        for question in client.asked:
-            await client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
-        assert text_of(as_object((await client.response(asking))["result"])) == "looked"
+        assert maximum == 1
+        for client_request in client.client_requests:
+            await client.send({"jsonrpc": "2.0", "id": client_request["id"], "result": {"roots": []}})
+        assert text_of(as_object((await client.response(caller))["result"])) == "looked"
 
 
-class Undecided:
-    """A value that does not say whether it is equal to another, like an array of several numbers."""
+class Incomparable:
+    """A value whose comparison raises, like that of arrays in some libraries."""
 
     def __eq__(self, other: object) -> bool:
         raise ValueError("equal in what sense?")
@@ -408,33 +425,33 @@ class Undecided:
     __hash__ = object.__hash__
 
 
-async def test_a_context_that_cannot_be_compared_counts_as_changed() -> None:
+async def test_context_variable_not_comparable_counts_as_changed() -> None:
     server = make_server(Limits())
-    undecided: ContextVar[Undecided] = ContextVar("undecided")
-    first = Undecided()
-    undecided.set(first)
-    seen: list[bool] = []
+    variable: ContextVar[Incomparable] = ContextVar("undecided")
+    first = Incomparable()
+    variable.set(first)
+    ids: list[bool] = []
 
     @server.tool
     async def change() -> str:
-        seen.append(undecided.get() is first)
-        undecided.set(Undecided())
+        ids.append(variable.get() is first)
+        variable.set(Incomparable())
         return "changed"
 
     async with connected(server, R2025_06_18) as client:
         for _ in range(3):
             await client.text("change")
-    assert seen == [True] * 3
+    assert ids == [True] * 3
 
 
-async def test_ten_thousand_calls_leave_nothing() -> None:
+async def test_calls_10000_leave_no_state() -> None:
     server = make_server(Limits(running_requests=4))
     connection = server.connection()
-    links: list[Link] = []
-    ours, theirs = trio.testing.memory_stream_pair()
-    client = RawClient(ours, R2025_06_18)
+    channels: list[Link] = []
+    client_end, server_end = trio.testing.memory_stream_pair()
+    client = RawClient(client_end, R2025_06_18)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_stream_to_its_end, server, connection, theirs, links)
+        nursery.start_soon(serve_until_end, server, connection, server_end, channels)
         nursery.start_soon(client.read)
         await client.open()
         for _ in range(100):
@@ -442,31 +459,31 @@ async def test_ten_thousand_calls_leave_nothing() -> None:
             for id in ids:
                 await client.response(id)
         await trio.testing.wait_all_tasks_blocked()
-        assert_nothing_left(links[0], connection)
-        assert len(links[0]._workers._idle) <= 16
-        await ours.send_stream.aclose()
+        assert_empty(channels[0], connection)
+        assert len(channels[0]._workers._idle) <= 16
+        await client_end.send_stream.aclose()
 
 
-async def test_a_cancelled_call_whose_function_runs_in_a_thread_is_not_answered_and_its_thread_is_told() -> None:
+async def test_cancelled_call_in_thread_has_no_response_and_stops_thread() -> None:
     server = make_server(Limits())
-    told = trio.Event()
+    thread_cancelled = trio.Event()
 
     @server.tool
     def work() -> str:
-        trio.from_thread.run_sync(begun.set)
+        trio.from_thread.run_sync(started.set)
         try:
             while True:
                 trio.from_thread.check_cancelled()
                 trio.from_thread.run(trio.lowlevel.checkpoint)
         finally:
             with suppress(trio.Cancelled):
-                trio.from_thread.run_sync(told.set)
+                trio.from_thread.run_sync(thread_cancelled.set)
 
-    begun = trio.Event()
+    started = trio.Event()
     async with connected(server, R2025_06_18) as client:
         id = await client.start("tools/call", {"name": "work", "arguments": {}})
-        await begun.wait()
+        await started.wait()
         await client.notify("notifications/cancelled", {"requestId": id})
-        await told.wait()
+        await thread_cancelled.wait()
         assert await client.text("echo") == "echo"
     assert [line for line in client.lines if as_object(line).get("id") == id] == []

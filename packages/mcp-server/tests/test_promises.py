@@ -1,4 +1,4 @@
-"""What holds whoever asks, on which connection, and in which order: lists, contents, errors, questions."""
+"""Requirements on several features: lists, contents, errors, client requests, caching, logging and cancellation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import trio
 from asgi_host import session
 from raw_client import ALL_CAPABILITIES, Answer, RawClient, as_list, as_object, connected, text_of
-from task_server import Gates, make_server
+from task_server import ToolControl, make_server
 
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode, UrlElicitationRequired
@@ -19,8 +19,8 @@ from mcp_core.methods import NOTIFICATIONS_ELICITATION_COMPLETE
 from mcp_core.revisions import MODERN, R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Audio, CacheHint, Context, File, Image, RegistrationError, Server
 
-ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
-LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
+LIST_METHODS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 
 
 @pytest.fixture
@@ -54,41 +54,39 @@ def server() -> Server:
     return server
 
 
-async def lists(client: RawClient) -> list[JsonObject]:
-    return [await client.call(method) for method in LISTS]
+async def list_all(client: RawClient) -> list[JsonObject]:
+    return [await client.call(method) for method in LIST_METHODS]
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "tools.list-not-per-connection", "prompts.list-not-per-connection", "resources.list-not-per-connection"
 )
-async def test_lists_are_the_same_on_every_connection_and_whatever_was_asked_before(
-    server: Server, revision: Revision
-) -> None:
+async def test_lists_do_not_depend_on_connection_or_earlier_requests(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
-        before = await lists(client)
+        before = await list_all(client)
         await client.tool("remember", text="that")
         await client.call("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
         await client.call("resources/read", {"uri": "memo:two"})
-        assert await lists(client) == before
-        async with connected(server, revision, capabilities={}) as another:
-            assert await lists(another) == before
+        assert await list_all(client) == before
+        async with connected(server, revision, capabilities={}) as other_client:
+            assert await list_all(other_client) == before
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("tools.list-may-be-empty", "prompts.list-may-be-empty", "resources.list-may-be-empty")
-async def test_what_was_offered_may_all_be_taken_away(server: Server, revision: Revision) -> None:
+async def test_lists_are_empty_after_removal(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         server.remove_tool("remember")
         server.remove_tool("who")
         server.remove_prompt("greet")
         server.remove_resource("memo:one")
         server.remove_resource("memo:{name}")
-        for found in await lists(client):
-            assert [] in found.values()
+        for result in await list_all(client):
+            assert [] in result.values()
 
 
 @pytest.mark.spec(
@@ -98,18 +96,18 @@ async def test_what_was_offered_may_all_be_taken_away(server: Server, revision: 
     "elicitation.user-id-verified",
 )
 @pytest.mark.parametrize("revision", MODERN, ids=str)
-async def test_who_a_client_says_it_is_changes_nothing(server: Server, revision: Revision) -> None:
+async def test_client_info_does_not_change_responses(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
 
         async def conversation(info: JsonObject) -> list[JsonObject]:
             meta: JsonObject = {"_meta": {"io.modelcontextprotocol/clientInfo": info}}
-            asked: list[tuple[str, JsonObject]] = [(method, {}) for method in LISTS]
-            asked += [("server/discover", {}), ("tools/call", {"name": "who"}), ("tools/call", {"name": "nobody"})]
-            answers = [await client.ask(method, {**params, **meta}) for method, params in asked]
+            requests: list[tuple[str, JsonObject]] = [(method, {}) for method in LIST_METHODS]
+            requests += [("server/discover", {}), ("tools/call", {"name": "who"}), ("tools/call", {"name": "nobody"})]
+            answers = [await client.ask(method, {**params, **meta}) for method, params in requests]
             return [{**answer, "id": None} for answer in answers]
 
-        plain = await conversation({"name": "raw", "version": "0"})
-        assert await conversation({"name": "administrator", "version": "99", "title": "Root"}) == plain
+        default = await conversation({"name": "raw", "version": "0"})
+        assert await conversation({"name": "administrator", "version": "99", "title": "Root"}) == default
 
 
 # --- contents --------------------------------------------------------------------------------------------------------
@@ -136,7 +134,7 @@ CONTENT: list[tuple[Callable[[], object], JsonObject]] = [
 @pytest.mark.spec(
     "prompts.resource-links", "tools.resource-links", "tools.embedded-resource", "tools.embedded-resources"
 )
-async def test_prompts_and_tools_have_every_kind_of_content(
+async def test_prompt_and_tool_return_each_content_type(
     function: Callable[[], object], block: JsonObject, revision: Revision
 ) -> None:
     server = Server("s", version="0")
@@ -151,7 +149,7 @@ async def test_prompts_and_tools_have_every_kind_of_content(
 
 @pytest.mark.parametrize("uri", ["1x:y", "a_b:c", "a b:c", ":c", "é:c", "notes//today"])
 @pytest.mark.spec("resources.custom-scheme-rfc3986")
-def test_the_scheme_of_a_uri_is_one(uri: str) -> None:
+def test_resource_uri_invalid_scheme_raises(uri: str) -> None:
     async def read() -> str:
         return ""
 
@@ -160,7 +158,7 @@ def test_the_scheme_of_a_uri_is_one(uri: str) -> None:
 
 
 @pytest.mark.spec("resources.custom-scheme-rfc3986")
-def test_a_scheme_may_be_ones_own() -> None:
+def test_resource_uri_custom_scheme_accepted() -> None:
     async def read() -> str:
         return ""
 
@@ -171,7 +169,7 @@ def test_a_scheme_may_be_ones_own() -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.parametrize(
     "params",
     [
@@ -188,17 +186,15 @@ def test_a_scheme_may_be_ones_own() -> None:
 )
 @pytest.mark.spec("completion.validate", "completion.security-validate")
 @pytest.mark.spec("completion.missing-argument-error", "completion.missing-argument-32602")
-async def test_a_completion_of_nothing_in_particular_is_refused(
-    params: JsonObject, server: Server, revision: Revision
-) -> None:
+async def test_completion_invalid_params_rejected(params: JsonObject, server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         assert (await client.fail("completion/complete", params))["code"] == ErrorCode.INVALID_PARAMS
         ref: JsonObject = {"type": "ref/prompt", "name": "greet"}
-        fine: JsonObject = {"ref": ref, "argument": {"name": "name", "value": "A"}}
-        assert as_object((await client.call("completion/complete", fine))["completion"])["values"] == ["Ada"]
+        valid: JsonObject = {"ref": ref, "argument": {"name": "name", "value": "A"}}
+        assert as_object((await client.call("completion/complete", valid))["completion"])["values"] == ["Ada"]
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "elicitation.required-error",
     "elicitation.required-error-code",
@@ -207,15 +203,15 @@ async def test_a_completion_of_nothing_in_particular_is_refused(
     "elicitation.required-error-only-then",
     "schema.url-elicitation-required-error",
 )
-async def test_a_tool_may_say_which_pages_have_to_be_visited_first(revision: Revision) -> None:
+async def test_url_elicitation_required_error_per_revision(revision: Revision) -> None:
     server = Server("s", version="0")
-    pages: JsonObject = {
+    data: JsonObject = {
         "elicitations": [{"mode": "url", "message": "Sign in.", "url": "https://example.com/", "elicitationId": "1"}]
     }
 
     @server.tool
     async def locked() -> str:
-        raise UrlElicitationRequired("sign in first", data=pages)
+        raise UrlElicitationRequired("sign in first", data=data)
 
     @server.tool
     async def broken() -> str:
@@ -224,12 +220,12 @@ async def test_a_tool_may_say_which_pages_have_to_be_visited_first(revision: Rev
     async with connected(server, revision) as client:
         error = await client.fail("tools/call", {"name": "locked"})
         assert (error["code"] == -32042) == (revision is R2025_11_25)
-        assert error["data"] == pages
+        assert error["data"] == data
         await client.crash("broken")
         assert (await client.fail("tools/call", {"name": "gone"}))["code"] != -32042
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
+# --- client requests -------------------------------------------------------------------------------------------------
 
 ROOTS: dict[str, Answer] = {"roots/list": lambda _: {"roots": []}}
 
@@ -250,9 +246,7 @@ ROOTS: dict[str, Answer] = {"roots/list": lambda _: {"roots": []}}
     ],
 )
 @pytest.mark.spec("elicitation.url-valid", "elicitation.url-https")
-async def test_a_user_is_not_sent_to_what_is_no_proper_page(
-    url: str, problem: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_elicit_url_unsafe_url_raises(url: str, problem: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -262,7 +256,7 @@ async def test_a_user_is_not_sent_to_what_is_no_proper_page(
 
     async with connected(server, R2025_11_25) as client:
         await client.crash("visit")
-        assert client.asked == []
+        assert client.client_requests == []
     assert problem in caplog.text
 
 
@@ -270,7 +264,7 @@ async def test_a_user_is_not_sent_to_what_is_no_proper_page(
     "url", ["https://example.com/pay?id=7", "http://localhost:8080/", "http://[::1]/", "http://127.0.0.1/"]
 )
 @pytest.mark.spec("elicitation.url-valid", "elicitation.url-https")
-async def test_a_user_is_sent_to_secured_pages_and_to_those_of_this_machine(url: str) -> None:
+async def test_elicit_url_https_or_loopback_sent(url: str) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -280,7 +274,7 @@ async def test_a_user_is_sent_to_secured_pages_and_to_those_of_this_machine(url:
 
     async with connected(server, R2026_07_28, answers={"elicitation/create": lambda _: {"action": "accept"}}) as client:
         assert await client.text("visit") == "gone"
-        assert as_object(client.asked[0]["params"])["url"] == url
+        assert as_object(client.client_requests[0]["params"])["url"] == url
 
 
 USE = t.ToolUseContent(id="a", name="add", input={})
@@ -300,7 +294,7 @@ TEXT = t.TextContent(text="x")
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 @pytest.mark.spec("sampling.tool-use-balance", "sampling.tool-results-only", "sampling.tool-result-only")
 @pytest.mark.spec("sampling.tool-result-id-match", "sampling.tool-content-roles", "sampling.validate-content")
-async def test_a_model_is_asked_with_the_results_of_the_tools_that_it_called(
+async def test_sample_tool_results_must_match_tool_calls(
     messages: list[tuple[t.Role, t.SamplingMessageContentBlock | tuple[t.SamplingMessageContentBlock, ...]]],
     problem: str | None,
     revision: Revision,
@@ -310,24 +304,24 @@ async def test_a_model_is_asked_with_the_results_of_the_tools_that_it_called(
 
     @server.tool
     async def think(context: Context) -> str:
-        said = [t.SamplingMessage(role=role, content=content) for role, content in messages]
-        return (await context.sample(said, max_tokens=5, tools=[])).model
+        sampling_messages = [t.SamplingMessage(role=role, content=content) for role, content in messages]
+        return (await context.sample(sampling_messages, max_tokens=5, tools=[])).model
 
-    says: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "abacus"}
-    async with connected(server, revision, answers={"sampling/createMessage": lambda _: says}) as client:
+    model_reply: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "abacus"}
+    async with connected(server, revision, answers={"sampling/createMessage": lambda _: model_reply}) as client:
         if problem is None:
             assert await client.text("think") == "abacus"
         else:
             await client.crash("think")
-            assert client.asked == []
+            assert client.client_requests == []
             assert problem in caplog.text
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "sampling.avoid-include-context", "sampling.include-context-needs-capability", "sampling.include-context-deprecated"
 )
-async def test_a_model_is_shown_what_servers_told_only_where_the_client_can_do_that(revision: Revision) -> None:
+async def test_sample_include_context_only_with_capability(revision: Revision) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -335,22 +329,22 @@ async def test_a_model_is_shown_what_servers_told_only_where_the_client_can_do_t
         await context.sample("x", max_tokens=5)
         return (await context.sample("x", max_tokens=5, include_context="thisServer")).model
 
-    says: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "abacus"}
-    abilities: list[JsonObject] = [{}, {"context": {}}]
-    for sampling in abilities:
-        able: JsonObject = {**ALL_CAPABILITIES, "sampling": sampling}
+    model_reply: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "abacus"}
+    sampling_capabilities: list[JsonObject] = [{}, {"context": {}}]
+    for sampling in sampling_capabilities:
+        capabilities: JsonObject = {**ALL_CAPABILITIES, "sampling": sampling}
         async with connected(
-            server, revision, capabilities=able, answers={"sampling/createMessage": lambda _: says}
+            server, revision, capabilities=capabilities, answers={"sampling/createMessage": lambda _: model_reply}
         ) as client:
             assert await client.text("think") == "abacus"
-            first, *_, last = [as_object(each["params"]) for each in client.asked]
-        declared_there = revision in (R2025_11_25, R2026_07_28)
+            first, *_, last = [as_object(each["params"]) for each in client.client_requests]
+        declarable = revision in (R2025_11_25, R2026_07_28)
         assert "includeContext" not in first
-        assert ("includeContext" in last) == (not declared_there or bool(sampling))
+        assert ("includeContext" in last) == (not declarable or bool(sampling))
 
 
 @pytest.mark.spec("elicitation.complete-has-id", "elicitation.complete-only-initiator")
-async def test_word_of_a_page_goes_to_the_client_that_was_sent_there() -> None:
+async def test_elicitation_complete_sent_only_to_initiating_client() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -363,20 +357,22 @@ async def test_word_of_a_page_goes_to_the_client_that_was_sent_there() -> None:
     answers: dict[str, Answer] = {"elicitation/create": lambda _: {"action": "accept"}}
     async with (
         connected(server, R2025_11_25, answers=answers) as client,
-        connected(server, R2025_11_25, answers=answers) as another,
+        connected(server, R2025_11_25, answers=answers) as other_client,
     ):
         await client.tool("visit")
-        asked = as_object(client.asked[0]["params"])
-        assert client.of("notifications/elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
-        await another.call("ping")
-        assert another.notifications == []
+        requests = as_object(client.client_requests[0]["params"])
+        assert client.notifications_of("notifications/elicitation/complete") == [
+            {"elicitationId": requests["elicitationId"]}
+        ]
+        await other_client.call("ping")
+        assert other_client.notifications == []
 
 
-# --- hints, logs, cancellations --------------------------------------------------------------------------------------
+# --- caching, logging, cancellation ----------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("caching.hints-not-on-input-required", "caching.scope-same-for-pages")
-async def test_all_pages_have_one_scope_and_a_question_has_none() -> None:
+async def test_cache_hints_same_on_pages_and_absent_on_input_required() -> None:
     server = Server("s", version="0", cache=CacheHint(60, "public"), limits=Limits(page_items=2))
     for number in range(5):
         server.add_prompt(lambda: "", name=f"p{number}")
@@ -395,17 +391,17 @@ async def test_all_pages_have_one_scope_and_a_question_has_none() -> None:
                 break
             params = {"cursor": page["nextCursor"]}
         assert scopes == ["public"] * 3
-        asked = as_object(
+        requests = as_object(
             (await client.response(await client.start("resources/read", {"uri": "memo:roots"})))["result"]
         )
-        assert asked["resultType"] == "input_required"
-        assert not asked.keys() & {"ttlMs", "cacheScope"}
+        assert requests["resultType"] == "input_required"
+        assert not requests.keys() & {"ttlMs", "cacheScope"}
         assert "ttlMs" in await client.call("resources/read", {"uri": "memo:roots"})
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("logging.before-response", "progress.in-progress-only", "progress.stops-after-completion")
-async def test_what_a_handler_tells_comes_before_its_result(revision: Revision) -> None:
+async def test_progress_and_log_messages_precede_result(revision: Revision) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -421,42 +417,42 @@ async def test_what_a_handler_tells_comes_before_its_result(revision: Revision) 
         assert text_of(as_object((await client.response(id))["result"])) == "done"
         await client.call("tools/list")
         lines = [as_object(line) for line in client.lines]
-        end = next(place for place, line in enumerate(lines) if line.get("id") == id)
-        told = [place for place, line in enumerate(lines) if "method" in line]
-        assert len(told) >= 20
-        assert max(told) < end
+        end = next(index for index, line in enumerate(lines) if line.get("id") == id)
+        notified = [index for index, line in enumerate(lines) if "method" in line]
+        assert len(notified) >= 20
+        assert max(notified) < end
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("cancellation.log-reasons", "cancellation.log-reason")
-async def test_why_a_request_was_cancelled_is_in_the_log(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
+async def test_cancellation_reason_is_logged(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
     server = Server("s", version="0")
-    begun, ended = trio.Event(), trio.Event()
+    started, finished = trio.Event(), trio.Event()
 
     @server.tool
     async def wait() -> str:
-        begun.set()
+        started.set()
         try:
             await trio.sleep_forever()
         finally:
-            ended.set()
+            finished.set()
         raise AssertionError
 
     async with connected(server, revision) as client:
         id = await client.start("tools/call", {"name": "wait"})
-        await begun.wait()
+        await started.wait()
         await client.notify("notifications/cancelled", {"requestId": id, "reason": "the user went home"})
-        await ended.wait()
+        await finished.wait()
     assert "reason=the user went home" in caplog.text
 
 
 @pytest.mark.spec("tasks.no-sse-for-get")
-async def test_a_task_is_looked_at_without_a_stream() -> None:
-    server = make_server(Gates())
+async def test_tasks_get_over_http_returns_json() -> None:
+    server = make_server(ToolControl())
     async with server.running(), session(server.asgi(), R2025_11_25) as client:
-        begun = as_object((await client.ask("tools/call", {"name": "work", "task": {}}))["result"])
-        params: JsonObject = {"taskId": as_object(begun["task"])["taskId"]}
+        started = as_object((await client.ask("tools/call", {"name": "work", "task": {}}))["result"])
+        params: JsonObject = {"taskId": as_object(started["task"])["taskId"]}
         reply = client.post(client.request("tasks/get", params))
         assert as_object((await reply.json())["result"])["status"] == "working"
         assert reply.media == "application/json"

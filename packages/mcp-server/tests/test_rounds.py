@@ -1,4 +1,4 @@
-"""A handler asks the client with the same code in every revision: by requests, or in rounds."""
+"""Client requests of handlers: one API for all revisions, by requests to the client or by MRTR."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ from mcp_server import Accepted, Context, Declined, Dismissed, InputPolicy, Inpu
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 WITH_FORMS = pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
-WITH_PAGES = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+WITH_URLS = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 
 @attrs.frozen
 class Booking:
-    """What is booked."""
+    """A booking."""
 
     seats: int
     window: bool = False
 
 
-class Colour(enum.Enum):
-    """Colours."""
+class Color(enum.Enum):
+    """A color."""
 
     RED = "red"
     LIGHT_BLUE = "light_blue"
 
 
 @attrs.frozen
-class Taste:
-    """What one likes."""
+class ColorForm:
+    """A form with an enumeration."""
 
-    favourite: Colour
+    favorite: Color
 
 
 @attrs.frozen
-class Tastes:
-    """What one likes, in several."""
+class DrinkForm:
+    """A form with a list of choices."""
 
     likes: list[Literal["tea", "coffee"]]
 
@@ -87,12 +87,12 @@ def server() -> Server:
 
     @server.tool
     async def paint(context: Context) -> str:
-        outcome = await context.elicit(Taste, "Which colour?")
-        return repr(outcome.value.favourite) if isinstance(outcome, Accepted) else "none"
+        outcome = await context.elicit(ColorForm, "Which color?")
+        return repr(outcome.value.favorite) if isinstance(outcome, Accepted) else "none"
 
     @server.tool
     async def drink(context: Context) -> str:
-        outcome = await context.elicit(Tastes, "What do you drink?")
+        outcome = await context.elicit(DrinkForm, "What do you drink?")
         return repr(outcome.value.likes) if isinstance(outcome, Accepted) else "none"
 
     @server.tool
@@ -114,7 +114,7 @@ def server() -> Server:
     return server
 
 
-# --- the three questions, in each revision ---------------------------------------------------------------------------
+# --- elicitation, sampling and roots in each revision ----------------------------------------------------------------
 
 
 @WITH_FORMS
@@ -129,25 +129,25 @@ def server() -> Server:
     "elicitation.server-may-elicit",
     "stdio.server-no-requests",
 )
-async def test_the_user_fills_in_a_form(server: Server, revision: Revision) -> None:
+async def test_elicit_form_returns_each_action(server: Server, revision: Revision) -> None:
     answers: list[JsonObject] = [accept(seats=2), {"action": "decline"}, {"action": "cancel"}]
     async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
         assert await client.text("book") == "booked Booking(seats=2, window=False)"
         assert await client.text("book") == "declined"
         assert await client.text("book") == "dismissed"
-        params = as_object(client.asked[0]["params"])
+        params = as_object(client.client_requests[0]["params"])
         assert params["message"] == "How many seats?"
         schema = as_object(params["requestedSchema"])
         assert schema["required"] == ["seats"]
-        assert client.rounds == (3 if revision is R2026_07_28 else 0)
+        assert client.round_trips == (3 if revision is R2026_07_28 else 0)
 
 
 @pytest.mark.spec("sampling.hints-other-provider", "sampling.client-may-modify")
 @ALL
-async def test_the_model_is_asked(server: Server, revision: Revision) -> None:
+async def test_sample_returns_model_text(server: Server, revision: Revision) -> None:
     async with connected(server, revision, answers={"sampling/createMessage": lambda _: model_says("42")}) as client:
         assert await client.text("think") == "42"
-        params = as_object(client.asked[0]["params"])
+        params = as_object(client.client_requests[0]["params"])
         assert params["maxTokens"] == 10
         assert params["stopSequences"] == ["."]
         (message,) = as_list(params["messages"])
@@ -156,13 +156,13 @@ async def test_the_model_is_asked(server: Server, revision: Revision) -> None:
 
 @pytest.mark.spec("roots.request-shape")
 @ALL
-async def test_the_roots_are_listed(server: Server, revision: Revision) -> None:
+async def test_list_roots_returns_roots(server: Server, revision: Revision) -> None:
     answers: dict[str, Answer] = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}}
     async with connected(server, revision, answers=answers) as client:
         assert await client.text("look") == "file:///a,file:///b"
 
 
-@WITH_PAGES
+@WITH_URLS
 @pytest.mark.spec(
     "elicitation.url-params",
     "elicitation.url-request-params",
@@ -171,28 +171,28 @@ async def test_the_roots_are_listed(server: Server, revision: Revision) -> None:
     "elicitation.server-handles-decline",
     "schema.elicit-url-params",
 )
-async def test_the_user_visits_a_page(server: Server, revision: Revision) -> None:
+async def test_elicit_url_returns_each_action(server: Server, revision: Revision) -> None:
     answers: list[JsonObject] = [{"action": "accept"}, {"action": "cancel"}]
     async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
         assert await client.text("visit") == "Accepted(value=None)"
-        params = as_object(client.asked[0]["params"])
+        params = as_object(client.client_requests[0]["params"])
         assert params["mode"] == "url"
         assert ("elicitationId" in params) == (revision is R2025_11_25)
         assert await client.text("visit") == "Dismissed()"
 
 
 @WITH_FORMS
-async def test_choices_have_the_form_of_the_revision(server: Server, revision: Revision) -> None:
-    async with connected(server, revision, answers={"elicitation/create": lambda _: accept(favourite="red")}) as client:
-        assert await client.text("paint") == "<Colour.RED: 'red'>"
-        schema = as_object(as_object(client.asked[0]["params"])["requestedSchema"])
-        favourite = as_object(as_object(schema["properties"])["favourite"])
-        assert ("oneOf" in favourite) == (revision is not R2025_06_18)
-        assert ("enumNames" in favourite) == (revision is R2025_06_18)
+async def test_enum_form_uses_schema_of_revision(server: Server, revision: Revision) -> None:
+    async with connected(server, revision, answers={"elicitation/create": lambda _: accept(favorite="red")}) as client:
+        assert await client.text("paint") == "<Color.RED: 'red'>"
+        schema = as_object(as_object(client.client_requests[0]["params"])["requestedSchema"])
+        favorite = as_object(as_object(schema["properties"])["favorite"])
+        assert ("oneOf" in favorite) == (revision is not R2025_06_18)
+        assert ("enumNames" in favorite) == (revision is R2025_06_18)
 
 
 @WITH_FORMS
-async def test_a_form_that_a_revision_cannot_say_is_an_error_that_names_the_field(
+async def test_multi_select_form_unsupported_revision_error_names_field(
     server: Server, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(server, revision, answers={"elicitation/create": lambda _: accept(likes=["tea"])}) as client:
@@ -205,7 +205,7 @@ async def test_a_form_that_a_revision_cannot_say_is_an_error_that_names_the_fiel
 
 @WITH_FORMS
 @pytest.mark.spec("elicitation.server-validates", "elicitation.server-validates-content")
-async def test_an_answer_that_does_not_fit_the_form_is_told(server: Server, revision: Revision) -> None:
+async def test_elicit_content_not_matching_form_is_tool_error(server: Server, revision: Revision) -> None:
     async with connected(server, revision, answers={"elicitation/create": lambda _: accept(seats="two")}) as client:
         result = await client.tool("book")
         assert result["isError"] is True
@@ -214,7 +214,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_told(server: Server, revi
         )
 
 
-async def test_a_tool_may_handle_an_answer_that_does_not_fit() -> None:
+async def test_elicit_invalid_content_raises_invalid_answer() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -229,7 +229,7 @@ async def test_a_tool_may_handle_an_answer_that_does_not_fit() -> None:
         assert await client.text("book") == "nonsense"
 
 
-# --- what the client cannot do ---------------------------------------------------------------------------------------
+# --- missing capabilities --------------------------------------------------------------------------------------------
 
 
 @ALL
@@ -240,31 +240,31 @@ async def test_a_tool_may_handle_an_answer_that_does_not_fit() -> None:
     "roots.server-checks-capability",
     "sampling.no-tools-without-capability",
 )
-async def test_a_client_is_not_asked_what_it_did_not_declare(server: Server, revision: Revision) -> None:
+async def test_client_request_without_capability_not_sent(server: Server, revision: Revision) -> None:
     async with connected(server, revision, capabilities={}) as client:
         for tool in ("book", "visit", "think", "look"):
             error = await client.fail("tools/call", {"name": tool})
             assert error["code"] == revision.missing_client_capability
             assert "requiredCapabilities" in as_object(error["data"])
-        assert client.asked == []
+        assert client.client_requests == []
 
 
-@WITH_PAGES
-async def test_a_client_that_shows_forms_need_not_show_pages(server: Server, revision: Revision) -> None:
+@WITH_URLS
+async def test_elicit_url_without_url_capability_fails(server: Server, revision: Revision) -> None:
     async with connected(server, revision, capabilities={"elicitation": {}}) as client:
         error = await client.fail("tools/call", {"name": "visit"})
         assert as_object(error["data"])["requiredCapabilities"] == {"elicitation": {"url": {}}}
 
 
 @pytest.mark.parametrize("revision", [R2024_11_05, R2025_03_26], ids=str)
-async def test_revisions_without_elicitation_cannot_be_asked(server: Server, revision: Revision) -> None:
+async def test_elicit_revision_without_elicitation_fails(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         error = await client.fail("tools/call", {"name": "book"})
         assert "elicitation/create requires a client capability" in str(error["message"])
 
 
 @pytest.mark.spec("mrtr.not-on-other-methods")
-async def test_only_some_methods_ask_in_rounds(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_request_in_completion_handler_raises(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
     @server.prompt
@@ -282,7 +282,7 @@ async def test_only_some_methods_ask_in_rounds(caplog: pytest.LogCaptureFixture)
         assert "a handler of completion/complete cannot send client requests" in caplog.text
 
 
-async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCaptureFixture) -> None:
+async def test_ping_from_handler_2026_07_28_raises(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -298,7 +298,7 @@ async def test_only_some_questions_are_asked_in_rounds(caplog: pytest.LogCapture
 
 
 @pytest.mark.spec("mrtr.ignore-unexpected", "mrtr.re-request-missing", "mrtr.no-assumption-of-retry")
-async def test_a_question_with_a_key_may_be_answered_before_it_is_asked() -> None:
+async def test_keyed_elicitation_uses_early_input_response() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -307,19 +307,22 @@ async def test_a_question_with_a_key_may_be_answered_before_it_is_asked() -> Non
         return f"Hello {outcome.value}" if isinstance(outcome, Accepted) else "Hello"
 
     async with connected(server, R2026_07_28) as client:
-        strays: list[JsonObject] = [{}, {"inputResponses": {"stray": accept(value="Ann")}}]
-        for early in strays:
+        unexpected_inputs: list[JsonObject] = [{}, {"inputResponses": {"stray": accept(value="Ann")}}]
+        for early in unexpected_inputs:
             params: JsonObject = {"name": "greet", **early}
             message = await client.response(await client.start("tools/call", params))
             assert list(as_object(as_object(message["result"])["inputRequests"])) == ["user_name"]
-        given: JsonObject = {"user_name": accept(value="Ann"), "stray": accept()}
-        assert text_of(await client.call("tools/call", {"name": "greet", "inputResponses": given})) == "Hello Ann"
+        input_responses: JsonObject = {"user_name": accept(value="Ann"), "stray": accept()}
+        assert (
+            text_of(await client.call("tools/call", {"name": "greet", "inputResponses": input_responses}))
+            == "Hello Ann"
+        )
     async with connected(server, R2025_11_25, answers={"elicitation/create": lambda _: accept(value="Ann")}) as client:
         assert await client.text("greet") == "Hello Ann"
 
 
 @WITH_FORMS
-async def test_a_question_may_be_asked_in_any_form_that_the_specification_has(revision: Revision) -> None:
+async def test_ask_with_legacy_enum_schema_sent_unchanged(revision: Revision) -> None:
     server = Server("s", version="0")
     names = t.LegacyTitledEnumSchema(enum=("a", "b"), enum_names=("A", "B"))
 
@@ -333,13 +336,13 @@ async def test_a_question_may_be_asked_in_any_form_that_the_specification_has(re
 
     async with connected(server, revision, answers={"elicitation/create": lambda _: accept(choice="b")}) as client:
         assert await client.text("choose") == "{'choice': 'b'}"
-        schema = as_object(as_object(client.asked[0]["params"])["requestedSchema"])
+        schema = as_object(as_object(client.client_requests[0]["params"])["requestedSchema"])
         choice = {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}
         assert schema["properties"] == {"choice": choice}
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-async def test_an_error_of_the_client_reaches_the_handler(revision: Revision) -> None:
+async def test_client_error_response_raises_request_failed(revision: Revision) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -352,19 +355,19 @@ async def test_an_error_of_the_client_reaches_the_handler(revision: Revision) ->
 
     async with connected(server, revision) as client:
         id = await client.start("tools/call", {"name": "look"})
-        await client.wait_for(lambda: len(client.asked) == 1)
+        await client.wait_for(lambda: len(client.client_requests) == 1)
         error: JsonObject = {"code": -1, "message": "no"}
-        await client.send({"jsonrpc": "2.0", "id": client.asked[0]["id"], "error": error})
+        await client.send({"jsonrpc": "2.0", "id": client.client_requests[0]["id"], "error": error})
         result = as_object((await client.response(id))["result"])
         assert text_of(result) == "-1 no"
 
 
-# --- rounds ----------------------------------------------------------------------------------------------------------
+# --- MRTR ------------------------------------------------------------------------------------------------------------
 
 
 @ALL
 @pytest.mark.spec("prompts.get-mrtr", "resources.read-mrtr", "tools.call-mrtr")
-async def test_prompts_and_resources_ask_too(revision: Revision) -> None:
+async def test_list_roots_in_prompt_and_resource_returns_roots(revision: Revision) -> None:
     server = Server("s", version="0")
 
     @server.prompt
@@ -385,7 +388,7 @@ async def test_prompts_and_resources_ask_too(revision: Revision) -> None:
 
 
 @ALL
-async def test_questions_one_after_the_other_and_side_effects_once(revision: Revision) -> None:
+async def test_sequential_client_requests_run_side_effects_once(revision: Revision) -> None:
     server = Server("s", version="0")
     done: list[str] = []
 
@@ -413,11 +416,11 @@ async def test_questions_one_after_the_other_and_side_effects_once(revision: Rev
     async with connected(server, revision, answers=answers) as client:
         assert await client.text("order") == "{'receipt': 7} ['0', '1', '2']"
         assert done == ["pay", "note"]
-        assert client.rounds == (3 if revision is R2026_07_28 else 0)
+        assert client.round_trips == (3 if revision is R2026_07_28 else 0)
 
 
 @ALL
-async def test_questions_at_the_same_time_go_out_together(revision: Revision) -> None:
+async def test_concurrent_client_requests_share_one_round_trip(revision: Revision) -> None:
     server = Server("s", version="0")
     runs = 0
 
@@ -443,11 +446,11 @@ async def test_questions_at_the_same_time_go_out_together(revision: Revision) ->
 
     async with connected(server, revision, answers={"sampling/createMessage": answer}) as client:
         assert await client.text("both") == "[('a', 'A'), ('b', 'B'), ('c', 'C')]"
-        assert client.rounds == (1 if revision is R2026_07_28 else 0)
-        assert runs == client.rounds + 1
+        assert client.round_trips == (1 if revision is R2026_07_28 else 0)
+        assert runs == client.round_trips + 1
 
 
-async def test_a_round_ends_only_when_a_side_effect_is_done() -> None:
+async def test_once_running_completes_before_input_required() -> None:
     server = Server("s", version="0")
     done: list[str] = []
 
@@ -473,7 +476,7 @@ async def test_a_round_ends_only_when_a_side_effect_is_done() -> None:
         assert done == ["begun", "paid"]
 
 
-async def test_a_failed_side_effect_is_not_remembered() -> None:
+async def test_once_failed_function_runs_again() -> None:
     server = Server("s", version="0")
     tries = 0
 
@@ -498,7 +501,7 @@ async def test_a_failed_side_effect_is_not_remembered() -> None:
 
 
 @ALL
-async def test_what_is_kept_by_once_has_to_be_json(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
+async def test_once_value_not_json_raises(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
     values: list[object] = [{1, 2}, (1, 2), math.nan, {1: 2}, Booking(seats=1)]
 
@@ -516,7 +519,7 @@ async def test_what_is_kept_by_once_has_to_be_json(revision: Revision, caplog: p
 
 
 @ALL
-async def test_a_function_under_once_cannot_ask(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_request_inside_once_raises(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -531,7 +534,7 @@ async def test_a_function_under_once_cannot_ask(revision: Revision, caplog: pyte
         assert "cannot send client requests" in caplog.text
 
 
-async def test_a_question_in_a_shielded_scope_is_a_clear_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_request_in_shielded_scope_raises(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -545,7 +548,7 @@ async def test_a_question_in_a_shielded_scope_is_a_clear_error(caplog: pytest.Lo
         assert "send client requests outside of the shielded scope" in caplog.text
 
 
-async def test_finally_runs_when_a_round_ends() -> None:
+async def test_input_required_runs_finally_and_skips_except() -> None:
     server = Server("s", version="0")
     log: list[str] = []
 
@@ -553,7 +556,7 @@ async def test_finally_runs_when_a_round_ends() -> None:
     async def careful(context: Context) -> str:
         try:
             await context.list_roots()
-        except Exception:  # noqa: BLE001  # what is tested: it swallows everything it can
+        except Exception:  # noqa: BLE001  # what is tested: a handler that catches everything
             log.append("swallowed")
         finally:
             log.append("cleaned")
@@ -564,7 +567,7 @@ async def test_finally_runs_when_a_round_ends() -> None:
         assert log == ["cleaned", "cleaned"]
 
 
-async def test_a_plain_function_in_a_thread_asks_through_trio() -> None:
+async def test_sync_tool_client_request_from_thread_works() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -578,11 +581,11 @@ async def test_a_plain_function_in_a_thread_asks_through_trio() -> None:
             assert await client.text("look") == "file:///a"
 
 
-# --- the state -------------------------------------------------------------------------------------------------------
+# --- requestState ----------------------------------------------------------------------------------------------------
 
 
-async def first_round(client: RawClient, **arguments: JsonValue) -> JsonObject:
-    """The params of the second round of the tool `look`, with the answer."""
+async def first_retry(client: RawClient, **arguments: JsonValue) -> JsonObject:
+    """Return the params of the retry of the tool `look`, with the input response."""
     params: JsonObject = {"name": "look", "arguments": arguments}
     result = as_object((await client.response(await client.start("tools/call", params)))["result"])
     (key,) = as_object(result["inputRequests"])
@@ -592,34 +595,43 @@ async def first_round(client: RawClient, **arguments: JsonValue) -> JsonObject:
 @pytest.mark.spec(
     "mrtr.state-integrity", "mrtr.state-tamper-rejected", "mrtr.state-bind-request", "mrtr.no-cross-request-use"
 )
-async def test_a_state_that_was_changed_or_made_for_another_request_is_refused(server: Server) -> None:
+async def test_request_state_changed_or_of_other_request_rejected(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
-        params = await first_round(client)
+        params = await first_retry(client)
         state = str(params["requestState"])
-        place = len(state) // 2
-        changed = state[:place] + ("A" if state[place] != "A" else "B") + state[place + 1 :]
-        for bad in (changed, "", "nonsense!", "é", "AAAA", state[:40], f"AAAAAAAAAAA{state[11:]}", state * 20_000):
-            error = await client.fail("tools/call", {**params, "requestState": bad})
+        position = len(state) // 2
+        changed = state[:position] + ("A" if state[position] != "A" else "B") + state[position + 1 :]
+        for invalid_state in (
+            changed,
+            "",
+            "nonsense!",
+            "é",
+            "AAAA",
+            state[:40],
+            f"AAAAAAAAAAA{state[11:]}",
+            state * 20_000,
+        ):
+            error = await client.fail("tools/call", {**params, "requestState": invalid_state})
             assert error["code"] == ErrorCode.INVALID_PARAMS
             assert "requestState" in str(error["message"])
         error = await client.fail("tools/call", {**params, "name": "think"})
         assert error["code"] == ErrorCode.INVALID_PARAMS
-        assert await client.call("tools/call", params)  # it is still good for what it was made for
+        assert await client.call("tools/call", params)  # the state is still valid for its own request
 
 
-async def test_a_state_of_another_server_is_refused_unless_they_share_a_key(server: Server) -> None:
+async def test_request_state_of_other_server_valid_only_with_shared_key(server: Server) -> None:
     def other(keys: list[bytes]) -> Server:
-        made = Server("asks", version="0", input_policy=InputPolicy(keys=keys))
+        server = Server("asks", version="0", input_policy=InputPolicy(keys=keys))
 
-        @made.tool
+        @server.tool
         async def look(context: Context) -> str:
             return f"{len(await context.list_roots())}"
 
-        return made
+        return server
 
     old, new = b"o" * 32, b"n" * 32
     async with connected(other([old]), R2026_07_28) as client:
-        params = await first_round(client)
+        params = await first_retry(client)
     async with connected(other([new, old]), R2026_07_28) as client:
         assert text_of(await client.call("tools/call", params)) == "0"
     for keys in ([new], []):
@@ -628,16 +640,16 @@ async def test_a_state_of_another_server_is_refused_unless_they_share_a_key(serv
 
 
 @pytest.mark.spec("mrtr.state-expiry")
-async def test_a_state_expires(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_state_expired_returns_invalid_params(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected(server, R2026_07_28) as client:
-        params = await first_round(client)
+        params = await first_retry(client)
         now = 2_000_000_000.0
         monkeypatch.setattr("mcp_server.connection.client_requests.time.time", lambda: now)
         error = await client.fail("tools/call", params)
         assert error["code"] == ErrorCode.INVALID_PARAMS
 
 
-async def test_a_tool_that_asks_nothing_refuses_a_bad_state_all_the_same() -> None:
+async def test_request_state_forged_rejected_by_tool_without_requests() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -650,40 +662,40 @@ async def test_a_tool_that_asks_nothing_refuses_a_bad_state_all_the_same() -> No
 
 
 @pytest.mark.spec("mrtr.ignore-unexpected")
-async def test_answers_without_a_state_are_taken(server: Server) -> None:
+async def test_input_responses_without_state_accepted(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
-        params = await first_round(client)
+        params = await first_retry(client)
         del params["requestState"]
         assert "isError" not in await client.call("tools/call", params)
 
 
 @pytest.mark.spec("mrtr.validate-responses", "mrtr.protocol-error")
-async def test_an_answer_of_the_wrong_kind_is_refused(server: Server) -> None:
+async def test_input_response_of_wrong_type_rejected(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
-        params = await first_round(client)
+        params = await first_retry(client)
         (key,) = as_object(params["inputResponses"])
         error = await client.fail("tools/call", {**params, "inputResponses": {key: {"action": "accept"}}})
         assert error["code"] == ErrorCode.INVALID_PARAMS
         assert "the response to roots/list" in str(error["message"])
 
 
-async def test_rounds_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+async def test_round_trips_over_limit_return_invalid_request(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s", version="0", input_policy=InputPolicy(rounds=3))
 
     @server.tool
     async def insist(context: Context) -> str:
         for number in range(10):
-            await context.sample(f"question {number}", max_tokens=1)
+            await context.sample(f"sample {number}", max_tokens=1)
         return "done"
 
     async with connected(server, R2026_07_28, answers={"sampling/createMessage": lambda _: model_says("x")}) as client:
         error = await client.fail("tools/call", {"name": "insist"})
         assert error["code"] == ErrorCode.INVALID_REQUEST
         assert "InputPolicy.rounds" in str(error["message"])
-        assert client.rounds == 3
+        assert client.round_trips == 3
 
 
-async def test_a_client_that_cancels_gets_no_questions() -> None:
+async def test_cancelled_request_gets_no_input_required() -> None:
     server = Server("s", version="0")
     started = trio.Event()
 
@@ -704,13 +716,13 @@ async def test_a_client_that_cancels_gets_no_questions() -> None:
         assert id not in client._responses
 
 
-async def test_an_answer_that_deviates_a_little_is_understood() -> None:
+async def test_sampling_result_with_bare_text_accepted() -> None:
     server = Server("s", version="0")
 
     @server.tool
     async def think(context: Context) -> str:
-        said = [t.SamplingMessage(role="user", content=t.TextContent(text="x"))]
-        content = (await context.sample(said, max_tokens=1)).content
+        messages = [t.SamplingMessage(role="user", content=t.TextContent(text="x"))]
+        content = (await context.sample(messages, max_tokens=1)).content
         return content.text if isinstance(content, t.TextContent) else repr(content)
 
     bare: JsonObject = {"role": "assistant", "content": "just text", "model": "m"}
@@ -719,7 +731,7 @@ async def test_an_answer_that_deviates_a_little_is_understood() -> None:
             assert await client.text("think") == "just text"
 
 
-async def test_two_side_effects_may_run_at_the_same_time() -> None:
+async def test_concurrent_once_functions_all_complete() -> None:
     server = Server("s", version="0")
     done: list[str] = []
 
@@ -751,7 +763,7 @@ async def test_two_side_effects_may_run_at_the_same_time() -> None:
     [(Limits(), 2**20, "InputRequired.state"), (Limits(message_bytes=4_096), 2_000, "Limits.message_bytes")],
 )
 @pytest.mark.parametrize("by_hand", [True, False])
-async def test_a_state_too_large_to_come_back_is_an_internal_error_and_never_sent(
+async def test_request_state_over_limit_returns_internal_error(
     limits: Limits, size: int, setting: str, by_hand: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("asks", version="0", limits=limits)
@@ -769,22 +781,22 @@ async def test_a_state_too_large_to_come_back_is_an_internal_error_and_never_sen
         assert response["error"] == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.levelno == logging.ERROR
-    said = record.getMessage()
-    assert "requestState" in said
-    assert setting in said
-    assert "'q7'" in said
-    assert "secret" not in said
+    text = record.getMessage()
+    assert "requestState" in text
+    assert setting in text
+    assert "'q7'" in text
+    assert "secret" not in text
     assert record.exc_info is None
 
 
-async def test_a_state_that_can_come_back_does() -> None:
+async def test_request_state_within_limit_round_trips() -> None:
     server = Server("asks", version="0", limits=Limits(message_bytes=8_192))
 
     @server.tool
     async def keep(context: Context) -> str:
-        kept = await context.once("much", lambda: "x" * 2_000)
+        stored = await context.once("much", lambda: "x" * 2_000)
         roots = await context.list_roots()
-        return f"{len(str(kept))} {len(roots)}"
+        return f"{len(str(stored))} {len(roots)}"
 
     async with connected(server, R2026_07_28, answers={"roots/list": lambda _: {"roots": []}}) as client:
         assert text_of(await client.call("tools/call", {"name": "keep", "arguments": {}})) == "2000 0"

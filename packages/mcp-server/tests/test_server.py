@@ -1,4 +1,4 @@
-"""What a server answers, feature by feature, in each revision."""
+"""Tools, resources, prompts, completion and methods of a server, in each revision."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mcp_core.revisions import (
 )
 from mcp_server import Audio, Context, File, Image, RegistrationError, Server, ToolError
 
-ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
+ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ def server() -> Server:
 
     @server.tool
     async def forecast(city: Annotated[str, "the city"], days: int = 3) -> Forecast:
-        """Foretells the weather."""
+        """Return the weather forecast."""
         if city == "Atlantis":
             raise ToolError("there is no weather below the sea")
         return Forecast(city, [20.5] * days)
@@ -76,9 +76,9 @@ def server() -> Server:
 
     @server.prompt(title="Report")
     async def report(city: str, days: int = 1) -> list[t.PromptMessage | str]:
-        """Asks for a report."""
-        said = t.PromptMessage(role="assistant", content=t.TextContent(text="Gladly."))
-        return [f"Report on {city} for {days} days.", said]
+        """Return the messages for a report."""
+        text = t.PromptMessage(role="assistant", content=t.TextContent(text="Gladly."))
+        return [f"Report on {city} for {days} days.", text]
 
     @server.completion(prompt="report", argument="city")
     async def cities(value: str, arguments: dict[str, str]) -> list[str]:
@@ -91,10 +91,10 @@ def server() -> Server:
     return server
 
 
-# --- opening ---------------------------------------------------------------------------------------------------------
+# --- capabilities ----------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "tools.declare-capability",
     "resources.declare-capability",
@@ -107,19 +107,19 @@ def server() -> Server:
     "resources.capability",
     "tools.capability",
 )
-async def test_what_is_offered_follows_from_what_is_registered(server: Server, revision: Revision) -> None:
+async def test_capabilities_follow_from_registrations(server: Server, revision: Revision) -> None:
     async with connected(server, revision, opened=False) as client:
         result = await client.open()
-    offered = as_object(result["capabilities"])
-    assert offered["tools"] == {"listChanged": True}
-    assert offered["resources"] == {"subscribe": True, "listChanged": True}
-    assert offered["prompts"] == {"listChanged": True}
-    assert offered["logging"] == {}
-    assert ("completions" in offered) == (revision is not R2024_11_05)
+    capabilities = as_object(result["capabilities"])
+    assert capabilities["tools"] == {"listChanged": True}
+    assert capabilities["resources"] == {"subscribe": True, "listChanged": True}
+    assert capabilities["prompts"] == {"listChanged": True}
+    assert capabilities["logging"] == {}
+    assert ("completions" in capabilities) == (revision is not R2024_11_05)
     assert result["instructions"] == "Ask for a city."
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "tools.unadvertised-32601",
     "prompts.unadvertised-32601",
@@ -127,18 +127,18 @@ async def test_what_is_offered_follows_from_what_is_registered(server: Server, r
     "jsonrpc.optional-components",
     "jsonrpc.components-optional",
 )
-async def test_what_is_not_offered_is_no_method(revision: Revision) -> None:
+async def test_method_without_registrations_returns_method_not_found(revision: Revision) -> None:
     async with connected(Server("empty", version="0"), revision) as client:
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
             assert (await client.fail(method))["code"] == ErrorCode.METHOD_NOT_FOUND
 
 
-def test_a_server_needs_a_revision() -> None:
+def test_server_without_revision_raises() -> None:
     with pytest.raises(ValueError, match="at least one revision"):
         Server("mute", version="0", revisions=())
 
 
-def test_the_decorators_return_the_function() -> None:
+def test_decorators_return_function() -> None:
     server = Server("s", version="0")
 
     async def function() -> str:
@@ -154,15 +154,15 @@ def test_the_decorators_return_the_function() -> None:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("tools.list-served", "tools.list-deterministic-order", "tools.input-schema-no-params")
-async def test_tools_are_listed_in_the_order_of_registration(server: Server, revision: Revision) -> None:
+async def test_tools_list_keeps_order_of_registration(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         first = await client.call("tools/list")
         assert await client.call("tools/list") == first
     tools = [as_object(tool) for tool in as_list(first["tools"])]
     assert [tool["name"] for tool in tools] == ["forecast", "echo", "crash", "mixed"]
-    assert tools[0]["description"] == "Foretells the weather."
+    assert tools[0]["description"] == "Return the weather forecast."
     assert as_object(tools[2]["inputSchema"])["additionalProperties"] is False
     since_annotations = revision is not R2024_11_05
     assert ("annotations" in tools[1]) == since_annotations
@@ -173,9 +173,9 @@ async def test_tools_are_listed_in_the_order_of_registration(server: Server, rev
         assert first["cacheScope"] == "private"
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("tools.structured-also-text", "tools.structured-text-fallback", "tools.output-schema-conform")
-async def test_a_typed_result_is_structured_and_text(server: Server, revision: Revision) -> None:
+async def test_typed_result_has_structured_and_text_content(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         result = await client.tool("forecast", city="Ghent", days=1)
     assert text_of(result) == '{"city":"Ghent","degrees":[20.5]}'
@@ -186,45 +186,45 @@ async def test_a_typed_result_is_structured_and_text(server: Server, revision: R
         assert structured == {"city": "Ghent", "degrees": [20.5]}
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("tools.execution-error-in-result", "tools.execution-error-is-error")
-async def test_a_tool_error_is_a_result_for_the_model(server: Server, revision: Revision) -> None:
+async def test_tool_error_is_result_with_is_error(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         result = await client.tool("forecast", city="Atlantis")
     assert result["isError"] is True
     assert text_of(result) == "there is no weather below the sea"
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "tools.input-validation-protocol-error",
     "tools.input-validation-execution-error",
     "tools.input-validation-is-error",
     "tools.validate-inputs",
 )
-async def test_bad_arguments_are_told_as_the_revision_wants(server: Server, revision: Revision) -> None:
+async def test_invalid_arguments_reported_per_revision(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         params: JsonObject = {"name": "forecast", "arguments": {"city": 5, "when": "now"}}
         if revision.bad_arguments_in_result:
             result = await client.call("tools/call", params)
             assert result["isError"] is True
-            said = text_of(result)
+            text = text_of(result)
         else:
             error = await client.fail("tools/call", params)
             assert error["code"] == ErrorCode.INVALID_PARAMS
-            said = str(error["message"])
-    assert "city: expected a string, got 5" in said
-    assert "when" in said
+            text = str(error["message"])
+    assert "city: expected a string, got 5" in text
+    assert "when" in text
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "tools.unknown-tool-error",
     "tools.unknown-tool-protocol-error",
     "tools.name-case-sensitive",
     "jsonrpc.error-message-concise",
 )
-async def test_an_unknown_tool_is_an_error_that_suggests_the_closest(server: Server, revision: Revision) -> None:
+async def test_unknown_tool_error_suggests_closest_name(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         error = await client.fail("tools/call", {"name": "Forecast"})
         assert error["code"] == ErrorCode.INVALID_PARAMS
@@ -234,9 +234,9 @@ async def test_an_unknown_tool_is_an_error_that_suggests_the_closest(server: Ser
         assert len(str(error["message"])) < 1_100
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("tools.execution-error-in-result", "tools.execution-error-is-error")
-async def test_a_crash_tells_the_client_nothing_and_the_log_everything(
+async def test_tool_exception_logged_and_hidden_from_client(
     server: Server, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(server, revision) as client:
@@ -245,7 +245,7 @@ async def test_a_crash_tells_the_client_nothing_and_the_log_everything(
     assert "'crash'" in caplog.text
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "tools.resource-link",
     "schema.content-block-types",
@@ -253,7 +253,7 @@ async def test_a_crash_tells_the_client_nothing_and_the_log_everything(
     "schema.tool-content-kinds-2025-03-26",
     "schema.tool-content-kinds-2025-06-18",
 )
-async def test_content_that_a_revision_lacks_becomes_text(server: Server, revision: Revision) -> None:
+async def test_content_type_unknown_to_revision_becomes_text(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         blocks = [as_object(block) for block in as_list((await client.tool("mixed"))["content"])]
     kinds = [block["type"] for block in blocks]
@@ -267,8 +267,8 @@ async def test_content_that_a_revision_lacks_becomes_text(server: Server, revisi
         assert blocks[2]["text"] == "climate: city://Ghent/climate (text/plain)"
 
 
-@ALL
-async def test_a_plain_function_runs_in_a_thread_unless_told_otherwise(revision: Revision) -> None:
+@ALL_REVISIONS
+async def test_sync_tool_runs_in_thread_by_default(revision: Revision) -> None:
     server = Server("threads", version="0")
     main = threading.current_thread()
 
@@ -285,7 +285,7 @@ async def test_a_plain_function_runs_in_a_thread_unless_told_otherwise(revision:
         assert await client.text("inside") == '{"result":true}'
 
 
-async def test_a_plain_function_in_a_thread_uses_its_context_through_trio() -> None:
+async def test_sync_tool_uses_context_from_thread() -> None:
     server = Server("threads", version="0")
 
     @server.tool
@@ -298,11 +298,11 @@ async def test_a_plain_function_in_a_thread_uses_its_context_through_trio() -> N
         params: JsonObject = {"name": "work", "_meta": {"progressToken": "p"}}
         result = await client.call("tools/call", params)
         assert text_of(result) == "tools/call"
-        assert client.of("notifications/progress") == [{"progressToken": "p", "progress": 0.5}]
-        assert client.of("notifications/message") == [{"level": "info", "data": "half"}]
+        assert client.notifications_of("notifications/progress") == [{"progressToken": "p", "progress": 0.5}]
+        assert client.notifications_of("notifications/message") == [{"level": "info", "data": "half"}]
 
 
-async def test_two_hundred_calls_at_once_are_all_answered() -> None:
+async def test_concurrent_calls_200_all_answered() -> None:
     server = Server("busy", version="0")
     together = trio.Event()
     running = 0
@@ -323,7 +323,7 @@ async def test_two_hundred_calls_at_once_are_all_answered() -> None:
             assert result["structuredContent"] == {"result": number}
 
 
-async def test_an_exception_group_around_one_tool_error_is_that_error() -> None:
+async def test_exception_group_of_one_tool_error_is_unwrapped() -> None:
     server = Server("groups", version="0")
 
     async def fails(text: str) -> None:
@@ -341,7 +341,7 @@ async def test_an_exception_group_around_one_tool_error_is_that_error() -> None:
         await client.crash("grouped", count=2)
 
 
-async def test_a_tool_may_fail_the_request_itself() -> None:
+async def test_tool_raising_request_failed_returns_its_error() -> None:
     server = Server("s", version="0")
 
     @server.tool
@@ -354,30 +354,28 @@ async def test_a_tool_may_fail_the_request_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("structured", "fine"),
+    ("structured", "valid"),
     [({"city": "Ghent", "degrees": []}, True), ({"city": 5}, False), (None, False)],
 )
-async def test_a_result_put_together_by_hand_has_to_fit_the_output_schema(
-    structured: JsonObject | None, *, fine: bool
-) -> None:
+async def test_explicit_result_must_match_output_schema(structured: JsonObject | None, *, valid: bool) -> None:
     server = Server("s", version="0")
 
     @server.tool
     async def forecast() -> Forecast:
-        return t.CallToolResult(content=(), structured_content=t.ABSENT if structured is None else structured)  # type: ignore[return-value]  # what is tested
+        return t.CallToolResult(content=(), structured_content=t.ABSENT if structured is None else structured)  # type: ignore[return-value]  # the tested mistake
 
     async with connected(server, R2025_06_18) as client:
         for _ in range(2):
             result = await client.tool("forecast")
-            assert ("isError" not in result) == fine
+            assert ("isError" not in result) == valid
 
 
-async def test_an_error_put_together_by_hand_needs_no_structured_content() -> None:
+async def test_explicit_error_result_needs_no_structured_content() -> None:
     server = Server("s", version="0")
 
     @server.tool
     async def forecast() -> Forecast:
-        return t.CallToolResult(content=(), is_error=True)  # type: ignore[return-value]  # what is tested
+        return t.CallToolResult(content=(), is_error=True)  # type: ignore[return-value]  # the tested mistake
 
     async with connected(server, R2025_06_18) as client:
         assert (await client.tool("forecast"))["isError"] is True
@@ -391,7 +389,7 @@ async def test_an_error_put_together_by_hand_needs_no_structured_content() -> No
     "tools.name-no-special",
     "tools.name-unique-identifier",
 )
-def test_names_of_tools_are_checked_when_they_are_registered() -> None:
+def test_add_tool_invalid_name_raises() -> None:
     server = Server("s", version="0")
 
     async def function() -> str:
@@ -408,7 +406,7 @@ def test_names_of_tools_are_checked_when_they_are_registered() -> None:
         server.remove_tool("other")
 
 
-def test_functions_that_cannot_be_called_are_refused() -> None:
+def test_add_tool_generator_or_threaded_coroutine_raises() -> None:
     server = Server("s", version="0")
 
     async def stream() -> object:
@@ -427,7 +425,7 @@ def test_functions_that_cannot_be_called_are_refused() -> None:
         server.add_tool(coroutine, thread=True)
 
 
-async def test_partial_applications_and_callable_objects_are_tools() -> None:
+async def test_partial_and_callable_object_as_tools() -> None:
     server = Server("s", version="0")
 
     async def add(a: int, b: int) -> int:
@@ -444,12 +442,12 @@ async def test_partial_applications_and_callable_objects_are_tools() -> None:
         assert await client.text("twice", text="ab") == "abab"
 
 
-# --- lists -----------------------------------------------------------------------------------------------------------
+# --- pagination and changes of lists ---------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("pagination.invalid-cursor-error", "pagination.invalid-cursor-graceful")
-async def test_a_cursor_that_was_never_given_out_is_refused(server: Server, revision: Revision) -> None:
+async def test_list_unknown_cursor_returns_invalid_params(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list"):
             assert (await client.fail(method, {"cursor": ""}))["code"] == ErrorCode.INVALID_PARAMS
@@ -457,34 +455,34 @@ async def test_a_cursor_that_was_never_given_out_is_refused(server: Server, revi
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
 @pytest.mark.spec("tools.list-changed", "prompts.list-changed", "resources.list-changed")
-async def test_a_session_is_told_when_a_list_changes(server: Server, revision: Revision) -> None:
+async def test_list_changes_are_notified_to_sessions(server: Server, revision: Revision) -> None:
     async def later() -> str:
         return "late"
 
     async with connected(server, revision) as client:
         before = as_list((await client.call("tools/list"))["tools"])
         server.add_tool(later)
-        await client.told("notifications/tools/list_changed")
+        await client.wait_for_notifications("notifications/tools/list_changed")
         after = as_list((await client.call("tools/list"))["tools"])
         assert len(after) == len(before) + 1
         server.remove_tool("later")
-        await client.told("notifications/tools/list_changed", 2)
+        await client.wait_for_notifications("notifications/tools/list_changed", 2)
         server.add_prompt(later)
         server.remove_prompt("later")
-        await client.told("notifications/prompts/list_changed")
+        await client.wait_for_notifications("notifications/prompts/list_changed")
         server.add_resource(later, "x://later")
-        await client.told("notifications/resources/list_changed")
+        await client.wait_for_notifications("notifications/resources/list_changed")
         server.remove_resource("x://later")
-        await client.told("notifications/resources/list_changed", 2)
-    server.add_tool(later)  # nobody is there any more to be told
+        await client.wait_for_notifications("notifications/resources/list_changed", 2)
+    server.add_tool(later)  # without a client to notify
 
 
 # --- resources -------------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("resources.list-served", "resources.templates-list", "resources.resource-shape")
-async def test_resources_and_templates_are_listed_apart(server: Server, revision: Revision) -> None:
+async def test_resources_and_templates_are_listed_separately(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         (resource,) = as_list((await client.call("resources/list"))["resources"])
         (template,) = as_list((await client.call("resources/templates/list"))["resourceTemplates"])
@@ -494,9 +492,9 @@ async def test_resources_and_templates_are_listed_apart(server: Server, revision
     assert as_object(template)["description"] == "The climate of a city."
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("resources.read-result", "resources.template-read", "resources.binary-encoding")
-async def test_texts_and_bytes_are_read(server: Server, revision: Revision) -> None:
+async def test_resource_read_returns_text_or_blob(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         (text,) = as_list((await client.call("resources/read", {"uri": "city://New%20York/climate"}))["contents"])
         assert text == {"uri": "city://New%20York/climate", "mimeType": "text/plain", "text": "mild in New York"}
@@ -504,14 +502,14 @@ async def test_texts_and_bytes_are_read(server: Server, revision: Revision) -> N
         assert blob == {"uri": "logo://main", "mimeType": "image/png", "blob": "UE5H"}
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "resources.not-found-error",
     "resources.not-found-32602",
     "resources.not-found-data-uri",
     "resources.not-found-not-empty",
 )
-async def test_a_resource_that_does_not_exist_has_the_code_of_the_revision(server: Server, revision: Revision) -> None:
+async def test_unknown_resource_returns_error_code_of_revision(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         for uri in ("city://Ghent/weather", "nonsense", "city://../climate", "city://Atlantis/climate"):
             error = await client.fail("resources/read", {"uri": uri})
@@ -522,7 +520,7 @@ async def test_a_resource_that_does_not_exist_has_the_code_of_the_revision(serve
 @pytest.mark.spec(
     "jsonrpc.internal-error-code", "resources.internal-error", "resources.internal-32603", "resources.read-multiple"
 )
-async def test_resources_return_whatever_has_contents() -> None:
+async def test_resource_function_return_types_become_contents() -> None:
     server = Server("s", version="0")
     server.add_resource(lambda: Image(b"PNG"), "r://image", name="image")
     server.add_resource(lambda: File("a,b", name="t.csv"), "r://file", name="file")
@@ -551,7 +549,7 @@ async def test_resources_return_whatever_has_contents() -> None:
         assert (await client.fail("resources/read", {"uri": "r://bad"}))["code"] == ErrorCode.INTERNAL_ERROR
 
 
-async def test_variables_of_a_template_are_read_by_their_types() -> None:
+async def test_template_variables_converted_to_parameter_types() -> None:
     server = Server("s", version="0")
 
     @server.resource("n://{number}/{flag}/{share}{?part}")
@@ -584,7 +582,7 @@ async def test_variables_of_a_template_are_read_by_their_types() -> None:
         assert await read("u://5") == "'5'"
 
 
-def test_resources_are_checked_when_they_are_registered() -> None:
+def test_add_resource_invalid_raises() -> None:
     server = Server("s", version="0")
 
     async def plain() -> str:
@@ -622,7 +620,7 @@ def test_resources_are_checked_when_they_are_registered() -> None:
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
 @pytest.mark.spec("resources.subscription-updates", "resources.updated-only-if-subscribed")
-async def test_a_session_subscribes_to_resources_that_exist(server: Server, revision: Revision) -> None:
+async def test_resource_subscription_of_session_sends_updates(server: Server, revision: Revision) -> None:
     uri = "city://Ghent/climate"
     async with connected(server, revision) as client:
         error = await client.fail("resources/subscribe", {"uri": "city://Ghent/rain"})
@@ -631,43 +629,43 @@ async def test_a_session_subscribes_to_resources_that_exist(server: Server, revi
         await client.call("resources/subscribe", {"uri": uri})
         server.resource_updated("city://Bergen/climate")
         server.resource_updated(uri)
-        assert await client.told("notifications/resources/updated") == [{"uri": uri}]
+        assert await client.wait_for_notifications("notifications/resources/updated") == [{"uri": uri}]
         await client.call("resources/unsubscribe", {"uri": uri})
         server.resource_updated(uri)
         await client.call("ping")
-        assert client.of("notifications/resources/updated") == [{"uri": uri}]
+        assert client.notifications_of("notifications/resources/updated") == [{"uri": uri}]
 
 
 @pytest.mark.parametrize("revision", MODERN, ids=str)
-async def test_a_modern_client_listens(server: Server, revision: Revision) -> None:
+async def test_listen_sends_only_requested_notifications(server: Server, revision: Revision) -> None:
     uri = "city://Ghent/climate"
-    wanted: JsonObject = {"toolsListChanged": True, "resourceSubscriptions": [uri, "city://Ghent/rain"]}
+    requested: JsonObject = {"toolsListChanged": True, "resourceSubscriptions": [uri, "city://Ghent/rain"]}
 
     async def later() -> str:
         return ""
 
     async with connected(server, revision) as client:
-        id = await client.start("subscriptions/listen", {"notifications": wanted})
-        (granted,) = await client.told("notifications/subscriptions/acknowledged")
-        assert granted["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": [uri]}
+        id = await client.start("subscriptions/listen", {"notifications": requested})
+        (acknowledgment,) = await client.wait_for_notifications("notifications/subscriptions/acknowledged")
+        assert acknowledgment["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": [uri]}
         server.add_tool(later)
         server.add_prompt(later)
         server.resource_updated(uri)
-        (updated,) = await client.told("notifications/resources/updated")
+        (updated,) = await client.wait_for_notifications("notifications/resources/updated")
         assert updated["_meta"] == {"io.modelcontextprotocol/subscriptionId": id}
-        await client.told("notifications/tools/list_changed")
+        await client.wait_for_notifications("notifications/tools/list_changed")
         await client.notify("notifications/cancelled", {"requestId": id})
         await client.call("tools/list")
         server.resource_updated(uri)
         await client.call("tools/list")
-        assert len(client.of("notifications/resources/updated")) == 1
-        assert client.of("notifications/prompts/list_changed") == []
+        assert len(client.notifications_of("notifications/resources/updated")) == 1
+        assert client.notifications_of("notifications/prompts/list_changed") == []
 
 
-async def test_a_subscription_is_finished_when_the_input_ends(server: Server) -> None:
+async def test_subscription_ends_with_result_at_end_of_input(server: Server) -> None:
     async with connected(server, R2026_07_28) as client:
         id = await client.start("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        await client.told("notifications/subscriptions/acknowledged")
+        await client.wait_for_notifications("notifications/subscriptions/acknowledged")
     result = as_object((await client.response(id))["result"])
     assert as_object(result["_meta"])["io.modelcontextprotocol/subscriptionId"] == id
 
@@ -675,21 +673,21 @@ async def test_a_subscription_is_finished_when_the_input_ends(server: Server) ->
 # --- prompts ---------------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("prompts.list-served", "prompts.get-result", "prompts.arguments-substituted", "prompts.prompt-shape")
-async def test_prompts_are_listed_and_filled_in(server: Server, revision: Revision) -> None:
+async def test_prompts_list_and_get(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         (prompt,) = as_list((await client.call("prompts/list"))["prompts"])
         assert as_object(prompt)["arguments"] == [{"name": "city", "required": True}, {"name": "days"}]
         result = await client.call("prompts/get", {"name": "report", "arguments": {"city": "Ghent", "days": "2"}})
-    assert result["description"] == "Asks for a report."
+    assert result["description"] == "Return the messages for a report."
     assert result["messages"] == [
         {"role": "user", "content": {"type": "text", "text": "Report on Ghent for 2 days."}},
         {"role": "assistant", "content": {"type": "text", "text": "Gladly."}},
     ]
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "prompts.unknown-prompt-error",
     "prompts.missing-argument-error",
@@ -699,7 +697,7 @@ async def test_prompts_are_listed_and_filled_in(server: Server, revision: Revisi
     "prompts.validate-input-output",
     "prompts.security-validation",
 )
-async def test_unknown_prompts_and_missing_arguments_are_refused(server: Server, revision: Revision) -> None:
+async def test_unknown_prompt_and_invalid_arguments_return_invalid_params(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         error = await client.fail("prompts/get", {"name": "reports"})
         assert error["code"] == ErrorCode.INVALID_PARAMS
@@ -713,8 +711,8 @@ async def test_unknown_prompts_and_missing_arguments_are_refused(server: Server,
 @pytest.mark.spec(
     "prompts.internal-error", "prompts.internal-32603", "prompts.validate-input-output", "prompts.security-validation"
 )
-@ALL
-async def test_prompts_are_made_of_whatever_is_content(revision: Revision) -> None:
+@ALL_REVISIONS
+async def test_prompt_function_return_types_become_messages(revision: Revision) -> None:
     server = Server("s", version="0")
     server.add_prompt(lambda: Image(b"PNG"), name="image")
     server.add_prompt(lambda: Audio(b"RIFF"), name="audio")
@@ -735,7 +733,7 @@ async def test_prompts_are_made_of_whatever_is_content(revision: Revision) -> No
 
 
 @pytest.mark.spec("prompts.name-unique", "prompts.names-distinct")
-def test_prompts_are_checked_when_they_are_registered() -> None:
+def test_add_prompt_invalid_raises() -> None:
     server = Server("s", version="0")
 
     async def prompt() -> str:
@@ -753,11 +751,11 @@ def test_prompts_are_checked_when_they_are_registered() -> None:
 # --- completion ------------------------------------------------------------------------------------------------------
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec(
     "completion.max-100", "completion.values-limit", "completion.result-shape", "completion.context-accepted"
 )
-async def test_completions_are_cut_at_a_hundred_values(server: Server, revision: Revision) -> None:
+async def test_completion_truncated_to_100_values(server: Server, revision: Revision) -> None:
     ref: JsonObject = {"type": "ref/prompt", "name": "report"}
     params: JsonObject = {"ref": ref, "argument": {"name": "city", "value": "G"}}
     if revision not in (R2024_11_05, R2025_03_26):
@@ -774,9 +772,9 @@ async def test_completions_are_cut_at_a_hundred_values(server: Server, revision:
         assert completion == {"values": ["Genoa"], "total": 1, "hasMore": False} or completion["values"] == ["Genoa"]
 
 
-@ALL
+@ALL_REVISIONS
 @pytest.mark.spec("completion.invalid-prompt-error", "completion.invalid-prompt-32602", "completion.server-validate")
-async def test_completions_of_what_does_not_exist_are_refused(server: Server, revision: Revision) -> None:
+async def test_completion_of_unknown_reference_returns_invalid_params(server: Server, revision: Revision) -> None:
     async with connected(server, revision) as client:
         for ref, argument, message in (
             ({"type": "ref/prompt", "name": "reprot"}, "city", "did you mean 'report'"),
@@ -794,7 +792,7 @@ async def test_completions_of_what_does_not_exist_are_refused(server: Server, re
 
 
 @pytest.mark.spec("completion.internal-error", "completion.internal-32603", "completion.values-prefix")
-async def test_a_completion_returns_a_list_of_texts_or_the_result_itself() -> None:
+async def test_completion_function_return_types_become_result() -> None:
     server = Server("s", version="0")
 
     @server.prompt
@@ -802,7 +800,7 @@ async def test_a_completion_returns_a_list_of_texts_or_the_result_itself() -> No
         return a + b
 
     @server.completion(prompt="ask", argument="a")
-    async def bad(value: str) -> list[int]:
+    async def invalid(value: str) -> list[int]:
         return [1]
 
     @server.completion(prompt="ask", argument="b")
@@ -837,17 +835,17 @@ async def test_a_completion_returns_a_list_of_texts_or_the_result_itself() -> No
         assert result["completion"] == {"values": ["completion/complete"]}
 
 
-def test_completions_are_checked_when_they_are_registered(server: Server) -> None:
+def test_completion_invalid_raises(server: Server) -> None:
     async def one(value: str) -> list[str]:
         return [value]
 
     async def two(value: str, other: str) -> list[str]:
         return [value, other]
 
-    async def none() -> list[str]:
+    async def no_parameters() -> list[str]:
         return []
 
-    for function, where, message in (
+    for function, kwargs, message in (
         (one, {"argument": "city"}, "for a prompt or for a resource"),
         (one, {"argument": "city", "prompt": "report", "resource": "x://{y}"}, "for a prompt or for a resource"),
         (one, {"argument": "city", "prompt": "other"}, "there is no prompt 'other'"),
@@ -855,21 +853,21 @@ def test_completions_are_checked_when_they_are_registered(server: Server) -> Non
         (one, {"argument": "town", "prompt": "report"}, "has no argument 'town'; it has city, days"),
         (one, {"argument": "city", "prompt": "report"}, "already has a completion"),
         (two, {"argument": "days", "prompt": "report"}, "but not value, other"),
-        (none, {"argument": "days", "prompt": "report"}, "but not nothing"),
+        (no_parameters, {"argument": "days", "prompt": "report"}, "but not nothing"),
     ):
         with pytest.raises(RegistrationError, match=message):
-            server.completion(**where)(function)  # type: ignore[arg-type]  # mypy takes each of them for `thread`, too
+            server.completion(**kwargs)(function)  # type: ignore[arg-type]  # mypy takes each of them for `thread`, too
 
 
-# --- methods of one's own --------------------------------------------------------------------------------------------
+# --- custom methods --------------------------------------------------------------------------------------------------
 
 
-@ALL
-async def test_a_method_of_ones_own_is_on_the_same_table(revision: Revision) -> None:
+@ALL_REVISIONS
+async def test_custom_method_served_and_overrides_builtin(revision: Revision) -> None:
     server = Server("s", version="0")
-    row = Method(name="x/greet", sender=Role.CLIENT, params=t.RequestParams, result=t.EmptyResult)
+    definition = Method(name="x/greet", sender=Role.CLIENT, params=t.RequestParams, result=t.EmptyResult)
 
-    @server.method(row)
+    @server.method(definition)
     async def greet(params: t.RequestParams, context: Context) -> JsonObject:
         assert context.peer.revision is revision
         return {"hello": params.extra["name"]}
@@ -888,7 +886,7 @@ async def test_a_method_of_ones_own_is_on_the_same_table(revision: Revision) -> 
         assert await client.text("hidden") == ""
 
 
-def test_what_the_connection_answers_cannot_be_replaced() -> None:
+def test_custom_method_ping_or_sync_handler_raises() -> None:
     server = Server("s", version="0")
 
     async def handler(params: object, context: Context) -> JsonObject:
@@ -896,18 +894,18 @@ def test_what_the_connection_answers_cannot_be_replaced() -> None:
 
     with pytest.raises(RegistrationError, match="ping cannot be replaced"):
         server.method(PING)(handler)
-    row = Method(name="x/greet", sender=Role.CLIENT, params=t.RequestParams, result=t.EmptyResult)
+    definition = Method(name="x/greet", sender=Role.CLIENT, params=t.RequestParams, result=t.EmptyResult)
 
     def plain(params: object, context: Context) -> JsonObject:
         return {}
 
     with pytest.raises(RegistrationError, match="write `async def`"):
-        server.method(row)(plain)  # type: ignore[arg-type]  # what is tested
+        server.method(definition)(plain)  # type: ignore[arg-type]  # the tested mistake
 
 
-async def test_an_extension_is_declared_with_its_methods() -> None:
+async def test_extension_declared_with_its_methods() -> None:
     server = Server("s", version="0")
-    row = Method(
+    definition = Method(
         name="x/greet",
         sender=Role.CLIENT,
         params=t.RequestParams,
@@ -916,19 +914,19 @@ async def test_an_extension_is_declared_with_its_methods() -> None:
         client_capability=("extensions", "example.org/greeting"),
     )
 
-    @server.method(row)
+    @server.method(definition)
     async def greet(params: t.RequestParams, context: Context) -> JsonObject:
         return {}
 
     async with connected(server, R2026_07_28, opened=False) as client:
-        offered = as_object((await client.open())["capabilities"])
-        assert offered["extensions"] == {"example.org/greeting": {}}
+        capabilities = as_object((await client.open())["capabilities"])
+        assert capabilities["extensions"] == {"example.org/greeting": {}}
         assert (await client.fail("x/greet"))["code"] == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
         client.capabilities = {"extensions": {"example.org/greeting": {}}}
         await client.call("x/greet")
 
 
-async def test_both_eras_are_served_on_one_connection(server: Server) -> None:
+async def test_connection_serves_both_eras(server: Server) -> None:
     async with connected(server, R2025_06_18) as client:
         assert await client.text("echo", text="legacy") == "legacy"
         client.revision = R2026_07_28
@@ -936,7 +934,7 @@ async def test_both_eras_are_served_on_one_connection(server: Server) -> None:
 
 
 @pytest.mark.spec("roots.server-handle-changes")
-async def test_notifications_of_the_client_are_read(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_notification_is_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mcp_server")
     async with connected(server, R2025_06_18) as client:
         await client.notify("notifications/roots/list_changed")
@@ -944,9 +942,9 @@ async def test_notifications_of_the_client_are_read(server: Server, caplog: pyte
     assert "notification received: method=notifications/roots/list_changed" in caplog.text
 
 
-def test_what_is_offered_can_be_had_as_values(server: Server) -> None:
-    offered = server.offered()
-    assert [len(each) for each in offered.values()] == [4, 1, 1, 1]
+def test_offered_returns_all_registrations(server: Server) -> None:
+    capabilities = server.offered()
+    assert [len(each) for each in capabilities.values()] == [4, 1, 1, 1]
 
 
 LONG_URI = "city://" + "x" * 65_536
@@ -968,20 +966,20 @@ LONG_URI = "city://" + "x" * 65_536
         ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a:b", LONG_URI]}}, R2026_07_28),
     ],
 )
-async def test_a_uri_over_the_bound_is_answered_with_invalid_params(
+async def test_uri_over_limit_returns_invalid_params(
     server: Server, method: str, params: JsonObject, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(server, revision) as client:
         error = as_object((await client.ask(method, params))["error"])
         assert error["code"] == ErrorCode.INVALID_PARAMS
-        # What is watched is kept, and has a bound of its own.
-        watches = method in {"resources/subscribe", "subscriptions/listen"}
-        assert ("Limits.uri_chars" if watches else "MAX_URI_BYTES") in str(error["message"])
+        # Subscribed URIs are stored, and have their own limit.
+        subscribes = method in {"resources/subscribe", "subscriptions/listen"}
+        assert ("Limits.uri_chars" if subscribes else "MAX_URI_BYTES") in str(error["message"])
         assert len(str(error)) < 4_096
     assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
 
 
-async def test_a_uri_at_the_bound_is_looked_for(server: Server) -> None:
+async def test_uri_at_limit_is_looked_up(server: Server) -> None:
     async with connected(server, R2025_06_18) as client:
         uri = "city://" + "x" * (65_536 - 7)
         error = as_object((await client.ask("resources/read", {"uri": uri}))["error"])

@@ -1,4 +1,4 @@
-"""Stores of tasks: the contract for each of them, and what a server makes of them after it was killed."""
+"""Task stores: the contract for each of them, and the recovery of tasks after a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_client import as_object, text_of
-from task_server import Gates, accept, begin, client_of, get, make_server, stands, task_id, until
+from task_server import (
+    ToolControl,
+    accept,
+    get_task,
+    make_server,
+    open_client,
+    settled_status,
+    start_task,
+    task_id,
+    wait_for_status,
+)
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.features.tasks import TaskState
@@ -39,17 +49,17 @@ from mcp_server.stores.contract import DURABLE_TASK_STORE_CHECKS, TASK_STORE_CHE
 from mcp_server.stores.tasks import read_record, write_record
 
 
-def _name(check: TaskStoreCheck) -> str:
+def _check_name(check: TaskStoreCheck) -> str:
     return getattr(check, "__name__", "?")
 
 
-EVERY = pytest.mark.parametrize("check", TASK_STORE_CHECKS, ids=_name)
-DURABLE = pytest.mark.parametrize("check", TASK_STORE_CHECKS + DURABLE_TASK_STORE_CHECKS, ids=_name)
+ALL_CHECKS = pytest.mark.parametrize("check", TASK_STORE_CHECKS, ids=_check_name)
+DURABLE_CHECKS = pytest.mark.parametrize("check", TASK_STORE_CHECKS + DURABLE_TASK_STORE_CHECKS, ids=_check_name)
 
 
 @pytest.mark.spec("tasks.consistency-wait")
-@EVERY
-async def test_tasks_in_memory_keep_the_contract(check: TaskStoreCheck) -> None:
+@ALL_CHECKS
+async def test_memory_task_store_fulfills_contract(check: TaskStoreCheck) -> None:
     async def open_store(limits: Limits) -> TaskStore:
         return MemoryTaskStore(limits=limits)
 
@@ -57,16 +67,16 @@ async def test_tasks_in_memory_keep_the_contract(check: TaskStoreCheck) -> None:
 
 
 @pytest.mark.spec("tasks.consistency-wait")
-@DURABLE
-async def test_tasks_in_a_file_keep_the_contract(check: TaskStoreCheck, tmp_path: Path) -> None:
+@DURABLE_CHECKS
+async def test_sqlite_task_store_fulfills_contract(check: TaskStoreCheck, tmp_path: Path) -> None:
     async def open_store(limits: Limits) -> TaskStore:
         return SqliteTaskStore(tmp_path / "tasks.sqlite", limits=limits)
 
     await check(open_store)
 
 
-@DURABLE
-async def test_tasks_in_the_file_of_sessions_keep_the_contract(check: TaskStoreCheck, tmp_path: Path) -> None:
+@DURABLE_CHECKS
+async def test_sqlite_task_store_in_session_file_fulfills_contract(check: TaskStoreCheck, tmp_path: Path) -> None:
     sessions: list[SqliteStore] = []
 
     async def open_store(limits: Limits) -> TaskStore:
@@ -80,28 +90,28 @@ async def test_tasks_in_the_file_of_sessions_keep_the_contract(check: TaskStoreC
     await sessions[-1].aclose()
 
 
-class _Forgetful(MemoryTaskStore):
+class _DroppingStore(MemoryTaskStore):
     async def save(self, record: TaskRecord) -> None:
         pass
 
 
-class _Hoarder(MemoryTaskStore):
+class _NeverDeletingStore(MemoryTaskStore):
     async def delete(self, id: str) -> None:
         pass
 
 
-class _Mixed(MemoryTaskStore):
+class _MisorderedStore(MemoryTaskStore):
     async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
         return tuple(reversed(await super().listed(owner, after, count)))
 
 
-class _Idle(MemoryTaskStore):
+class _NoUnfinishedStore(MemoryTaskStore):
     async def unfinished(self) -> tuple[TaskRecord, ...]:
         return ()
 
 
-@pytest.mark.parametrize("broken", [_Forgetful, _Hoarder, _Mixed, _Idle])
-async def test_the_contract_finds_what_is_wrong(broken: type[MemoryTaskStore]) -> None:
+@pytest.mark.parametrize("broken", [_DroppingStore, _NeverDeletingStore, _MisorderedStore, _NoUnfinishedStore])
+async def test_contract_detects_broken_task_store(broken: type[MemoryTaskStore]) -> None:
     async def open_store(limits: Limits) -> TaskStore:
         return broken(limits=limits)
 
@@ -132,7 +142,7 @@ OBJECT = st.dictionaries(st.text(), JSON, max_size=3)
     at=st.floats(0, 1e10),
     result=st.none() | OBJECT,
 )
-def test_a_record_is_read_as_it_was_written(
+def test_task_record_round_trips(
     params: JsonObject,
     once: JsonObject,
     answers: dict[str, JsonObject],
@@ -157,7 +167,7 @@ def test_a_record_is_read_as_it_was_written(
     assert read_record(write_record(record)) == record
 
 
-def test_a_file_of_sessions_gets_room_for_tasks_when_it_is_opened(tmp_path: Path) -> None:
+def test_session_file_without_tasks_table_is_upgraded(tmp_path: Path) -> None:
     import sqlite3
 
     path = tmp_path / "old.sqlite"
@@ -175,25 +185,25 @@ def test_a_file_of_sessions_gets_room_for_tasks_when_it_is_opened(tmp_path: Path
     trio.run(use)
 
 
-async def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+async def test_task_store_of_other_file_raises(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("these are my notes" * 100)
     with pytest.raises(StoreError, match="notes"):
         SqliteTaskStore(tmp_path / "notes")
 
 
-# --- the server and its store --------------------------------------------------------------------------------------------
+# --- store errors ----------------------------------------------------------------------------------------------------
 
 
-class _Broken(MemoryTaskStore):
-    """Fails once it is told to."""
+class _FailingStore(MemoryTaskStore):
+    """A store whose methods in `failing` raise."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.broken: Sequence[str] = ()
+        self.failing: Sequence[str] = ()
 
     async def _fail(self, name: str) -> None:
         await trio.lowlevel.checkpoint()
-        if name in self.broken:
+        if name in self.failing:
             raise StoreError("the disk is full of secrets")
 
     async def create(self, record: TaskRecord) -> None:
@@ -218,53 +228,53 @@ class _Broken(MemoryTaskStore):
 
 
 @pytest.mark.spec("tasks.internal-error", "tasks.internal-32603")
-async def test_a_store_that_fails_is_an_internal_error_and_no_word_of_it_is_told() -> None:
-    store = _Broken()
-    async with client_of(make_server(Gates(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
-        task = await begin(client, "must")
-        await until(client, task, "completed")
-        store.broken = ("load",)
+async def test_task_store_error_is_internal_error_without_details() -> None:
+    store = _FailingStore()
+    async with open_client(make_server(ToolControl(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
+        task = await start_task(client, "must")
+        await wait_for_status(client, task, "completed")
+        store.failing = ("load",)
         error = await client.fail("tasks/get", {"taskId": task["taskId"]})
         assert error == {"code": -32603, "message": "Internal error"}
-        store.broken = ("create",)
+        store.failing = ("create",)
         error = await client.fail("tools/call", {"name": "must"})
         assert error == {"code": -32603, "message": "Internal error"}
         assert repr(store) == "<MemoryTaskStore of 1 tasks>"
 
 
-async def test_an_end_that_cannot_be_kept_is_told_as_long_as_the_server_lives(caplog: pytest.LogCaptureFixture) -> None:
-    store, gates = _Broken(), Gates()
-    async with client_of(make_server(gates, tasks=TaskPolicy(store=store)), R2026_07_28) as client:
-        task = await begin(client, "work")
-        store.broken = ("save",)
-        gates.go.set()
-        now = await until(client, task, "failed")
+async def test_task_result_not_stored_fails_task(caplog: pytest.LogCaptureFixture) -> None:
+    store, control = _FailingStore(), ToolControl()
+    async with open_client(make_server(control, tasks=TaskPolicy(store=store)), R2026_07_28) as client:
+        task = await start_task(client, "work")
+        store.failing = ("save",)
+        control.go.set()
+        now = await wait_for_status(client, task, "failed")
         assert now["error"] == {"code": -32603, "message": "Internal error"}
     assert "cannot be stored" in caplog.text
 
 
-async def test_an_answer_that_cannot_be_kept_is_told_as_an_error() -> None:
-    store = _Broken()
-    server = make_server(Gates(), tasks=TaskPolicy(store=store))
-    async with client_of(server, R2025_11_25, elicitation=accept("Ann")) as client:
-        task = await begin(client, "asks")
-        await until(client, task, "input_required")
-        store.broken = ("save",)
+async def test_input_response_not_stored_returns_internal_error() -> None:
+    store = _FailingStore()
+    server = make_server(ToolControl(), tasks=TaskPolicy(store=store))
+    async with open_client(server, R2025_11_25, elicitation=accept("Ann")) as client:
+        task = await start_task(client, "elicits")
+        await wait_for_status(client, task, "input_required")
+        store.failing = ("save",)
         error = await client.fail("tasks/result", {"taskId": task["taskId"]})
         assert error["message"] == "Internal error"
 
 
-async def test_a_server_whose_store_cannot_be_read_or_cleaned_lives_on(caplog: pytest.LogCaptureFixture) -> None:
-    store = _Broken()
-    store.broken = ("unfinished", "purge")
-    async with client_of(make_server(Gates(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
-        await until(client, await begin(client, "must"), "completed")
+async def test_server_continues_when_tasks_cannot_be_recovered(caplog: pytest.LogCaptureFixture) -> None:
+    store = _FailingStore()
+    store.failing = ("unfinished", "purge")
+    async with open_client(make_server(ToolControl(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
+        await wait_for_status(client, await start_task(client, "must"), "completed")
     assert "cannot be recovered" in caplog.text
     assert "cannot be deleted" in caplog.text
 
 
-class _Slow(MemoryTaskStore):
-    """Takes its time to keep a new task."""
+class _BlockingStore(MemoryTaskStore):
+    """A store that blocks when it creates a task."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,20 +287,20 @@ class _Slow(MemoryTaskStore):
 
 
 @pytest.mark.spec("tasks.durable-before-create", "tasks.consistency-wait")
-async def test_a_call_that_is_cancelled_while_its_task_is_made_leaves_none_behind() -> None:
-    store = _Slow()
-    async with client_of(make_server(Gates(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
+async def test_call_cancelled_during_task_creation_leaves_no_task() -> None:
+    store = _BlockingStore()
+    async with open_client(make_server(ToolControl(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
         id = await client.start("tools/call", {"name": "must"})
         await store.reached.wait()
         await trio.testing.wait_all_tasks_blocked()
-        # It is not answered as long as the store is not done.
+        # There is no response before the store has finished.
         assert not any(isinstance(line, dict) and line.get("id") == id for line in client.lines)
         await client.notify("notifications/cancelled", {"requestId": id})
         await trio.testing.wait_all_tasks_blocked()
         assert repr(store) == "<MemoryTaskStore of 0 tasks>"
 
 
-# --- restarts ---------------------------------------------------------------------------------------------------------------
+# --- restarts --------------------------------------------------------------------------------------------------------
 
 
 def _resumable(ran: list[str], go: trio.Event, store: TaskStore) -> Server:
@@ -319,33 +329,33 @@ def _resumable(ran: list[str], go: trio.Event, store: TaskStore) -> Server:
     return server
 
 
-async def test_a_task_survives_the_life_of_its_server_where_it_may_be_resumed(tmp_path: Path) -> None:
+async def test_resumable_task_continues_after_server_restart(tmp_path: Path) -> None:
     store = SqliteTaskStore(tmp_path / "tasks.sqlite")
     ran: list[str] = []
     go = trio.Event()
-    async with client_of(_resumable(ran, go, store), R2026_07_28) as client:
-        task = await begin(client, "books", seats=2)
-        now = await until(client, task, "input_required")
-        lost = await begin(client, "stays")
-        await get(client, lost)
+    async with open_client(_resumable(ran, go, store), R2026_07_28) as client:
+        task = await start_task(client, "books", seats=2)
+        now = await wait_for_status(client, task, "input_required")
+        not_resumable = await start_task(client, "stays")
+        await get_task(client, not_resumable)
     await store.aclose()
     store = SqliteTaskStore(tmp_path / "tasks.sqlite")
-    async with client_of(_resumable(ran, go, store), R2026_07_28) as client:
-        # It asks the same again, under the same key; and has not paid again.
-        again = await until(client, task, "input_required")
-        assert again["inputRequests"] == now["inputRequests"]
-        (key,) = as_object(again["inputRequests"])
-        answers: JsonObject = {key: {"action": "accept", "content": {"name": "Ann"}}}
+    async with open_client(_resumable(ran, go, store), R2026_07_28) as client:
+        # The resumed function elicits under the same key, and does not pay again.
+        resumed = await wait_for_status(client, task, "input_required")
+        assert resumed["inputRequests"] == now["inputRequests"]
+        (record,) = as_object(resumed["inputRequests"])
+        answers: JsonObject = {record: {"action": "accept", "content": {"name": "Ann"}}}
         await client.call("tasks/update", {"taskId": task["taskId"], "inputResponses": answers})
-        gone = await until(client, lost, "failed")
-        assert gone["statusMessage"] == "the server stopped while the task ran, and the tool is not resumable"
+        failed = await wait_for_status(client, not_resumable, "failed")
+        assert failed["statusMessage"] == "the server stopped while the task ran, and the tool is not resumable"
     await store.aclose()
     store = SqliteTaskStore(tmp_path / "tasks.sqlite")
-    async with client_of(_resumable(ran, go, store), R2026_07_28) as client:
-        # What was answered is not asked again.
-        assert await stands(client, task) in ("working", "completed")
+    async with open_client(_resumable(ran, go, store), R2026_07_28) as client:
+        # An answered elicitation is not repeated.
+        assert await settled_status(client, task) in ("working", "completed")
         go.set()
-        done = await until(client, task, "completed")
+        done = await wait_for_status(client, task, "completed")
         assert text_of(as_object(done["result"])).startswith("receipt: Accepted(")
         assert ran[0] == "paid"
         assert ran.count("paid") == 1
@@ -353,17 +363,17 @@ async def test_a_task_survives_the_life_of_its_server_where_it_may_be_resumed(tm
     await store.aclose()
 
 
-async def test_a_task_of_a_tool_that_is_gone_has_failed(tmp_path: Path) -> None:
+async def test_task_of_removed_tool_fails_after_restart(tmp_path: Path) -> None:
     store = MemoryTaskStore()
-    async with client_of(_resumable([], trio.Event(), store), R2026_07_28) as client:
-        task = await begin(client, "books", seats=2)
-        await until(client, task, "input_required")
-    server = make_server(Gates(), tasks=TaskPolicy(store=store))
-    async with client_of(server, R2026_07_28) as client:
-        await until(client, task, "failed")
+    async with open_client(_resumable([], trio.Event(), store), R2026_07_28) as client:
+        task = await start_task(client, "books", seats=2)
+        await wait_for_status(client, task, "input_required")
+    server = make_server(ToolControl(), tasks=TaskPolicy(store=store))
+    async with open_client(server, R2026_07_28) as client:
+        await wait_for_status(client, task, "failed")
 
 
-async def test_what_is_not_taken_up_yet_can_be_asked_for_and_cancelled() -> None:
+async def test_unrecovered_task_can_be_read_and_cancelled() -> None:
     class Late(MemoryTaskStore):
         late = False
 
@@ -373,32 +383,32 @@ async def test_what_is_not_taken_up_yet_can_be_asked_for_and_cancelled() -> None
             return await super().unfinished()
 
     store = Late()
-    async with client_of(_resumable([], trio.Event(), store), R2026_07_28) as client:
-        task = await begin(client, "books", seats=2)
-        await until(client, task, "input_required")
-        key = await store.load(task_id(task))
-        assert key is not None
-        await store.save(attrs.evolve(key, state=key.state.moved("input_required", 1.0)))
+    async with open_client(_resumable([], trio.Event(), store), R2026_07_28) as client:
+        task = await start_task(client, "books", seats=2)
+        await wait_for_status(client, task, "input_required")
+        record = await store.load(task_id(task))
+        assert record is not None
+        await store.save(attrs.evolve(record, state=record.state.moved("input_required", 1.0)))
     store.late = True
-    async with client_of(_resumable([], trio.Event(), store), R2026_07_28) as client:
-        assert (await get(client, task))["status"] == "working"
+    async with open_client(_resumable([], trio.Event(), store), R2026_07_28) as client:
+        assert (await get_task(client, task))["status"] == "working"
         await client.call("tasks/update", {"taskId": task["taskId"], "inputResponses": {}})
         await client.call("tasks/cancel", {"taskId": task["taskId"]})
-        assert (await get(client, task))["status"] == "cancelled"
+        assert (await get_task(client, task))["status"] == "cancelled"
 
 
-async def test_a_question_that_was_kept_as_open_is_asked_again() -> None:
+async def test_pending_elicitation_sent_again_after_restart() -> None:
     store = MemoryTaskStore()
     ran: list[str] = []
-    async with client_of(_resumable(ran, trio.Event(), store), R2025_11_25) as client:
-        task = await begin(client, "books", seats=1)
-        await until(client, task, "input_required")
+    async with open_client(_resumable(ran, trio.Event(), store), R2025_11_25) as client:
+        task = await start_task(client, "books", seats=1)
+        await wait_for_status(client, task, "input_required")
     record = await store.load(task_id(task))
     assert record is not None
     await store.save(attrs.evolve(record, state=attrs.evolve(record.state, status="input_required")))
     go = trio.Event()
     go.set()
-    async with client_of(_resumable(ran, go, store), R2025_11_25, elicitation=accept("Ann")) as client:
+    async with open_client(_resumable(ran, go, store), R2025_11_25, elicitation=accept("Ann")) as client:
         assert "Ann" in text_of(await client.call("tasks/result", {"taskId": task["taskId"]}))
         assert ran.count("paid") == 1
 
@@ -425,7 +435,7 @@ trio.run(serve_stdio, server)
 """
 
 
-def _line(process: subprocess.Popen[bytes], id: int, method: str, params: JsonObject) -> JsonObject:
+def _request(process: subprocess.Popen[bytes], id: int, method: str, params: JsonObject) -> JsonObject:
     meta: JsonObject = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
@@ -445,20 +455,20 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_a_task_survives_that_its_server_is_killed(tmp_path: Path) -> None:
+def test_resumable_task_continues_after_server_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "tasks.sqlite")]
     with _start([*command, "hang"]) as first:
-        task = _line(first, 1, "tools/call", {"name": "count", "arguments": {"to": 3}})
-        lost = _line(first, 2, "tools/call", {"name": "plain"})
+        task = _request(first, 1, "tools/call", {"name": "count", "arguments": {"to": 3}})
+        not_resumable = _request(first, 2, "tools/call", {"name": "plain"})
         assert first.stderr is not None
         assert first.stderr.readline() == b"hangs\n"
         os.kill(first.pid, signal.SIGKILL)
     with _start([*command, "go"]) as second:
         statuses: list[object] = []
         for number in range(10_000):
-            now = _line(second, number, "tasks/get", {"taskId": task["taskId"]})
-            gone = _line(second, -1 - number, "tasks/get", {"taskId": lost["taskId"]})
-            statuses = [now["status"], gone["status"]]
+            now = _request(second, number, "tasks/get", {"taskId": task["taskId"]})
+            failed = _request(second, -1 - number, "tasks/get", {"taskId": not_resumable["taskId"]})
+            statuses = [now["status"], failed["status"]]
             if statuses == ["completed", "failed"]:
                 assert text_of(as_object(now["result"])) == "counted from 1 to 3"
                 break

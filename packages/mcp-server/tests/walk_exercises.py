@@ -1,7 +1,6 @@
-"""What is done with each row of the table of methods, by whoever may send it, where it is allowed.
+"""An exercise for each definition and each side that can send it.
 
-An exercise makes one side send it in the way that an application would, and proves by what comes of it that the other
-side has acted upon it.
+An exercise makes one side send the message in the way an application would, and checks an effect on the peer.
 """
 
 from __future__ import annotations
@@ -10,26 +9,26 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import trio
-from walk_server import ROWS, AnyRow
-from walk_world import Party
+from walk_connections import Party
+from walk_server import DEFINITIONS, AnyDefinition
 
 from mcp_client.skills import get_skill, list_skills, read_directory
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.methods import Role
 
-__all__ = ["EXERCISES", "travels"]
+__all__ = ["EXERCISES", "is_sent"]
 
 Exercise: TypeAlias = Callable[[Party], Awaitable[None]]
 
 URI: Final = "walk://text"
 
 
-def travels(row: AnyRow, sender: Role, party: Party) -> bool:
-    """Whether it is a message of its own there. Over HTTP, a modern side closes the stream instead of cancelling."""
-    place = party.place
-    closes = place.revision.disconnect_cancels and place.transport == "http"
-    return not (row is m.NOTIFICATIONS_CANCELLED and closes)
+def is_sent(definition: AnyDefinition, sender: Role, party: Party) -> bool:
+    """Return whether the message is sent. Over HTTP, a modern side closes the stream instead of a cancellation."""
+    spec = party.spec
+    closes = spec.revision.disconnect_cancels and spec.transport == "http"
+    return not (definition is m.NOTIFICATIONS_CANCELLED and closes)
 
 
 # --- from the client -------------------------------------------------------------------------------------------------
@@ -45,8 +44,8 @@ async def initialized(party: Party) -> None:
 
 
 async def discover(party: Party) -> None:
-    found = await party.client.fresh().request(m.SERVER_DISCOVER, t.DiscoverRequestParams())
-    assert party.place.revision.name in found.supported_versions
+    result = await party.client.fresh().request(m.SERVER_DISCOVER, t.DiscoverRequestParams())
+    assert party.spec.revision.name in result.supported_versions
 
 
 async def ping(party: Party) -> None:
@@ -55,7 +54,7 @@ async def ping(party: Party) -> None:
 
 async def list_tools(party: Party) -> None:
     names = [tool.name for tool in await party.client.fresh().list_tools()]
-    assert names == ["do", "echo", "tells", "hang", "cancels", "work", "asks"]
+    assert names == ["do", "echo", "reports", "hang", "cancels", "work", "elicits"]
 
 
 async def call_tool(party: Party) -> None:
@@ -80,11 +79,11 @@ async def read_resource(party: Party) -> None:
 
 async def listen_to_resource(party: Party) -> None:
     async with party.client.listen(uris=[URI]) as changes:
-        await party.do("change", what=URI)
+        await party.call("change", target=URI)
         assert (await anext(changes)).uri == URI
-    # Nobody listens any more.
-    await party.do("change", what=URI)
-    assert [line for line in party.heard if "updated" in line] == [
+    # The subscription has ended.
+    await party.call("change", target=URI)
+    assert [line for line in party.received if "updated" in line] == [
         "notifications/resources/updated NotificationReceived"
     ]
 
@@ -92,9 +91,9 @@ async def listen_to_resource(party: Party) -> None:
 async def listen_to_lists(party: Party) -> None:
     async with party.client.listen(tools=True, prompts=True, resources=True) as changes:
         assert changes.granted.tools_list_changed
-        for what in ("tools", "prompts", "resources"):
-            await party.do("change", what=what)
-            assert (await anext(changes)).kind.value == what
+        for target in ("tools", "prompts", "resources"):
+            await party.call("change", target=target)
+            assert (await anext(changes)).kind.value == target
 
 
 async def list_prompts(party: Party) -> None:
@@ -112,15 +111,15 @@ async def complete(party: Party) -> None:
 
 async def set_level(party: Party) -> None:
     await party.client.set_log_level("critical")
-    await party.client.call_tool("tells")
-    assert m.NOTIFICATIONS_MESSAGE not in party.taken
+    await party.client.call_tool("reports")
+    assert m.NOTIFICATIONS_MESSAGE not in party.notifications
     await party.client.set_log_level("info")
 
 
 async def get_task(party: Party) -> None:
     task = await party.client.start_task("work")
     assert await task.refresh() == "working"
-    await party.do("open_gate")
+    await party.call("release_work")
     assert (await task.wait()).content == (t.TextContent(text="worked"),)
     assert task.status == "completed"
 
@@ -139,7 +138,7 @@ async def cancel_task(party: Party) -> None:
 
 
 async def update_task(party: Party) -> None:
-    task = await party.client.start_task("asks")
+    task = await party.client.start_task("elicits")
     assert (await task.wait()).content == (t.TextContent(text="accept"),)
 
 
@@ -160,105 +159,107 @@ async def cancel(party: Party) -> None:
     with trio.CancelScope() as scope:
         await party.client.call_tool("hang", on_progress=lambda _: scope.cancel())
     assert scope.cancelled_caught
-    assert await party.do("until_cancelled")
+    assert await party.call("until_cancelled")
 
 
 async def progress_of_client(party: Party) -> None:
-    assert await party.do("question_with_progress") == "ListRootsResult"
+    assert await party.call("request_with_progress") == "ListRootsResult"
 
 
 async def roots_changed(party: Party) -> None:
     await party.client.roots_changed()
 
 
-async def own_task(party: Party) -> None:
-    assert await party.tool("ask", what="task") == "accept"
+async def task_of_client(party: Party) -> None:
+    assert await party.call_by_tool("ask", target="task") == "accept"
 
 
 # --- from the server -------------------------------------------------------------------------------------------------
 
 
-def asked(row: AnyRow, *forms: tuple[str, str]) -> Exercise:
-    """A question in its plain form, and in others, with what they are answered."""
+def client_request_exercise(definition: AnyDefinition, *forms: tuple[str, str]) -> Exercise:
+    """Return an exercise for a client request in its plain form and in others, with their results."""
 
     async def exercise(party: Party) -> None:
-        plain = await party.tool("attempt", row=ROWS.index(row), raw=False)
-        assert plain == getattr(row, "result").__name__  # noqa: B009  # of a method
+        plain = await party.call_by_tool("attempt", index=DEFINITIONS.index(definition), raw=False)
+        assert plain == getattr(definition, "result").__name__  # noqa: B009  # of a method
         for form, answer in forms:
-            if _has(form, party):
-                assert await party.tool("ask", what=form) == answer
+            if _has_form(form, party):
+                assert await party.call_by_tool("ask", target=form) == answer
 
     return exercise
 
 
-def _has(form: str, party: Party) -> bool:
-    """Whether a form of a question is there: pages and tools came with the tasks, and have stayed."""
-    revision = party.place.revision
+def _has_form(form: str, party: Party) -> bool:
+    """Return whether a revision has a form: URL mode and tools since the revision with tasks, tasks only there."""
+    revision = party.spec.revision
     return revision.core_tasks or (revision.result_type and form != "task")
 
 
-def client_task(row: AnyRow) -> Exercise:
+def client_task(definition: AnyDefinition) -> Exercise:
     async def exercise(party: Party) -> None:
-        assert await party.tool("client_task", row=ROWS.index(row)) is True
-        if row is m.TASKS_CANCEL:
-            await party.gave_up.acquire()
+        assert await party.call_by_tool("client_task", index=DEFINITIONS.index(definition)) is True
+        if definition is m.TASKS_CANCEL:
+            await party.client_cancelled.acquire()
 
     return exercise
 
 
 async def cancel_of_server(party: Party) -> None:
-    revision, transport = party.place.revision, party.place.transport
+    revision, transport = party.spec.revision, party.spec.transport
     if revision.server_requests:
         (block,) = (await party.client.call_tool("cancels")).content
         assert block == t.TextContent(text="gave up")
-        await party.gave_up.acquire()
+        await party.client_cancelled.acquire()
     elif transport != "http":
         async with party.client.listen(tools=True) as changes:
-            await party.do("end_subscriptions")
+            await party.call("end_subscriptions")
             assert [change async for change in changes] == []
-        # What says so may come behind the end itself, but not behind a later answer.
+        # The notification may arrive after the end of the subscription, but not after a later response.
         await call_tool(party)
 
 
 async def progress(party: Party) -> None:
-    told: list[float] = []
-    await party.client.call_tool("tells", on_progress=lambda params: told.append(params.progress))
-    assert told == [1]
+    progress_values: list[float] = []
+    await party.client.call_tool("reports", on_progress=lambda params: progress_values.append(params.progress))
+    assert progress_values == [1]
 
 
 async def message(party: Party) -> None:
-    await party.client.call_tool("tells")
-    assert party.taken == [m.NOTIFICATIONS_MESSAGE]
+    await party.client.call_tool("reports")
+    assert party.notifications == [m.NOTIFICATIONS_MESSAGE]
 
 
 async def complete_elicitation(party: Party) -> None:
-    assert await party.do("attempt", row=ROWS.index(m.NOTIFICATIONS_ELICITATION_COMPLETE), raw=False) == "told"
-    assert party.taken == [m.NOTIFICATIONS_ELICITATION_COMPLETE]
+    assert (
+        await party.call("attempt", index=DEFINITIONS.index(m.NOTIFICATIONS_ELICITATION_COMPLETE), raw=False) == "sent"
+    )
+    assert party.notifications == [m.NOTIFICATIONS_ELICITATION_COMPLETE]
 
 
 async def task_status(party: Party) -> None:
     task = await party.client.start_task("work")
-    await party.do("open_gate")
+    await party.call("release_work")
     await task.wait()
-    while m.NOTIFICATIONS_TASKS_STATUS not in party.taken:
-        await party.do("echo")
+    while m.NOTIFICATIONS_TASKS_STATUS not in party.notifications:
+        await party.call("echo")
 
 
-async def task_notice(party: Party) -> None:
+async def task_notification(party: Party) -> None:
     task = await party.client.start_task("work")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(task.wait)
-        while m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED not in party.taken:
-            await party.do("echo")
-        await party.do("open_gate")
-    while m.NOTIFICATIONS_TASKS not in party.taken:
-        await party.do("echo")
+        while m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED not in party.notifications:
+            await party.call("echo")
+        await party.call("release_work")
+    while m.NOTIFICATIONS_TASKS not in party.notifications:
+        await party.call("echo")
 
 
-EXERCISES: Final[dict[tuple[AnyRow, Role], Exercise]] = {
+EXERCISES: Final[dict[tuple[AnyDefinition, Role], Exercise]] = {
     (m.INITIALIZE, Role.CLIENT): initialize,
     (m.PING, Role.CLIENT): ping,
-    (m.PING, Role.SERVER): asked(m.PING),
+    (m.PING, Role.SERVER): client_request_exercise(m.PING),
     (m.SERVER_DISCOVER, Role.CLIENT): discover,
     (m.TOOLS_LIST, Role.CLIENT): list_tools,
     (m.TOOLS_CALL, Role.CLIENT): call_tool,
@@ -272,9 +273,11 @@ EXERCISES: Final[dict[tuple[AnyRow, Role], Exercise]] = {
     (m.COMPLETION_COMPLETE, Role.CLIENT): complete,
     (m.LOGGING_SET_LEVEL, Role.CLIENT): set_level,
     (m.SUBSCRIPTIONS_LISTEN, Role.CLIENT): listen_to_lists,
-    (m.ROOTS_LIST, Role.SERVER): asked(m.ROOTS_LIST),
-    (m.SAMPLING_CREATE_MESSAGE, Role.SERVER): asked(m.SAMPLING_CREATE_MESSAGE, ("tools", "dice")),
-    (m.ELICITATION_CREATE, Role.SERVER): asked(m.ELICITATION_CREATE, ("page", "accept"), ("task", "accept")),
+    (m.ROOTS_LIST, Role.SERVER): client_request_exercise(m.ROOTS_LIST),
+    (m.SAMPLING_CREATE_MESSAGE, Role.SERVER): client_request_exercise(m.SAMPLING_CREATE_MESSAGE, ("tools", "dice")),
+    (m.ELICITATION_CREATE, Role.SERVER): client_request_exercise(
+        m.ELICITATION_CREATE, ("page", "accept"), ("task", "accept")
+    ),
     (m.TASKS_GET, Role.CLIENT): get_task,
     (m.TASKS_GET, Role.SERVER): client_task(m.TASKS_GET),
     (m.TASKS_RESULT, Role.CLIENT): get_task,
@@ -302,8 +305,8 @@ EXERCISES: Final[dict[tuple[AnyRow, Role], Exercise]] = {
     (m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, Role.SERVER): listen_to_lists,
     (m.NOTIFICATIONS_ROOTS_LIST_CHANGED, Role.CLIENT): roots_changed,
     (m.NOTIFICATIONS_ELICITATION_COMPLETE, Role.SERVER): complete_elicitation,
-    (m.NOTIFICATIONS_TASKS_STATUS, Role.CLIENT): own_task,
+    (m.NOTIFICATIONS_TASKS_STATUS, Role.CLIENT): task_of_client,
     (m.NOTIFICATIONS_TASKS_STATUS, Role.SERVER): task_status,
-    (m.NOTIFICATIONS_TASKS, Role.SERVER): task_notice,
+    (m.NOTIFICATIONS_TASKS, Role.SERVER): task_notification,
 }
-"""By the row, and who sends it."""
+"""The exercises by definition and sender."""

@@ -1,6 +1,6 @@
-"""The server of the walk over the table of methods: it offers everything, does as it is told, and remembers what it heard.
+"""The server of the walk over the method table. It offers every feature, and records the messages that it receives.
 
-In a process of its own it serves stdio: `python walk_server.py full` declares what it offers, `bare` declares nothing.
+As a program it serves stdio: `python walk_server.py full` declares its features, `bare` declares none.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from mcp_server import Context, Server, ask_as_task, serve_stdio
 from mcp_server.skills import Skills
 
 __all__ = [
+    "DEFINITIONS",
     "DO",
     "EXTENSIONS",
     "FORM",
-    "PAGE",
-    "ROWS",
     "SAMPLES",
     "SAMPLING",
+    "URL_MODE",
     "WalkServer",
     "make_server",
     "sample",
     "wire_sample",
 ]
 
-AnyRow: TypeAlias = AnyMethod | AnyNotification
+AnyDefinition: TypeAlias = AnyMethod | AnyNotification
 
-ROWS: Final[tuple[AnyRow, ...]] = (*METHODS, *NOTIFICATIONS)
+DEFINITIONS: Final[tuple[AnyDefinition, ...]] = (*METHODS, *NOTIFICATIONS)
 
 DO: Final = Method(name="walk/do", sender=Role.CLIENT, params=t.CallToolRequestParams, result=t.CallToolResult)
-"""What needs no capability: the server does what its params say, and answers with JSON in a text."""
+"""A method that needs no capability: calls a function of the server and returns its JSON as text."""
 
 EXTENSIONS: Final = Extensions(methods={DO.name: DO})
 
@@ -71,7 +71,7 @@ _CLIENT: Final = t.Implementation(name="walk", version="0")
 FORM: Final = t.ElicitRequestFormParams(
     message="quick", requested_schema=t.RequestedSchema(properties={"name": t.StringSchema()})
 )
-PAGE: Final = t.ElicitRequestURLParams(message="see", url="https://example.com/", elicitation_id="page")
+URL_MODE: Final = t.ElicitRequestURLParams(message="see", url="https://example.com/", elicitation_id="page")
 SAMPLING: Final = t.CreateMessageRequestParams(
     messages=(t.SamplingMessage(role="user", content=t.TextContent(text="hello")),), max_tokens=5
 )
@@ -129,152 +129,154 @@ SAMPLES: Final[dict[str, t.WireObject]] = {
         task_id="none", status="working", created_at=_NOW, last_updated_at=_NOW, ttl_ms=None
     ),
 }
-"""Parameters for each row, by the name of their class."""
+"""Params for each definition, by the name of their class."""
 
 
-def sample(row: AnyRow) -> t.WireObject:
-    """Parameters of a row; of the union of `elicitation/create` those of the form."""
-    return SAMPLES[getattr(row.params, "__name__", "ElicitRequestFormParams")]
+def sample(definition: AnyDefinition) -> t.WireObject:
+    """Return params of a definition; of the union of `elicitation/create` those of the form."""
+    return SAMPLES[getattr(definition.params, "__name__", "ElicitRequestFormParams")]
 
 
-def wire_sample(row: AnyRow) -> JsonObject:
-    """The same as JSON, as the newest revision has it that has the row."""
-    having = row.revisions | (row.input_request if isinstance(row, Method) else frozenset())
+def wire_sample(definition: AnyDefinition) -> JsonObject:
+    """Return the params as JSON of the newest revision that has the definition."""
+    having = definition.revisions | (definition.input_request if isinstance(definition, Method) else frozenset())
     revision = preferred(having)
     assert revision is not None
-    return converter(revision).unstructure(sample(row))
+    return converter(revision).unstructure(sample(definition))
 
 
-class Watched(ServerConnection):
-    """An engine that takes down what comes, and what it made of it."""
+class RecordingConnection(ServerConnection):
+    """An engine that records the inbound messages, and the events that it returns."""
 
-    heard: list[str]
+    received: list[str]
 
     def receive(self, message: Message) -> Reaction:
         reaction = super().receive(message)
-        said = message.method if isinstance(message, Request | Notification) else "answer"
-        self.heard.append(f"{said} {type(reaction.event).__name__}")
+        subject = message.method if isinstance(message, Request | Notification) else "answer"
+        self.received.append(f"{subject} {type(reaction.event).__name__}")
         return reaction
 
 
 @attrs.define(eq=False)
-class Memory:
-    """What the server remembers."""
+class ServerRecord:
+    """The record of the server."""
 
-    heard: list[str] = attrs.field(factory=list)
-    gate: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
+    received: list[str] = attrs.field(factory=list)
+    released: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
     cancelled: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
 
 
 class WalkServer(Server):
-    """The server; `declares`: it says what it offers."""
+    """The server. With `declares` it declares its features."""
 
     def __init__(self, *, declares: bool) -> None:
         super().__init__("walk", version="0", instructions="Walk.")
         self.declares: Final = declares
-        self.memory: Final = Memory()
+        self.record: Final = ServerRecord()
 
     @property
     def capabilities(self) -> t.ServerCapabilities:
         return super().capabilities if self.declares else t.ServerCapabilities()
 
     def _connection(self, revisions: tuple[Revision, ...], *, tells_apart: bool = True) -> ServerConnection:
-        made = super()._connection(revisions, tells_apart=tells_apart)
-        made.__class__ = Watched
-        assert isinstance(made, Watched)
-        made.heard = self.memory.heard
-        return made
+        value = super()._connection(revisions, tells_apart=tells_apart)
+        value.__class__ = RecordingConnection
+        assert isinstance(value, RecordingConnection)
+        value.received = self.record.received
+        return value
 
 
-# --- what a client can have it do ------------------------------------------------------------------------------------
+# --- functions that a client can call --------------------------------------------------------------------------------
 
 
-async def attempt(context: Context, row: int, raw: bool) -> JsonValue:
-    """Sends the client a sample of a row, past all checks if `raw`. Says how that went."""
-    what = ROWS[row]
+async def attempt(context: Context, index: int, raw: bool) -> JsonValue:
+    """Send the client a sample of a definition, without checks if `raw`. Return the outcome."""
+    target = DEFINITIONS[index]
     try:
-        if isinstance(what, Method):
-            return type(await (_ask_raw(context, what) if raw else context.ask(what, sample(what)))).__name__
-        await (_tell_raw(context, what) if raw else _tell(context, what))
+        if isinstance(target, Method):
+            return type(
+                await (_request_unchecked(context, target) if raw else context.ask(target, sample(target)))
+            ).__name__
+        await (_notify_unchecked(context, target) if raw else _notify(context, target))
     except McpError as refused:
         code = refused.code if isinstance(refused, RequestFailed) else None
         return {"refused": type(refused).__name__, "code": code, "message": refused.message}
-    return "told"
+    return "sent"
 
 
-async def _ask_raw(context: Context, row: AnyMethod) -> object:
+async def _request_unchecked(context: Context, definition: AnyMethod) -> object:
     call, revision = context._call, context.peer.revision
-    connection, wire = call.link.connection, wire_sample(row)
+    connection, wire = call.link.connection, wire_sample(definition)
     if not revision.server_requests:
-        await call.link.send(Outgoing(Request("raw", row.name, wire), call.request.id))
+        await call.link.send(Outgoing(Request("raw", definition.name, wire), call.request.id))
         return None
 
-    def unchecked(row: AnyMethod, params: object, *, for_request: JsonValue) -> Outgoing:
-        asked = connection._outbound.ask(row, revision, t.Result, progress=False, augmented=False)
-        return Outgoing(Request(asked.id, row.name, wire), call.request.id)
+    def unchecked(definition: AnyMethod, params: object, *, for_request: JsonValue) -> Outgoing:
+        outbound = connection._outbound.ask(definition, revision, t.Result, progress=False, augmented=False)
+        return Outgoing(Request(outbound.id, definition.name, wire), call.request.id)
 
     connection.__dict__["ask"] = unchecked
     try:
-        return await call.link.ask(row, None, call)
+        return await call.link.ask(definition, None, call)
     finally:
         del connection.__dict__["ask"]
 
 
-async def _tell(context: Context, row: AnyNotification) -> None:
+async def _notify(context: Context, definition: AnyNotification) -> None:
     call = context._call
     connection = call.link.connection
-    if row is NOTIFICATIONS_MESSAGE:
+    if definition is NOTIFICATIONS_MESSAGE:
         await call.link.send(connection.log("error", "broken", for_request=call.request.id))
-    elif row.filter_member is not None:
-        for outgoing in connection.publish(row, sample(row)):
+    elif definition.filter_member is not None:
+        for outgoing in connection.publish(definition, sample(definition)):
             await call.link.send(outgoing)
     else:
-        await context.notify(row, sample(row))
+        await context.notify(definition, sample(definition))
 
 
-async def _tell_raw(context: Context, row: AnyNotification) -> None:
+async def _notify_unchecked(context: Context, definition: AnyNotification) -> None:
     call = context._call
-    await call.link.send(Outgoing(Notification(row.name, wire_sample(row)), call.request.id))
+    await call.link.send(Outgoing(Notification(definition.name, wire_sample(definition)), call.request.id))
 
 
-async def ask(context: Context, what: str) -> JsonValue:
-    """Asks the client a question that has more than one form."""
-    if what == "page":
-        return (await context.ask(ELICITATION_CREATE, PAGE)).action
-    if what == "tools":
+async def ask(context: Context, target: str) -> JsonValue:
+    """Send a client request that has several forms."""
+    if target == "page":
+        return (await context.ask(ELICITATION_CREATE, URL_MODE)).action
+    if target == "tools":
         tool = t.Tool(name="dice", input_schema={"type": "object"})
-        answer = await context.sample("hello", max_tokens=5, tools=[tool], tool_choice=t.ToolChoice(mode="auto"))
-        return answer.model
-    if what == "task":
+        result = await context.sample("hello", max_tokens=5, tools=[tool], tool_choice=t.ToolChoice(mode="auto"))
+        return result.model
+    if target == "task":
         return (await ask_as_task(context, ELICITATION_CREATE, FORM)).action
-    raise AssertionError(what)
+    raise AssertionError(target)
 
 
-async def client_task(context: Context, row: int) -> JsonValue:
-    """Has the client answer by a task, and asks it about that."""
-    what = ROWS[row]
-    message = "slow" if what is TASKS_CANCEL else "quick"
-    wish = t.evolve(FORM, message=message, task=t.TaskMetadata())
-    created: object = await context.ask(ELICITATION_CREATE, wish)
+async def client_task(context: Context, index: int) -> JsonValue:
+    """Send a task-augmented request, and a request about the client's task."""
+    target = DEFINITIONS[index]
+    message = "slow" if target is TASKS_CANCEL else "quick"
+    form = t.evolve(FORM, message=message, task=t.TaskMetadata())
+    created: object = await context.ask(ELICITATION_CREATE, form)
     assert isinstance(created, t.CreateTaskResult)
     id = created.task.task_id
-    if what is TASKS_GET:
+    if target is TASKS_GET:
         return (await context.ask(TASKS_GET, t.GetTaskRequestParams(task_id=id))).task_id == id
-    if what is TASKS_RESULT:
+    if target is TASKS_RESULT:
         return (await context.ask(TASKS_RESULT, t.GetTaskPayloadRequestParams(task_id=id))).extra["action"] == "accept"
-    if what is TASKS_LIST:
+    if target is TASKS_LIST:
         listed = await context.ask(TASKS_LIST, t.ListTasksRequestParams())
         return id in {task.task_id for task in listed.tasks}
-    assert what is TASKS_CANCEL
+    assert target is TASKS_CANCEL
     return (await context.ask(TASKS_CANCEL, t.CancelTaskRequestParams(task_id=id))).status == "cancelled"
 
 
-async def question_with_progress(context: Context) -> JsonValue:
-    """Asks the client, and wants to know how far it is (legacy)."""
+async def request_with_progress(context: Context) -> JsonValue:
+    """Send a client request that requests progress (legacy)."""
     connection, id = context._call.link.connection, context._call.request.id
 
-    def with_progress(row: AnyMethod, params: object, *, for_request: JsonValue) -> Outgoing:
-        return Outgoing(connection._ask(row, params, context.peer.revision, progress=True), id)
+    def with_progress(definition: AnyMethod, params: object, *, for_request: JsonValue) -> Outgoing:
+        return Outgoing(connection._ask(definition, params, context.peer.revision, progress=True), id)
 
     connection.__dict__["ask"] = with_progress
     try:
@@ -283,64 +285,64 @@ async def question_with_progress(context: Context) -> JsonValue:
         del connection.__dict__["ask"]
 
 
-def _doings(server: WalkServer) -> dict[str, Callable[..., Awaitable[JsonValue]]]:  # type: ignore[explicit-any]  # by name, with arguments from JSON
-    memory = server.memory
+def _functions(server: WalkServer) -> dict[str, Callable[..., Awaitable[JsonValue]]]:  # type: ignore[explicit-any]  # by name, with arguments from JSON
+    record = server.record
 
-    async def heard(context: Context) -> JsonValue:
-        """What came since it was asked last, without its own requests."""
-        come = [line for line in memory.heard if not line.startswith(DO.name)]
-        memory.heard.clear()
-        return list(come)
+    async def received(context: Context) -> JsonValue:
+        """Return the messages received since the last call, without the calls themselves."""
+        lines = [line for line in record.received if not line.startswith(DO.name)]
+        record.received.clear()
+        return list(lines)
 
     async def echo(context: Context, text: str = "") -> JsonValue:
         return text
 
-    async def open_gate(context: Context) -> JsonValue:
-        memory.gate.release()
+    async def release_work(context: Context) -> JsonValue:
+        record.released.release()
         return None
 
     async def until_cancelled(context: Context) -> JsonValue:
-        await memory.cancelled.acquire()
+        await record.cancelled.acquire()
         return True
 
-    async def change(context: Context, what: str) -> JsonValue:
-        """Changes a list, or tells that a resource is another one."""
-        if what == "tools":
+    async def change(context: Context, target: str) -> JsonValue:
+        """Change a list, or report a resource as updated."""
+        if target == "tools":
             server.tool(name="new")(_text)
             server.remove_tool("new")
-        elif what == "prompts":
+        elif target == "prompts":
             server.prompt(name="new")(_text)
             server.remove_prompt("new")
-        elif what == "resources":
+        elif target == "resources":
             server.add_resource(_text, "walk://new")
             server.remove_resource("walk://new")
         else:
-            server.resource_updated(what)
+            server.resource_updated(target)
         return None
 
     async def end_subscriptions(context: Context) -> JsonValue:
-        """Ends what the client listens to, from this side."""
+        """End the subscriptions of the client."""
         calls = context._call.link._calls  # type: ignore[attr-defined]  # of a pipe
         for id in context._call.link.connection.subscriptions:
             calls[id].scope.cancel()
         return None
 
-    every = (heard, echo, open_gate, until_cancelled, change, end_subscriptions)
-    more = (attempt, ask, client_task, question_with_progress)
-    return {function.__name__: function for function in (*every, *more)}
+    basic = (received, echo, release_work, until_cancelled, change, end_subscriptions)
+    with_client_requests = (attempt, ask, client_task, request_with_progress)
+    return {function.__name__: function for function in (*basic, *with_client_requests)}
 
 
 def make_server(*, declares: bool) -> WalkServer:
-    """The server."""
+    """Return the server."""
     server = WalkServer(declares=declares)
-    doings = _doings(server)
+    functions = _functions(server)
 
     @server.method(DO)
     async def do(params: t.CallToolRequestParams, context: Context) -> JsonObject:
-        made = await doings[params.name](context, **(params.arguments or {}))
-        return {"content": [{"type": "text", "text": json.dumps(made)}]}
+        value = await functions[params.name](context, **(params.arguments or {}))
+        return {"content": [{"type": "text", "text": json.dumps(value)}]}
 
-    _add_tools(server, doings)
+    _add_tools(server, functions)
     server.add_resource(_text, "walk://text")
 
     @server.resource("walk://page/{number}")
@@ -359,52 +361,53 @@ def make_server(*, declares: bool) -> WalkServer:
     return server
 
 
-def _add_tools(server: WalkServer, doings: dict[str, Callable[..., Awaitable[JsonValue]]]) -> None:  # type: ignore[explicit-any]  # likewise
-    memory = server.memory
+def _add_tools(server: WalkServer, functions: dict[str, Callable[..., Awaitable[JsonValue]]]) -> None:  # type: ignore[explicit-any]  # likewise
+    record = server.record
 
     @server.tool
     async def do(context: Context, name: str, arguments: JsonObject) -> str:
-        """Does what needs rounds on 2026-07-28."""
-        return json.dumps(await doings[name](context, **arguments))
+        """Call a function of the server that sends client requests, by MRTR on 2026-07-28."""
+        return json.dumps(await functions[name](context, **arguments))
 
     @server.tool
     async def echo(text: str) -> str:
         return text
 
     @server.tool
-    async def tells(context: Context) -> str:
-        """Tells how far it is, and logs."""
+    async def reports(context: Context) -> str:
+        """Report progress, and log."""
         await context.progress(1, 2)
         await context.error("broken")
-        return "told"
+        return "sent"
 
     @server.tool
     async def hang(context: Context) -> str:
         try:
-            # The client cancels as soon as it hears of this, which may be before the call returns.
+            # The client cancels as soon as this notification arrives, which may be before the call returns.
             await context.progress(1)
             await trio.sleep_forever()
         except trio.Cancelled:
-            memory.cancelled.release()
+            record.cancelled.release()
             raise
 
     @server.tool
     async def cancels(context: Context) -> str:
-        """Asks, and gives up when the client has begun to answer (legacy)."""
+        """Send a client request, and cancel it when the client has begun to handle it (legacy)."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(context.ask, SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLING, system_prompt="slow"))
-            await memory.gate.acquire()
+            await record.released.acquire()
             nursery.cancel_scope.cancel()
         return "gave up"
 
     @server.tool(task="optional")
     async def work() -> str:
-        await memory.gate.acquire()
+        await record.released.acquire()
         return "worked"
 
     @server.tool(task="optional")
-    async def asks(context: Context) -> str:
-        """Asks, as a task."""
+    async def elicits(context: Context) -> str:
+        """Elicit, as a task."""
+
         return (await context.ask(ELICITATION_CREATE, FORM)).action
 
 

@@ -1,0 +1,290 @@
+"""The connections of the walk over the method table. They stay open from test to test, in an event loop in a thread.
+
+A connection is opened for the first test that uses it. Later tests prove that it continues to work.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import attrs
+import trio
+from walk_server import DO, EXTENSIONS, make_server
+
+from mcp_client import Client, Handlers, open_http, open_stdio
+from mcp_client.testing import Options, open_in_memory
+from mcp_core import types as t
+from mcp_core.engine.events import Outgoing, Reaction
+from mcp_core.http.messages import HttpRequest
+from mcp_core.jsonrpc.messages import JsonValue, Message, Notification, Request
+from mcp_core.methods import NOTIFICATIONS, AnyMethod, AnyNotification, Role
+from mcp_core.revisions import Revision
+from mcp_server import serve_http, serve_stream
+
+__all__ = ["ConnectionPool", "ConnectionSpec", "Party"]
+
+T = TypeVar("T")
+
+_TIMEOUT_SECONDS: Final = 20
+_PROGRAM: Final = str(Path(__file__).with_name("walk_server.py"))
+
+
+@attrs.frozen
+class ConnectionSpec:
+    """The transport and the revision of a connection, and which sides declare their capabilities."""
+
+    transport: str
+    revision: Revision
+    server: bool = True
+    client: bool = True
+
+
+@attrs.define(eq=False)
+class Party:
+    """A client, with a record of the messages that it received."""
+
+    spec: ConnectionSpec
+    handshake: list[str] = attrs.field(factory=list)
+    """The messages that the server received during the handshake."""
+    received: list[str] = attrs.field(factory=list)
+    """The messages that this client received, and the events that the engine returned."""
+    notes: list[str] = attrs.field(factory=list)
+    """The deviations that the engine noted."""
+    notifications: list[AnyNotification] = attrs.field(factory=list)
+    """The notifications that the application received."""
+    client_cancelled: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
+    closed: trio.Event = attrs.field(factory=trio.Event)
+    _client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None
+        return self._client
+
+    async def call(self, name: str, **arguments: JsonValue) -> JsonValue:
+        """Call a function of the server by a method that needs no capability."""
+        params = t.CallToolRequestParams(name=name, arguments=arguments)
+        return _json(await self.client.request(DO, params))
+
+    async def call_by_tool(self, name: str, **arguments: JsonValue) -> JsonValue:
+        """Call a function of the server by a tool, which can send client requests in every revision."""
+        return _json(await self.client.call_tool("do", {"name": name, "arguments": arguments}))
+
+    async def server_received(self) -> list[str]:
+        """Return the messages that the server received since the last call."""
+        lines = await self.call("received")
+        assert isinstance(lines, list)
+        return [str(line) for line in lines]
+
+    # --- messages that no application can send ---------------------------------------------------------------------
+
+    async def request_unchecked(self, definition: AnyMethod, wire_params: dict[str, JsonValue]) -> object:
+        """Send a request that the engine does not check."""
+        connection, revision = self.client._link.connection, self.spec.revision
+
+        def unchecked(definition: AnyMethod, params: object, *, progress: bool = False) -> Outgoing:
+            outbound = connection._outbound.ask(definition, revision, t.Result, progress=False, augmented=False)
+            meta = {} if revision.session_log_level else {"_meta": connection._envelope(revision)}
+            return Outgoing(Request(outbound.id, definition.name, {**wire_params, **meta}))
+
+        connection.__dict__["call"] = unchecked
+        try:
+            return (await self.client._link.request(definition, None))[0]
+        finally:
+            del connection.__dict__["call"]
+
+    async def notify_unchecked(self, definition: AnyNotification, wire_params: dict[str, JsonValue]) -> None:
+        """Send a notification that the engine does not check."""
+        await self.client._link.transport.send(Notification(definition.name, wire_params))
+
+    def record(self, client: Client) -> None:
+        """Record the inbound messages from now on."""
+        self._client = client
+        connection = client._link.connection
+        receive = connection.receive
+
+        def recorded(message: Message) -> Reaction:
+            reaction = receive(message)
+            subject = message.method if isinstance(message, Request | Notification) else "answer"
+            self.received.append(f"{subject} {type(reaction.event).__name__}")
+            self.notes.extend(reaction.event.notes)
+            return reaction
+
+        connection.__dict__["receive"] = recorded
+
+    # --- the application -------------------------------------------------------------------------------------------
+
+    def handlers(self) -> Handlers:
+        """Return the handlers: all of them, or none."""
+        recorders = {
+            definition: partial(self.notifications.append, definition)
+            for definition in NOTIFICATIONS
+            if Role.SERVER in definition.sender
+        }
+        listeners = {definition: _without_argument(recorder) for definition, recorder in recorders.items()}
+        if not self.spec.client:
+            return Handlers(tasks=False, notifications=listeners)
+        return Handlers(
+            elicit=self._elicit,
+            elicit_url=self._visit,
+            sample=self._sample,
+            sample_tools=True,
+            roots=self._roots,
+            answer_as_tasks=True,
+            notifications=listeners,
+        )
+
+    async def _elicit(self, params: t.ElicitRequestFormParams) -> t.ElicitResult:
+        if params.message == "slow":
+            await self._until_cancelled()
+        return t.ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def _visit(self, params: t.ElicitRequestURLParams) -> t.ElicitResult:
+        return t.ElicitResult(action="accept" if params.url == "https://example.com/" else "decline")
+
+    async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
+        if params.system_prompt == "slow":
+            await self._until_cancelled()
+        model = "plain" if params.tools is None else params.tools[0].name
+        return t.CreateMessageResult(role="assistant", content=t.TextContent(text="hi"), model=model)
+
+    async def _until_cancelled(self) -> None:
+        try:
+            await self.call("release_work")
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            self.client_cancelled.release()
+            raise
+
+    async def _roots(self) -> list[t.Root]:
+        connection = self.client._link.connection
+        for id in connection.owed:
+            # No function of the client does this. The server requests progress to show that it arrives.
+            outgoing = connection.progress(id, 1)
+            if outgoing is not None:
+                await self.client._link.transport.send(outgoing.message)
+        return [t.Root(uri="file:///")]
+
+
+def _without_argument(recorder: Callable[[], None]) -> Callable[[object], None]:
+    return lambda _: recorder()
+
+
+def _json(result: t.CallToolResult) -> JsonValue:
+    (block,) = result.content
+    assert isinstance(block, t.TextContent)
+    assert not result.is_error, block.text
+    value: JsonValue = json.loads(block.text)
+    return value
+
+
+# --- transports ------------------------------------------------------------------------------------------------------
+
+
+def _open_in_memory(spec: ConnectionSpec, options: Options) -> AbstractAsyncContextManager[Client]:
+    return open_in_memory(partial(serve_stream, make_server(declares=spec.server)), **options)
+
+
+def _open_stdio(spec: ConnectionSpec, options: Options) -> AbstractAsyncContextManager[Client]:
+    options.pop("name", None)
+    return open_stdio([sys.executable, _PROGRAM, "full" if spec.server else "bare"], **options)  # type: ignore[misc]  # it has no name
+
+
+async def _identify(_: HttpRequest) -> str:
+    return "ada"
+
+
+@asynccontextmanager
+async def _open_http(spec: ConnectionSpec, options: Options) -> AsyncIterator[Client]:
+    server = make_server(declares=spec.server)
+    async with trio.open_nursery() as nursery:
+        serve = partial(serve_http, server, "127.0.0.1:0", legacy_sse=True, identify=_identify, grace=0.1)
+        (url,) = await nursery.start(serve)
+        if spec.revision.http_sse:
+            url = url.removesuffix("/mcp") + "/sse"
+        options.pop("name", None)
+        async with open_http(url, **options) as client:  # type: ignore[misc]  # it has no name
+            yield client
+        nursery.cancel_scope.cancel()
+
+
+_OPENERS: Final[dict[str, Callable[[ConnectionSpec, Options], AbstractAsyncContextManager[Client]]]] = {
+    "memory": _open_in_memory,
+    "stdio": _open_stdio,
+    "http": _open_http,
+}
+
+
+class ConnectionPool:
+    """The open connections of the walk, with the thread of their event loop."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._thread: Final = threading.Thread(target=trio.run, args=(self._main,))
+        self._parties: Final[dict[ConnectionSpec, Party]] = {}
+        self._failures: Final[list[Exception]] = []
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.wait()
+
+    def stop(self) -> None:
+        for spec in tuple(self._parties):
+            self.forget(spec)
+        trio.from_thread.run_sync(self._over.set, trio_token=self._token)
+        self._thread.join()
+        assert self._failures == []
+
+    def run(self, test: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous function in the loop and wait for it, at most 20 seconds."""
+
+        async def bounded() -> T:
+            with trio.fail_after(_TIMEOUT_SECONDS):
+                return await test()
+
+        return trio.from_thread.run(bounded, trio_token=self._token)
+
+    async def party(self, spec: ConnectionSpec) -> Party:
+        """Return the connection, and open it if necessary."""
+        if spec not in self._parties:
+            assert self._nursery is not None
+            self._parties[spec] = await self._nursery.start(self._hold, spec)
+        return self._parties[spec]
+
+    def forget(self, spec: ConnectionSpec) -> None:
+        """Close a connection after a failed test, so that the next test opens another."""
+        party = self._parties.pop(spec, None)
+        if party is not None:
+            trio.from_thread.run_sync(party.closed.set, trio_token=self._token)
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._over = trio.Event()
+        async with trio.open_nursery() as self._nursery:
+            self._ready.set()
+            await self._over.wait()
+
+    async def _hold(self, spec: ConnectionSpec, task_status: trio.TaskStatus[Party]) -> None:
+        party = Party(spec)
+        options = Options(revisions=[spec.revision], handlers=party.handlers(), extensions=EXTENSIONS, log_level="info")
+        started = False
+        try:
+            async with _OPENERS[spec.transport](spec, options) as client:
+                party.record(client)
+                party.handshake = await party.server_received()
+                started = True
+                task_status.started(party)
+                await party.closed.wait()
+        except Exception as failure:
+            if not started:
+                raise
+            self._failures.append(failure)
