@@ -89,4 +89,4 @@ def test_invalid_function_or_schema_raises(function: object, schema: JsonObject,
     with pytest.raises(RegistrationError) as caught:
         Server("s", version="0").add_tool(function, input_schema=schema)
     assert message in caught.value.message
-    assert f"test_given_schema.{getattr(function, '__name__', '')}" in caught.value.message
+    assert f"test_explicit_schema.{getattr(function, '__name__', '')}" in caught.value.message
