@@ -293,11 +293,11 @@ def _uri_cases() -> Iterator[InvalidUse]:
         mount = f"mounted with the prefix {prefix!s:.9}"
         yield InvalidUse(mount, lambda server, n=prefix: server.mount(Server("o", version="1"), prefix=n), "prefix")
     for header in ("", "a b", "é", "x\n", "A:B"):
-        function = annotated_function(Annotated[str, Param(header=header)])
-        yield InvalidUse(f"a header {header!r}", lambda server, f=function: server.add_tool(f), "culprit.*value")
+        header_function = annotated_function(Annotated[str, Param(header=header)])
+        yield InvalidUse(f"a header {header!r}", lambda server, f=header_function: server.add_tool(f), "culprit.*value")
     for kind in (float, list[int], dict[str, int], int | str):
-        function = annotated_function(Annotated[kind, Param(header="X")])
-        yield InvalidUse(f"a header of {kind}", lambda server, f=function: server.add_tool(f), "culprit.*value")
+        header_function = annotated_function(Annotated[kind, Param(header="X")])
+        yield InvalidUse(f"a header of {kind}", lambda server, f=header_function: server.add_tool(f), "culprit.*value")
 
 
 SCHEMAS: Final[dict[str, JsonObject]] = {
