@@ -50,7 +50,7 @@ from mcp_core.oauth.challenge import read_challenges
 from mcp_core.revisions import R2025_03_26, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from mcp_server import Context, Server, serve_stream
-from mcp_server.host.head import HeadReader, Refused, read_common
+from mcp_server.host.head import HeadReader, RequestHeadRejected, read_common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -375,7 +375,9 @@ def http(data: bytes) -> None:
     trio.run(run)
 
 
-def answered(row: m.AnyMethod, params: t.WireObject, revision: Revision = R2025_11_25) -> Callable[[bytes], None]:
+def answered(
+    row: m.AnyRequestMethod, params: t.WireObject, revision: Revision = R2025_11_25
+) -> Callable[[bytes], None]:
     """A client that has asked, from the bytes of the answer to its value."""
 
     def receive(data: bytes) -> None:
@@ -388,7 +390,7 @@ def answered(row: m.AnyMethod, params: t.WireObject, revision: Revision = R2025_
             "serverInfo": {"name": "s", "version": "1"},
         }
         connection.receive(ResultResponse(1, hello))
-        connection.call(row, params)
+        connection.request(row, params)
         try:
             message = decode(data, LIMITS)
         except McpError:
@@ -407,7 +409,7 @@ def many_headers(data: bytes) -> None:
     """The head of a request: from bytes to the decision whether it comes in."""
     head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n" + data + b"\r\n\r\n"
     if read_common(head, LIMITS.header_bytes) is None:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(RequestHeadRejected):
             HeadReader(LIMITS.header_bytes).receive_data(head)
 
 
@@ -415,7 +417,7 @@ def headers_bytewise(data: bytes) -> None:
     """The same, byte by byte."""
     head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n" + data + b"\r\n\r\n"
     reader = HeadReader(LIMITS.header_bytes)
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RequestHeadRejected):
         for place in range(len(head)):
             reader.receive_data(head[place : place + 1])
 

@@ -31,7 +31,7 @@ from mcp_core.errors import McpError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_client import Client, Opening
+    from mcp_client import Client, Connector
 
 # A real server. A stubborn one does not exit at the end of its input; one that is a parent has a child of its own.
 SERVER = """
@@ -78,7 +78,7 @@ class Life:
     started: trio.Event = attrs.field(factory=trio.Event)
     pid: int = 0
 
-    def open(self) -> Opening:
+    def open(self) -> Connector:
         """The child that was drawn, not yet started."""
         command = [sys.executable, "-I", "-c", SERVER, *self.words]
         return open_stdio(
@@ -114,7 +114,7 @@ async def call(client: Client, name: str, **arguments: str) -> bool:
     return True
 
 
-async def connect(opening: Opening) -> None:
+async def connect(opening: Connector) -> None:
     """Connect and talk, if nobody is against it."""
     try:
         async with opening as client:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from checks.official_schemas import EXTENSION_TASKS
 from mcp_core.errors import ErrorCode
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,8 +186,8 @@ ERROR_CODES: Final = {
     "URLElicitationRequiredError": ErrorCode.URL_ELICITATION_REQUIRED,
 }
 MESSAGE_UNIONS: Final = {
-    "ClientRequest": Role.CLIENT,
-    "ServerRequest": Role.SERVER,
-    "ClientNotification": Role.CLIENT,
-    "ServerNotification": Role.SERVER,
+    "ClientRequest": Side.CLIENT,
+    "ServerRequest": Side.SERVER,
+    "ClientNotification": Side.CLIENT,
+    "ServerNotification": Side.SERVER,
 }

@@ -13,7 +13,7 @@ from mcp_core.conversion.compatibility import REPAIRS
 from mcp_core.engine.lifecycle import RULES, State, Strength
 from mcp_core.errors import ErrorCode
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits
-from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, Method, NotificationRow
+from mcp_core.methods import ALIASES, METHODS, NOTIFICATIONS, NotificationMethod, RequestMethod
 from mcp_core.revisions import REVISIONS, Revision
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _path(path: tuple[str, ...] | None) -> str:
 
 
 def _methods(sources: Mapping[str, Source]) -> str:
-    def cell(row: Method[object, object], revision: Revision) -> str:
+    def cell(row: RequestMethod[object, object], revision: Revision) -> str:
         if revision in row.revisions:
             return _YES
         return "in a result" if revision in row.input_request else _NO
@@ -108,7 +108,7 @@ def _notifications(sources: Mapping[str, Source]) -> str:
         ]
         for row in NOTIFICATIONS
     ]
-    old = [[f"`{name}`", f"`{alias.row.name}`"] for name, alias in ALIASES.items()]
+    old = [[f"`{name}`", f"`{alias.definition.name}`"] for name, alias in ALIASES.items()]
     names = [revision.name for revision in _REVISIONS]
     return markdown_page(
         "Notifications by revision",
@@ -144,7 +144,10 @@ def _value(value: object) -> str:
 
 def _capabilities() -> str:
     needed: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    rows_with_capabilities: list[Method[object, object] | NotificationRow[object]] = [*METHODS, *NOTIFICATIONS]
+    rows_with_capabilities: list[RequestMethod[object, object] | NotificationMethod[object]] = [
+        *METHODS,
+        *NOTIFICATIONS,
+    ]
     for row in rows_with_capabilities:
         for side, path in (("server", row.server_capability), ("client", row.client_capability)):
             if path is not None:

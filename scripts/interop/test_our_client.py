@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 import trio
 
-from mcp_client import ChangeKind, Client, Handlers, Opening, open_http, open_stdio
+from mcp_client import ChangeKind, Client, Connector, Handlers, open_http, open_stdio
 from mcp_core.errors import RequestFailed
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import (
@@ -55,7 +55,7 @@ def text(result: CallToolResult) -> str:
 class Open(Protocol):
     """Opens a client of the server."""
 
-    def __call__(self, *, revisions: Sequence[Revision] = ..., handlers: Handlers = ...) -> Opening: ...
+    def __call__(self, *, revisions: Sequence[Revision] = ..., handlers: Handlers = ...) -> Connector: ...
 
 
 # What the official SDK has: its HTTP+SSE endpoint takes every handshake, and knows nothing of 2026-07-28.

@@ -15,7 +15,7 @@ from mcp_core.types.content import TextContent
 from mcp_server import Context, Server
 from mcp_server.auth import ResourceServer, Scopes
 from mcp_server.auth.authorization_server import AuthorizationServer, PasswordUsers, hash_password
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -102,11 +102,12 @@ async def test_a_person_logs_in_and_allows_more_when_more_is_needed() -> None:
     )
     person = Person()
     oauth = OAuth(
-        "Notebook reader", user_agent=SystemBrowser(tell=person.told, environment={"BROWSER": "no-such-program"})
+        "Notebook reader",
+        user_agent=SystemBrowser(show_message=person.told, environment={"BROWSER": "no-such-program"}),
     )
     with trio.fail_after(150):
         async with trio.open_nursery() as nursery:
-            host = Host(authorization.beside(endpoint), limits=SERVER_LIMITS, timeouts=None)
+            host = HttpHost(authorization.combine(endpoint), limits=SERVER_LIMITS, timeouts=None)
             await nursery.start(host.run, [listener])
             nursery.start_soon(trio.to_thread.run_sync, person.sit_there)
             try:

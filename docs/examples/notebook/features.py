@@ -11,7 +11,7 @@ import trio
 
 from mcp_client import ChangeKind
 from mcp_core.errors import RequestFailed, ResourceNotFound
-from mcp_core.methods import ELICITATION_CREATE, PING, Method
+from mcp_core.methods import ELICITATION_CREATE, PING, RequestMethod
 from mcp_core.revisions import R2025_06_18, Revision, between
 from mcp_core.types import (
     ElicitResult,
@@ -46,7 +46,7 @@ def feature(
     return add
 
 
-def has(row: Method[object, object]) -> Callable[[Revision], bool]:
+def has(row: RequestMethod[object, object]) -> Callable[[Revision], bool]:
     """Whether a revision has a method, as a request or in a result."""
     return lambda revision: revision in row.revisions or revision in row.input_request
 

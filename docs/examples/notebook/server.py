@@ -26,8 +26,8 @@ from index import BadQuery, Hit
 from mcp_core.types import EmbeddedResource, PromptMessage, TextContent, TextResourceContents, ToolAnnotations
 from mcp_server import (
     Context,
-    Declined,
-    Dismissed,
+    ElicitationCancelled,
+    ElicitationDeclined,
     Image,
     Param,
     RequestFailed,
@@ -111,7 +111,7 @@ async def add_note(title: str, text: str, *, context: Context) -> str:
     """
     if context.peer.capabilities.elicitation is not None:
         answer = await context.elicit(Confirmation, f"Add the note {title!r} with {len(text)} characters?")
-        if isinstance(answer, Declined | Dismissed) or not answer.value.write:
+        if isinstance(answer, ElicitationDeclined | ElicitationCancelled) or not answer.value.write:
             raise ToolError("The user does not want this note. Nothing was written.")
         text = f"*{answer.value.kind}*\n\n{text}"
     # On 2026-07-28 everything above the last question runs again with each answer. Writing is below it.

@@ -55,7 +55,7 @@ class Browsers:
         """The browser of the system, which is a script here."""
         words = [sys.executable, str(HERE / "browser.py"), "--user", "ann", "--password", "quince"]
         command = shlex.join([*words, "--decision", decision, "%s"])
-        return SystemBrowser(tell=self._count, environment={"BROWSER": command})
+        return SystemBrowser(show_message=self._count, environment={"BROWSER": command})
 
     def _count(self, _: str) -> None:
         self.opened += 1

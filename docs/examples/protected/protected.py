@@ -46,7 +46,7 @@ async def main(server: Server, port: int) -> None:
     authorization, resource = protection(port)
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            serve = partial(serve_http, server, f"127.0.0.1:{port}", auth=resource, beside=authorization)
+            serve = partial(serve_http, server, f"127.0.0.1:{port}", auth=resource, companion=authorization)
             urls = await nursery.start(serve)
             print(urls[0], flush=True)
             await anext(signals)

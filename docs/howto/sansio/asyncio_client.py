@@ -19,7 +19,7 @@ from mcp_core.framing.lines import LineFramer, frame
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import Batch, JsonObject, Request, RequestId
 from mcp_core.limits import CLIENT_LIMITS
-from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, Method
+from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, RequestMethod
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -46,9 +46,9 @@ class AsyncioClient:
             self._send(reaction.reply)
         return await self._opened
 
-    async def call(self, row: Method[P, R], params: P) -> R:
+    async def call(self, row: RequestMethod[P, R], params: P) -> R:
         """Sends a request and waits for its answer. Cancelling the caller cancels the request."""
-        request = self._engine.call(row, params)
+        request = self._engine.request(row, params)
         assert isinstance(request.message, Request)
         id = request.message.id
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
@@ -94,13 +94,13 @@ class AsyncioClient:
 
     def _take(self, event: events.Event) -> None:
         match event:
-            case events.Opened(peer=events.ServerPeer() as peer):
+            case events.ConnectionOpened(peer=events.ServerPeer() as peer):
                 self._opened.set_result(peer)
             case events.NegotiationEnded(error=error):
                 self._opened.set_exception(error)
-            case events.AnswerReceived(id=id, result=result):
+            case events.ResultReceived(id=id, result=result):
                 self._finish(id, result)
-            case events.FailureReceived(id=id, error=error):
+            case events.ErrorReceived(id=id, error=error):
                 self._finish(id, error)
             case events.RequestReceived(id=id):
                 refusal = RequestFailed("this client offers nothing", code=ErrorCode.METHOD_NOT_FOUND)

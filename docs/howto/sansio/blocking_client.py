@@ -16,13 +16,13 @@ from typing import TypeVar
 
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import (
-    AnswerReceived,
+    ConnectionOpened,
+    ErrorReceived,
     Event,
-    FailureReceived,
     NegotiationEnded,
-    Opened,
     Outgoing,
     RequestReceived,
+    ResultReceived,
     ServerPeer,
 )
 from mcp_core.errors import ConnectionEnded, ErrorCode, MalformedMessage, RequestFailed
@@ -30,7 +30,7 @@ from mcp_core.framing.lines import LineFramer, frame
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import Batch, JsonObject
 from mcp_core.limits import CLIENT_LIMITS
-from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, Method
+from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, RequestMethod
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -68,16 +68,16 @@ class BlockingClient:
         """Calls a tool."""
         return self.call(TOOLS_CALL, CallToolRequestParams(name=name, arguments=arguments))
 
-    def call(self, row: Method[P, R], params: P) -> R:
+    def call(self, row: RequestMethod[P, R], params: P) -> R:
         """Sends a request and waits for its answer. Raises `RequestFailed` and the other errors of `mcp_core`."""
-        request = self._engine.call(row, params)
+        request = self._engine.request(row, params)
         self._send(request)
         while True:
             match self._next_event():
-                case AnswerReceived(result=result):
+                case ResultReceived(result=result):
                     assert isinstance(result, row.result)
                     return result
-                case FailureReceived(error=error):
+                case ErrorReceived(error=error):
                     raise error
 
     def _opened(self) -> ServerPeer:
@@ -92,7 +92,7 @@ class BlockingClient:
                 self._send(reaction.reply)
                 event = reaction.event
             match event:
-                case Opened(peer=ServerPeer() as peer):
+                case ConnectionOpened(peer=ServerPeer() as peer):
                     return peer
                 case NegotiationEnded(error=error):
                     raise error

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from mcp_core.engine.events import Ignored, RequestReceived
+from mcp_core.engine.events import MessageIgnored, RequestReceived
 from mcp_core.engine.server import ServerConnection
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -118,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
                 outgoing = engine.fail(request.id, failure)
         assert outgoing is not None
         assert isinstance(outgoing.message, ResultResponse | ErrorResponse)
-        return outgoing.message, isinstance(reaction.event, Ignored)
+        return outgoing.message, isinstance(reaction.event, MessageIgnored)
 
     def refuse(self, refusal: Refusal) -> None:
         self.write(refusal.head(), refusal.body())

@@ -47,7 +47,7 @@ async def test_no_program_is_started_for_a_page_that_is_none(url: str, tmp_path:
     browser, written = recorder(tmp_path)
     told: list[str] = []
     async with open_world(Quirks(server_metadata={"authorization_endpoint": url})) as world:
-        agent = SystemBrowser(environment={"BROWSER": browser}, tell=told.append)
+        agent = SystemBrowser(environment={"BROWSER": browser}, show_message=told.append)
         with pytest.raises(AuthorizationError):
             async with open_http(world.places.resource, auth=OAuth("App", user_agent=agent)):
                 pass

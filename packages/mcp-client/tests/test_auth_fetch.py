@@ -20,10 +20,10 @@ from mcp_client import Tls
 from mcp_client.auth.fetch import GuardedFetch, surroundings
 from mcp_client.http_client.addresses import AddressRecorder
 from mcp_client.nursery import open_private_nursery
-from mcp_client.transports.http.authorizer import Site
+from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.addresses import AddressClass
-from mcp_core.oauth.steps import FetchJson, HttpAnswer, PostForm, Register, Request, Unreachable
+from mcp_core.oauth.steps import FetchedResponse, FetchJson, PostForm, Register, Request, Unreachable
 from mcp_core.revisions import REVISIONS
 
 PUBLIC = frozenset({AddressClass.PUBLIC})
@@ -159,8 +159,8 @@ def site(
     *,
     tls: ssl.SSLContext | Tls | None = None,
     proxies: Mapping[str, str] | Literal[False] | None = False,
-) -> Site:
-    return Site(
+) -> ConnectionTarget:
+    return ConnectionTarget(
         url=url,
         nursery=nursery,
         waiting=lambda: contextmanager(lambda: iter([None]))(),
@@ -191,7 +191,7 @@ async def test_a_name_that_leads_to_an_address_which_is_no_strangers_affair_is_n
 ) -> None:
     with resolving({"as.example": [[*company, address]]}):
         async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
-            answer = await fetch.ask(step(kind, "https://as.example/x"))
+            answer = await fetch.perform(step(kind, "https://as.example/x"))
     assert isinstance(answer, Unreachable)
     assert f"resolves to a {named} address ({ipaddress.ip_address(address)}), unlike the server" in answer.reason
     assert dialled.to == []
@@ -203,8 +203,8 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_where_it_led(dial
         rebinding = {"rebind.localhost": [["127.0.0.1"], ["10.0.0.1"]]}
         with resolving(rebinding) as names:
             async with fetching() as fetch:
-                answer = await fetch.ask(step("document", f"http://rebind.localhost:{port}/x"))
-        assert isinstance(answer, HttpAnswer)
+                answer = await fetch.perform(step("document", f"http://rebind.localhost:{port}/x"))
+        assert isinstance(answer, FetchedResponse)
         assert names.asked == ["rebind.localhost"]
         assert dialled.to == ["127.0.0.1"]
         assert server.asked[0].headers["host"] == f"rebind.localhost:{port}"
@@ -220,8 +220,8 @@ async def test_each_new_connection_is_judged_anew(dialled: Dialled) -> None:
         with resolving({"rebind.localhost": [["127.0.0.1"], ["10.0.0.1"]]}):
             async with fetching() as fetch:
                 url = f"http://rebind.localhost:{port}/x"
-                assert isinstance(await fetch.ask(step("document", url)), HttpAnswer)
-                assert isinstance(await fetch.ask(step("document", url)), Unreachable)
+                assert isinstance(await fetch.perform(step("document", url)), FetchedResponse)
+                assert isinstance(await fetch.perform(step("document", url)), Unreachable)
     assert dialled.to == ["127.0.0.1"]
 
 
@@ -235,7 +235,7 @@ async def test_what_the_user_configured_may_be_anywhere(address: str, monkeypatc
 
     monkeypatch.setattr("mcp_client.http_client.dialer.trio.open_tcp_stream", connect)
     async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
-        answer = await fetch.ask(step("token", "https://idp.internal/token", configured=True))
+        answer = await fetch.perform(step("token", "https://idp.internal/token", configured=True))
     assert answer == Unreachable(reason="cannot connect to https://idp.internal: No route to host")
     assert connected == ["idp.internal"]
 
@@ -247,15 +247,17 @@ async def test_addresses_are_tried_one_after_the_other(
         port = server.url.split(":")[2].split("/")[0]
         with resolving({"many.localhost": [["203.0.114.1", "203.0.114.2", "127.0.0.1"]]}):
             async with fetching() as fetch:
-                assert isinstance(await fetch.ask(step("document", f"http://many.localhost:{port}/x")), HttpAnswer)
+                assert isinstance(
+                    await fetch.perform(step("document", f"http://many.localhost:{port}/x")), FetchedResponse
+                )
     assert dialled.to == ["203.0.114.1", "203.0.114.2", "127.0.0.1"]
 
 
 async def test_a_name_that_nobody_knows_is_told(dialled: Dialled) -> None:
     with resolving({"empty.example": [[]]}):
         async with fetching() as fetch:
-            nobody = await fetch.ask(step("document", "https://nobody.example/x"))
-            empty = await fetch.ask(step("document", "https://empty.example/x"))
+            nobody = await fetch.perform(step("document", "https://nobody.example/x"))
+            empty = await fetch.perform(step("document", "https://empty.example/x"))
     assert isinstance(nobody, Unreachable)
     assert "Name or service not known" in nobody.reason
     assert isinstance(empty, Unreachable)
@@ -305,8 +307,8 @@ async def test_a_server_whose_name_moves_in_a_flow_is_asked_where_it_was(kind: s
             here = site(nursery, "https://mcp.example/mcp")
             around = await surroundings(here)
             fetch = GuardedFetch(here, around.networks, addresses=around.addresses)
-            assert isinstance(await fetch.ask(step(kind, "https://mcp.example/x")), Unreachable)
-            assert isinstance(await fetch.ask(step(kind, "https://as.example/x")), Unreachable)
+            assert isinstance(await fetch.perform(step(kind, "https://mcp.example/x")), Unreachable)
+            assert isinstance(await fetch.perform(step(kind, "https://as.example/x")), Unreachable)
             await fetch.aclose()
     assert (names.asked, dialled.to) == (["mcp.example", "as.example"], ["127.0.0.1"])
 
@@ -339,7 +341,7 @@ async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.t
         async with open_private_nursery() as nursery:
             assert (await surroundings(site(nursery, "https://mcp.example/mcp"))).networks == PUBLIC
         async with fetching() as fetch:
-            answer = await fetch.ask(step("document", "https://as.example/x"))
+            answer = await fetch.perform(step("document", "https://as.example/x"))
     finally:
         trio.socket.set_custom_hostname_resolver(before)
     assert isinstance(answer, Unreachable)
@@ -354,8 +356,8 @@ async def test_behind_a_proxy_names_are_the_proxys_affair_and_addresses_are_not(
                 behind = site(nursery, "http://mcp.localhost/mcp", proxies=proxies)
                 assert (await surroundings(behind)).networks == LOCAL
             async with fetching(proxies=proxies) as fetch:
-                answer = await fetch.ask(step("document", "http://as.localhost/x"))
-    assert isinstance(answer, HttpAnswer)
+                answer = await fetch.perform(step("document", "http://as.localhost/x"))
+    assert isinstance(answer, FetchedResponse)
     assert proxy.asked[0].target == "http://as.localhost/x"
     assert names.asked == []
 
@@ -366,8 +368,8 @@ async def test_behind_a_proxy_names_are_the_proxys_affair_and_addresses_are_not(
 async def test_what_is_asked_is_sent_as_the_step_says_and_nothing_else() -> None:
     async with serving(page(200, b'{"a": 1}', "application/json")) as server, fetching() as fetch:
         for kind in STEPS:
-            answer = await fetch.ask(step(kind, server.url))
-            assert isinstance(answer, HttpAnswer)
+            answer = await fetch.perform(step(kind, server.url))
+            assert isinstance(answer, FetchedResponse)
             assert (answer.status, answer.body) == (200, b'{"a": 1}')
             assert answer.header("content-type") == "application/json"
     document, registration, token = server.asked
@@ -385,14 +387,14 @@ async def test_cookies_are_not_kept() -> None:
         await reply.body(200, b"{}", None, {"Set-Cookie": "a=b"})
 
     async with serving(sets) as server, fetching() as fetch:
-        await fetch.ask(step("document", server.url))
-        await fetch.ask(step("document", server.url))
+        await fetch.perform(step("document", server.url))
+        await fetch.perform(step("document", server.url))
     assert all("cookie" not in asked.headers for asked in server.asked)
 
 
 async def test_a_user_agent_that_the_step_names_is_sent_in_place_of_ours() -> None:
     async with serving(page(200, b"{}")) as server, fetching() as fetch:
-        await fetch.ask(FetchJson(url=server.url, why="test", headers=(("user-agent", "own"),)))
+        await fetch.perform(FetchJson(url=server.url, why="test", headers=(("user-agent", "own"),)))
     assert server.asked[0].headers["user-agent"] == "own"
 
 
@@ -405,8 +407,8 @@ async def test_a_document_may_be_one_redirect_away_on_the_same_origin(status: in
             await reply.body(200, b"{}")
 
     async with serving(moved) as server, fetching() as fetch:
-        answer = await fetch.ask(step("document", server.url))
-    assert isinstance(answer, HttpAnswer)
+        answer = await fetch.perform(step("document", server.url))
+    assert isinstance(answer, FetchedResponse)
     assert answer.status == 200
     assert [asked.target for asked in server.asked] == ["/mcp", "/there?x=1"]
 
@@ -418,8 +420,8 @@ async def test_what_is_posted_is_posted_to_nobody_else(kind: str, status: int) -
         await reply.body(status, b"", None, {"Location": "/there"})
 
     async with serving(moved) as server, fetching() as fetch:
-        answer = await fetch.ask(step(kind, server.url))
-    assert isinstance(answer, HttpAnswer)
+        answer = await fetch.perform(step(kind, server.url))
+    assert isinstance(answer, FetchedResponse)
     assert answer.status == status
     assert len(server.asked) == 1
 
@@ -445,7 +447,7 @@ async def test_a_redirect_that_leads_elsewhere_is_not_followed(location: str, re
         await reply.body(302, b"", None, {"Location": location})
 
     async with serving(moved) as server, fetching() as fetch:
-        answer = await fetch.ask(step("document", server.url))
+        answer = await fetch.perform(step("document", server.url))
     assert isinstance(answer, Unreachable)
     assert reason in answer.reason
     assert len(server.asked) <= 2
@@ -453,8 +455,8 @@ async def test_a_redirect_that_leads_elsewhere_is_not_followed(location: str, re
 
 async def test_a_redirect_without_a_location_is_an_answer() -> None:
     async with serving(page(302)) as server, fetching() as fetch:
-        answer = await fetch.ask(step("document", server.url))
-    assert isinstance(answer, HttpAnswer)
+        answer = await fetch.perform(step("document", server.url))
+    assert isinstance(answer, FetchedResponse)
     assert answer.status == 302
 
 
@@ -469,8 +471,8 @@ async def test_of_an_answer_that_is_too_long_no_more_is_read_than_shows_it() -> 
             sent += 65_536
 
     async with serving(endless) as server, fetching() as fetch:
-        answer = await fetch.ask(step("document", server.url))
-    assert isinstance(answer, HttpAnswer)
+        answer = await fetch.perform(step("document", server.url))
+    assert isinstance(answer, FetchedResponse)
     assert 256 * 1024 < len(answer.body) < 2 * 256 * 1024
 
 
@@ -483,7 +485,7 @@ async def test_an_answer_that_does_not_come_is_given_up(where: str, autojump_clo
 
     async with serving(slow) as server, fetching() as fetch:
         before = trio.current_time()
-        answer = await fetch.ask(step("document", server.url))
+        answer = await fetch.perform(step("document", server.url))
         assert trio.current_time() - before == pytest.approx(5)
     assert answer == Unreachable(reason="no response within 5 seconds")
 
@@ -500,7 +502,7 @@ async def test_document_with_ambiguous_framing_or_foreign_version_is_refused(hea
         await reply.raw(head + b"{}")
 
     async with serving(answer) as server, fetching() as fetch:
-        refused = await fetch.ask(step("document", server.url))
+        refused = await fetch.perform(step("document", server.url))
     assert isinstance(refused, Unreachable)
     assert reason in refused.reason
 
@@ -510,7 +512,7 @@ async def test_an_answer_that_is_compressed_is_none() -> None:
         await reply.body(200, b"x", "application/json", {"Content-Encoding": "gzip"})
 
     async with serving(packed) as server, fetching() as fetch:
-        answer = await fetch.ask(step("document", server.url))
+        answer = await fetch.perform(step("document", server.url))
     assert isinstance(answer, Unreachable)
     assert "gzip" in answer.reason
 
@@ -555,9 +557,9 @@ async def test_the_certificate_has_to_be_for_the_name_though_the_address_is_pinn
         names = {"right.localhost": [["127.0.0.1"]], "wrong.localhost": [["127.0.0.1"]]}
         with resolving(names):
             async with fetching(tls=Tls(ca_file=ca_file)) as fetch:
-                right = await fetch.ask(step("document", f"https://right.localhost:{port}/x"))
-                wrong = await fetch.ask(step("document", f"https://wrong.localhost:{port}/x"))
-    assert isinstance(right, HttpAnswer)
+                right = await fetch.perform(step("document", f"https://right.localhost:{port}/x"))
+                wrong = await fetch.perform(step("document", f"https://wrong.localhost:{port}/x"))
+    assert isinstance(right, FetchedResponse)
     assert isinstance(wrong, Unreachable)
     assert "another host name" in wrong.reason
 
@@ -574,8 +576,12 @@ async def test_our_certificate_is_shown_to_the_server_and_to_no_stranger(
         port, by_stranger = other
         with resolving({"mcp.localhost": [["127.0.0.1"]], "as.localhost": [["127.0.0.1"]]}):
             async with fetching(url=f"https://mcp.localhost:{own}/mcp", tls=tls) as fetch:
-                assert isinstance(await fetch.ask(step("document", f"https://mcp.localhost:{own}/x")), HttpAnswer)
-                assert isinstance(await fetch.ask(step("document", f"https://as.localhost:{port}/x")), HttpAnswer)
+                assert isinstance(
+                    await fetch.perform(step("document", f"https://mcp.localhost:{own}/x")), FetchedResponse
+                )
+                assert isinstance(
+                    await fetch.perform(step("document", f"https://as.localhost:{port}/x")), FetchedResponse
+                )
     assert [bool(each) for each in by_server] == [True]
     assert [bool(each) for each in by_stranger] == [False]
 
@@ -587,4 +593,6 @@ async def test_a_context_of_the_users_own_is_used_as_it_is() -> None:
     async with over_tls(authority, "as.localhost") as (port, _):
         with resolving({"as.localhost": [["127.0.0.1"]]}):
             async with fetching(tls=context) as fetch:
-                assert isinstance(await fetch.ask(step("document", f"https://as.localhost:{port}/x")), HttpAnswer)
+                assert isinstance(
+                    await fetch.perform(step("document", f"https://as.localhost:{port}/x")), FetchedResponse
+                )

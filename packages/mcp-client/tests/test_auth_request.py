@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zoo import Answer, Asked, Reply, Server, legacy, modern, serving
 
 from mcp_client import open_http
-from mcp_client.auth import Answered, Authorizer, Site
+from mcp_client.auth import Authorizer, ConnectionTarget, ObservedResponse
 from mcp_client.transports.http.authorized_request import operation_of
 from mcp_core.errors import AccessDenied, AuthorizationError, RequestTimeout
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Message, Notification, Request
@@ -24,15 +24,15 @@ from mcp_core.oauth.steps import Pairs
 class Numbers:
     """Gives each request the next number, and renews without end if it is let."""
 
-    curable: Callable[[Answered], bool] = lambda answer: answer.status in (401, 403)
+    curable: Callable[[ObservedResponse], bool] = lambda answer: answer.status in (401, 403)
     number: int = 0
-    seen: list[Answered] = attrs.field(factory=list)
-    renewed: list[Answered] = attrs.field(factory=list)
+    seen: list[ObservedResponse] = attrs.field(factory=list)
+    renewed: list[ObservedResponse] = attrs.field(factory=list)
     failure: Exception | None = None
 
     extensions: tuple[str, ...] = ()
 
-    def authorizer(self, site: Site) -> Authorizer:
+    def authorizer(self, site: ConnectionTarget) -> Authorizer:
         return self
 
     async def headers(self, method: str, url: str) -> Pairs:
@@ -43,11 +43,11 @@ class Numbers:
     async def identity(self) -> str | None:
         return "somebody"
 
-    def answered(self, answer: Answered) -> bool:
+    def answered(self, answer: ObservedResponse) -> bool:
         self.seen.append(answer)
         return self.curable(answer)
 
-    async def renew(self, answer: Answered) -> None:
+    async def renew(self, answer: ObservedResponse) -> None:
         await trio.lowlevel.checkpoint()
         self.renewed.append(answer)
         if self.failure is not None:
@@ -132,7 +132,7 @@ async def test_what_an_authorizer_raises_is_the_callers_and_the_client_lives_on(
     async with serving(refusing(401, 1)) as server, open_http(server.url, auth=auth) as client:
         with pytest.raises(AuthorizationError, match="no token") as caught:
             await client.call_tool("echo")
-        assert caught.value.circumstances.method == "tools/call"
+        assert caught.value.context.method == "tools/call"
         await client.call_tool("echo")
         assert server.open == 1
 

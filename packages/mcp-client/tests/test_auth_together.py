@@ -96,7 +96,7 @@ async def test_many_calls_get_the_same_error_when_the_login_fails() -> None:
     assert person.logins == 2
     assert [error.message for error in errors] == ["not today"] * 8
     assert len({id(error) for error in errors}) == 8
-    assert len({error.circumstances.request_id for error in errors}) == 8
+    assert len({error.context.request_id for error in errors}) == 8
     assert all(error.attempts for error in errors)
 
 
@@ -295,7 +295,7 @@ async def test_a_message_that_nobody_waits_for_survives_a_login(autojump_clock: 
         world.forget()
         person.waits = trio.Event()
         await trio.testing.wait_all_tasks_blocked()
-        client._link.transport.send_nowait(Notification("notifications/whatever", {}))
+        client._channel.transport.send_nowait(Notification("notifications/whatever", {}))
         await logging_in(person, 2)
         await trio.sleep(100)
         person.waits.set()
@@ -333,7 +333,7 @@ async def test_a_person_may_take_long_for_a_notification_of_the_caller(
             world.forget()
             nursery.start_soon(comes_after, person, 300)
             await trio.testing.wait_all_tasks_blocked()
-            await client._link.transport.send(Notification("notifications/whatever", {}))
+            await client._channel.transport.send(Notification("notifications/whatever", {}))
     assert [asked.rpc for asked in world.mcp()].count("notifications/whatever") == 2
 
 

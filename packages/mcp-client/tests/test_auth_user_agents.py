@@ -44,7 +44,7 @@ async def test_a_browser_gets_the_url_as_one_argument(how: str, tmp_path: Path) 
     folder = tmp_path / "a folder" if how.startswith('"') else tmp_path
     folder.mkdir(exist_ok=True)
     told: list[str] = []
-    agent = SystemBrowser(tell=told.append, environment={"BROWSER": how.format(program(folder)) + ":other"})
+    agent = SystemBrowser(show_message=told.append, environment={"BROWSER": how.format(program(folder)) + ":other"})
     async with agent.receive() as receiver:
         await receiver.open(URL)
         expected = {
@@ -62,7 +62,7 @@ async def test_a_browser_gets_the_url_as_one_argument(how: str, tmp_path: Path) 
 )
 async def test_without_a_browser_the_url_is_shown(environment: dict[str, str]) -> None:
     told: list[str] = []
-    agent = SystemBrowser(tell=told.append, environment=environment)
+    agent = SystemBrowser(show_message=told.append, environment=environment)
     async with agent.receive() as receiver:
         await receiver.open(URL)
     assert told == [f"No browser could be started. To log in, open this URL in a browser on this machine:\n{URL}"]
@@ -90,11 +90,11 @@ async def test_without_a_browser_the_url_is_shown(environment: dict[str, str]) -
 )
 async def test_nothing_but_a_url_for_browsers_is_opened_or_shown(url: str, tmp_path: Path) -> None:
     told: list[str] = []
-    browser = SystemBrowser(tell=told.append, environment={"BROWSER": str(program(tmp_path))})
+    browser = SystemBrowser(show_message=told.append, environment={"BROWSER": str(program(tmp_path))})
     async with browser.receive() as receiver:
         with pytest.raises(UnsafeUrl):
             await receiver.open(url)
-    async with Paste(tell=told.append).receive() as receiver:
+    async with Paste(show_message=told.append).receive() as receiver:
         with pytest.raises(UnsafeUrl):
             await receiver.open(url)
     assert told == []
@@ -134,7 +134,7 @@ async def test_the_whole_way_with_the_browser_of_the_system() -> None:
     follows = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()"
     told: list[str] = []
     browser = f"{shlex.quote(sys.executable)} -c {shlex.quote(follows)}"
-    agent = SystemBrowser(tell=told.append, environment={"BROWSER": browser})
+    agent = SystemBrowser(show_message=told.append, environment={"BROWSER": browser})
     async with protected(world) as server:
         auth = OAuth("Tester", user_agent=agent)
         auth._clock = lambda: world.now
@@ -162,7 +162,7 @@ class Terminal:
 
     @property
     def agent(self) -> Paste:
-        return Paste(tell=self.shown.append, ask=self.ask)
+        return Paste(show_message=self.shown.append, ask=self.ask)
 
 
 async def test_the_address_that_is_pasted_is_the_answer() -> None:

@@ -18,7 +18,7 @@ from zoo import Answer, Asked, Reply, modern
 
 from mcp_client import Client, Restart, ServerConfig, configured, open_group, open_http, read_config
 from mcp_client.auth import MemoryStore, Receiver, configured_auth
-from mcp_client.group.member import MakeOpening
+from mcp_client.group.member import MakeConnector
 from mcp_core.errors import (
     AccessDenied,
     AuthorizationError,
@@ -210,7 +210,7 @@ async def test_what_came_with_a_login_is_not_kept_for_those_who_did_not_log_in()
 async def test_servers_of_a_group_log_in_each_for_itself() -> None:
     one, two = World(), World()
     async with protected(one) as first, protected(two) as second:
-        openings: dict[str, MakeOpening] = {
+        openings: dict[str, MakeConnector] = {
             "one": partial(open_http, first.url, auth=oauth(one)),
             "two": partial(open_http, second.url, auth=oauth(two)),
         }

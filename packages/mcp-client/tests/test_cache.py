@@ -20,7 +20,7 @@ from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import TOOLS_LIST
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import R2025_11_25
 from mcp_core.types import ListToolsRequestParams, TextResourceContents
 from mcp_server import CacheHint, Server, serve_http, serve_stream
@@ -478,7 +478,7 @@ async def test_a_result_with_numbers_beyond_64_bits_is_kept() -> None:
     asked: list[str] = []
 
     class Counting(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             asked.append(message.method)
             return await proceed(message)
 

@@ -27,7 +27,7 @@ from mcp_client.cli.auth_diagnosis_report import _setting
 from mcp_client.cli.login import Keeping, authorization
 from mcp_client.cli.main import main
 from mcp_client.cli.output import Screen
-from mcp_client.transports.http.authorizer import Site
+from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.errors import UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import CLIENT_LIMITS
@@ -296,7 +296,7 @@ async def test_a_server_that_is_not_there_cannot_be_diagnosed(run: Run) -> None:
 async def test_a_server_in_clear_text_is_told_to_be_the_fault() -> None:
     diagnosis = Diagnosis(MemoryStore())
     async with trio.open_nursery() as nursery:
-        site = Site(
+        site = ConnectionTarget(
             url="http://192.0.2.1/mcp", nursery=nursery, waiting=nullcontext, revisions=(), limits=CLIENT_LIMITS
         )
         await diagnosis.authorizer(site).run()

@@ -572,7 +572,7 @@ async def test_a_modern_server_may_not_ask_for_what_was_not_declared(
     async with open_in_memory(scripted(script)) as client:
         with pytest.raises(RemoteProtocolError, match="did not declare") as caught:
             await client.call_tool("a")
-        assert caught.value.circumstances.method == "tools/call"
+        assert caught.value.context.method == "tools/call"
 
 
 async def test_a_server_that_never_has_enough_input_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
@@ -906,7 +906,7 @@ async def test_a_subscription_that_is_refused_or_not_acknowledged_is_an_error(
         with pytest.raises(RequestTimeout, match="idle deadline of 7 s") as caught:
             async with client.listen(tools=True):
                 raise AssertionError("it was not acknowledged")
-        assert caught.value.circumstances.request_id == 3
+        assert caught.value.context.request_id == 3
         assert trio.current_time() == 7
 
 

@@ -30,7 +30,7 @@ async def refusal(parameters: StdioParameters) -> str:
     with pytest.raises(ProcessFailed) as caught:
         await spawn(parameters)
     assert caught.value.exit_code is None
-    assert caught.value.circumstances.phase is Phase.CONNECT
+    assert caught.value.context.phase is Phase.CONNECT
     assert caught.value.__cause__ is not None
     return str(caught.value)
 

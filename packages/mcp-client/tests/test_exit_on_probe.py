@@ -19,7 +19,7 @@ from mcp_core.revisions import LATEST_LEGACY, R2025_06_18, R2026_07_28, Era
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mcp_client.connectors.stdio import Opening
+    from mcp_client.connectors.stdio import Connector
     from mcp_core.revisions import Revision
 
 SERVER = """
@@ -130,7 +130,7 @@ class Program:
         deadlines: Deadlines | None = None,
         on_stderr: Callable[[str], None] | None = None,
         revisions: Sequence[Revision] | None = None,
-    ) -> Opening:
+    ) -> Connector:
         """A connection to it."""
         deadlines = deadlines or Deadlines()
         if revisions is None:
@@ -242,13 +242,13 @@ async def test_remembered_command_that_fails_is_forgotten(tmp_path: Path) -> Non
 async def test_server_that_ends_on_both_requests_is_reported_with_both_attempts(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1", "doomed:2")
     error = await program.fail(ConnectionEnded)
-    first, second = error.circumstances.attempts
+    first, second = error.context.attempts
     assert f"sent {PROBE}" in first
     assert "exited with status 1" in first
     assert f"did not expect {PROBE}" in first
     assert f"sent {INITIALIZE}" in second
     assert "exited with status 2" in second
-    assert error.circumstances.stderr_tail == f"did not expect {INITIALIZE}\n"
+    assert error.context.stderr_tail == f"did not expect {INITIALIZE}\n"
     shown = str(error)
     assert "revisions=" in shown
     assert first in shown
@@ -263,9 +263,9 @@ async def test_server_that_dies_on_start_is_reported_with_both_attempts(tmp_path
         # Nothing is learned from it, so it is probed each time.
         error = await program.fail(ConnectionEnded)
         assert "exited with status 4" in error.message
-        assert len(error.circumstances.attempts) == 2
-        assert all("exited with status 4" in attempt for attempt in error.circumstances.attempts)
-        assert error.circumstances.stderr_tail == "no database\n"
+        assert len(error.context.attempts) == 2
+        assert all("exited with status 4" in attempt for attempt in error.context.attempts)
+        assert error.context.stderr_tail == "no database\n"
         assert len(program.pids) == starts
     assert program.alive == []
 
@@ -274,7 +274,7 @@ async def test_refusal_of_initialize_after_a_restart_is_reported_with_both_attem
     program = Program(tmp_path, "strict:1", "refusing:2")
     error = await program.fail(RequestFailed)
     assert error.message == "out of order"
-    assert len(error.circumstances.attempts) == 2
+    assert len(error.context.attempts) == 2
     assert program.alive == []
 
 
@@ -285,7 +285,7 @@ async def test_program_that_cannot_be_started_again_is_reported_with_both_attemp
     script.chmod(0o700)
     program.command = [str(script), str(tmp_path)]
     error = await program.fail(ProcessFailed)
-    assert len(error.circumstances.attempts) == 2
+    assert len(error.context.attempts) == 2
     assert len(program.pids) == 1
 
 
@@ -295,7 +295,7 @@ async def test_connect_deadline_covers_both_starts(tmp_path: Path) -> None:
     assert "the connect deadline of 2 s passed" in error.message
     assert isinstance(error, RequestTimeout)
     assert error.seconds == 2
-    assert len(error.circumstances.attempts) == 2
+    assert len(error.context.attempts) == 2
     assert program.alive == []
 
 
@@ -303,7 +303,7 @@ async def test_connect_deadline_covers_both_starts(tmp_path: Path) -> None:
 async def test_server_that_ends_is_started_once_where_one_era_is_spoken(tmp_path: Path, revision: Revision) -> None:
     program = Program(tmp_path, "doomed:1")
     error = await program.fail(ConnectionEnded, revisions=[revision])
-    assert error.circumstances.attempts == ()
+    assert error.context.attempts == ()
     assert len(program.pids) == 1
 
 

@@ -19,9 +19,9 @@ import trio.testing
 from mcp_client import (
     Client,
     ConfigError,
+    Connector,
     Handlers,
     NameCollision,
-    Opening,
     Restart,
     configured,
     open_group,
@@ -34,7 +34,7 @@ from mcp_client.guards import Rate, RateLimit
 from mcp_client.testing import Options, Transcript, open_in_memory
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError, ProcessFailed
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import LATEST, R2025_03_26
 from mcp_core.types import Root, TextContent
 from mcp_server import Context, Server, serve_http, serve_stream
@@ -61,7 +61,7 @@ trio.run(serve_stdio, server)
 """
 
 
-def program(name: str) -> Callable[[], Opening]:
+def program(name: str) -> Callable[[], Connector]:
     return lambda: open_stdio([sys.executable, "-c", PROGRAM, name])
 
 
@@ -216,7 +216,7 @@ async def test_no_server_sees_what_is_said_to_another() -> None:
     transcripts = {"a": Transcript(), "b": Transcript()}
     async with trio.open_nursery() as nursery:
 
-        def make(name: str) -> Opening:
+        def make(name: str) -> Connector:
             server = Server(name, version="1")
 
             @server.tool
@@ -361,7 +361,7 @@ async def test_of_closing_and_connecting_at_once_the_last_holds(autojump_clock: 
 
 async def test_an_error_of_ones_own_comes_out_as_it_is() -> None:
     class Failing(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             raise ValueError("a mistake")
 
     servers = {"a": lambda: in_memory("a", middleware=[Failing()]), "b": lambda: in_memory("b")}

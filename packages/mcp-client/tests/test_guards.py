@@ -14,7 +14,7 @@ from mcp_client.guards import Consent, NotAllowed, Rate, RateLimit, ToolFilter
 from mcp_client.testing import open_in_memory
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import LimitExceeded
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolRequestParams,
@@ -290,7 +290,7 @@ async def test_what_a_server_may_ask_for_is_bounded(autojump_clock: trio.testing
 class Wired(Middleware):
     """Gives all results in their wire form."""
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         result = await proceed(message)
         assert isinstance(result, WireObject)
         assert message.revision is not None
@@ -300,7 +300,7 @@ class Wired(Middleware):
 class Wrong(Middleware):
     """Gives something else instead of what a guard has to look at."""
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         return "nothing" if message.incoming else await proceed(message)
 
 

@@ -19,9 +19,9 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import (
     ELICITATION_CREATE,
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
-    Method,
-    NotificationRow,
-    Role,
+    NotificationMethod,
+    RequestMethod,
+    Side,
 )
 from mcp_core.revisions import R2025_11_25, R2026_07_28
 from mcp_core.types import NotificationParams, RequestParams, Result, Root
@@ -43,14 +43,14 @@ class IndexedParams(NotificationParams):
     count: int
 
 
-SEARCH = Method(
+SEARCH = RequestMethod(
     name="example/search",
-    sender=Role.SERVER,
+    sender=Side.SERVER,
     params=SearchParams,
     result=SearchResult,
     extension="com.example/search",
 )
-INDEXED = NotificationRow(name="notifications/example/indexed", sender=Role.SERVER, params=IndexedParams)
+INDEXED = NotificationMethod(name="notifications/example/indexed", sender=Side.SERVER, params=IndexedParams)
 
 
 async def search(params: SearchParams) -> SearchResult:

@@ -414,7 +414,7 @@ async def test_an_answer_on_the_standing_stream_settles_the_call_and_leaves_its_
     async with serving(legacy(calls, get=get)) as server, open_http(server.url) as client:
         await client.call_tool("echo")
         await left.wait()
-        assert not client._link._calls
+        assert not client._channel._calls
 
 
 async def test_an_answer_from_elsewhere_does_not_disturb_a_progress_handler(
@@ -502,7 +502,7 @@ async def test_answers_that_the_server_does_not_take_harm_nothing(autojump_clock
 
     async with serving(answer) as server, open_http(server.url, handlers=Handlers(elicit=decline)) as client:
         await client.call_tool("ask")
-        assert not client._link._serving.busy
+        assert not client._channel._inbound_requests.busy
 
 
 @pytest.mark.spec("batch.http-post-body")
@@ -619,7 +619,7 @@ async def test_many_callers_who_find_a_session_lost_make_one_new_one() -> None:
             for _ in range(20):
                 nursery.start_soon(client.call_tool, "a")
         assert len(server.of("initialize")) == 2
-        assert not client._link.connection.asked
+        assert not client._channel.connection.outbound_requests
 
 
 async def test_what_the_server_forgot_is_said_again_and_everything_may_have_changed() -> None:
@@ -919,5 +919,5 @@ async def test_a_server_that_makes_a_client_say_too_much_is_not_answered_any_mor
         await client.call_tool("a")
         assert "message dropped" in caplog.text
         await trio.sleep(60)
-        assert isinstance(client._link.transport, HttpTransport)
-        assert client._link.transport._posting == 0
+        assert isinstance(client._channel.transport, HttpTransport)
+        assert client._channel.transport._posting == 0

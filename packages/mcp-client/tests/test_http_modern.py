@@ -28,7 +28,7 @@ from mcp_core.errors import (
 )
 from mcp_core.jsonrpc.messages import JsonObject, Request
 from mcp_core.limits import Limits
-from mcp_core.methods import NotificationRow, Role
+from mcp_core.methods import NotificationMethod, Side
 from mcp_core.revisions import R2026_07_28
 from mcp_core.types import (
     CancelledNotificationParams,
@@ -88,7 +88,7 @@ async def test_a_modern_server_is_asked_who_it_is_and_then_only_what_the_caller_
 async def test_a_modern_connection_has_no_task_in_the_background() -> None:
     async with serving(modern()) as server, open_http(server.url) as client:
         await client.call_tool("echo")
-        assert len(client._link.nursery.child_tasks) == 0
+        assert len(client._channel.nursery.child_tasks) == 0
 
 
 async def test_a_server_that_is_known_from_another_connection_is_not_even_asked_who_it_is() -> None:
@@ -196,8 +196,8 @@ async def test_an_error_in_the_body_of_a_404_is_the_answer() -> None:
         with pytest.raises(RequestFailed, match="Method not found") as caught:
             await client.read_resource("a:b")
         assert caught.value.code == -32601
-        assert caught.value.circumstances.peer == server.url
-        assert caught.value.circumstances.method == "resources/read"
+        assert caught.value.context.peer == server.url
+        assert caught.value.context.method == "resources/read"
         await client.call_tool("echo")
     assert server.rpcs().count("server/discover") == 1
 
@@ -212,7 +212,7 @@ async def test_a_page_instead_of_an_answer_is_quoted_with_its_status() -> None:
         error = caught.value
         assert error.status == 502
         assert len(error.body) == 512
-        assert error.circumstances.phase is Phase.REQUEST
+        assert error.context.phase is Phase.REQUEST
         assert "/mcp" in str(error)
         assert "secret" not in str(error)
 
@@ -255,7 +255,7 @@ async def test_an_answer_to_something_else_is_none() -> None:
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         with pytest.raises(RemoteProtocolError):
             await client.call_tool("echo")
-        assert not client._link.connection.asked
+        assert not client._channel.connection.outbound_requests
 
 
 @pytest.mark.spec("schema.result-object")
@@ -272,8 +272,8 @@ async def test_result_of_null_raises_error_that_names_it(form: str) -> None:
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         with pytest.raises(RemoteProtocolError, match="a result must be an object, not null") as caught:
             await client.call_tool("echo")
-        assert caught.value.circumstances.method == "tools/call"
-        assert not client._link.connection.asked
+        assert caught.value.context.method == "tools/call"
+        assert not client._channel.connection.outbound_requests
 
 
 # --- what is lost ----------------------------------------------------------------------------------------------------
@@ -290,8 +290,8 @@ async def test_a_broken_stream_is_told_and_nothing_is_asked_again(how: str) -> N
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         with pytest.raises(ConnectionEnded, match="the stream ended before the response"):
             await client.call_tool("echo", on_progress=lambda _: None)
-        assert not client._link.connection.asked
-        assert not client._link._calls
+        assert not client._channel.connection.outbound_requests
+        assert not client._channel._calls
     assert server.rpcs() == ["server/discover", "tools/call"]
 
 
@@ -304,8 +304,8 @@ async def test_a_server_that_cannot_be_reached_any_more_is_told() -> None:
     with pytest.raises(ConnectionEnded) as caught:
         async with open_http(other.url):
             pass
-    assert caught.value.circumstances.phase is Phase.NEGOTIATE
-    assert caught.value.circumstances.peer == other.url
+    assert caught.value.context.phase is Phase.NEGOTIATE
+    assert caught.value.context.peer == other.url
     assert gone != other.url
 
 
@@ -330,7 +330,7 @@ async def test_cancelling_a_call_closes_its_stream_and_says_nothing(
             await client.call_tool("echo")
         assert scope.cancelled_caught
         await left.wait()
-        assert not client._link.connection.asked
+        assert not client._channel.connection.outbound_requests
         assert server.rpcs() == ["server/discover", "tools/call"]
 
 
@@ -355,7 +355,7 @@ async def test_deadlines_close_the_stream_and_progress_extends_only_the_idle_one
         with pytest.raises(RequestTimeout, match="total deadline of 100 s"):
             await client.call_tool("busy", on_progress=lambda _: None)
         assert trio.current_time() - start == pytest.approx(110)
-        assert not client._link.connection.asked
+        assert not client._channel.connection.outbound_requests
 
 
 async def test_closing_the_client_ends_the_calls_that_wait(autojump_clock: trio.testing.MockClock) -> None:
@@ -758,15 +758,15 @@ async def test_many_calls_at_once_get_each_its_own_answer() -> None:
         async with trio.open_nursery() as nursery:
             for number in range(60):
                 nursery.start_soon(call, client, str(number))
-        assert not client._link._calls
-        assert not client._link.connection.asked
+        assert not client._channel._calls
+        assert not client._channel.connection.outbound_requests
         assert len(server.asked) == 61
     assert len(done) == 60
 
 
 async def test_a_notification_of_an_extension_is_posted_with_its_headers() -> None:
-    row = NotificationRow(
-        name="notifications/acme", sender=Role.CLIENT, params=CancelledNotificationParams, extension="acme"
+    row = NotificationMethod(
+        name="notifications/acme", sender=Side.CLIENT, params=CancelledNotificationParams, extension="acme"
     )
     answers = [202, 500]
 

@@ -25,7 +25,7 @@ from zoo import (
 )
 
 from mcp_client import Client, Deadlines, open_http
-from mcp_client.transports.http.handshake import HttpOpening
+from mcp_client.transports.http.handshake import HttpHandshake
 from mcp_client.transports.http.session import Session
 from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import AccessDenied, HttpFailure, McpError, NegotiationFailed, RequestTimeout
@@ -368,9 +368,9 @@ async def test_a_flood_of_pings_before_the_session_is_open_is_answered_in_bounds
         opening = open_http(server.url, revisions=LEGACY)
         nursery.start_soon(opening.run)
         await until(lambda: "message dropped" in caplog.text)
-        assert opening._link is not None
-        assert isinstance(opening._link._opener, HttpOpening)
-        assert len(opening._link._opener._early) == 256
+        assert opening._channel is not None
+        assert isinstance(opening._channel._handshake, HttpHandshake)
+        assert len(opening._channel._handshake._early) == 256
         goes_on.set()
         await until(lambda: len(server.of("response")) == 256)
         await opening.aclose()
@@ -378,7 +378,7 @@ async def test_a_flood_of_pings_before_the_session_is_open_is_answered_in_bounds
 
 async def test_an_answer_that_was_put_down_before_a_renewal_does_not_go_to_the_new_session() -> None:
     async with serving(legacy()) as server, open_http(server.url) as client:
-        transport = client._link.transport
+        transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
         assert transport._sessions is not None
         transport.send_nowait(ResultResponse(7, {}))

@@ -140,12 +140,12 @@ async def converse(kind: str, cut: int, outcomes: list[str]) -> Budget:
         with trio.fail_after(1_000):
             try:
                 async with open_http(server.url, deadlines=DEADLINES) as client:
-                    link = client._link
+                    link = client._channel
                     await call(client, outcomes)
                     await call(client, outcomes)
                     assert not link._calls
-                    assert not link.connection.asked
-                    assert not link._serving._running
+                    assert not link.connection.outbound_requests
+                    assert not link._inbound_requests._running
                 assert isinstance(link.transport, HttpTransport)
                 assert link.transport._posting == 0
                 assert len(link.nursery.child_tasks) == 0
@@ -235,7 +235,7 @@ async def crowd(era: str, steps: list[Step], close_at: float | None) -> None:
     with trio.fail_after(1_000):
         async with serving(answer) as server:
             async with open_http(server.url, deadlines=deadlines) as client:
-                link = client._link
+                link = client._channel
                 async with trio.open_nursery() as nursery:
                     for number, step in enumerate(steps):
                         nursery.start_soon(one, client, number, step)
@@ -244,7 +244,7 @@ async def crowd(era: str, steps: list[Step], close_at: float | None) -> None:
                         await client.aclose()
                 await trio.sleep(20)
                 assert not link._calls
-                assert not link.connection.asked
+                assert not link.connection.outbound_requests
             await trio.testing.wait_all_tasks_blocked()
             assert server.open == 0
     assert len(outcomes) == len(steps)

@@ -16,12 +16,12 @@ def _policy(*, connections: int = 10, per_origin: int = 8, idle_kept: int = 8) -
 
 
 def _asked(policy: PoolPolicy[str], origin: str = A, use: Use = Use.CALL, now: float = 0.0) -> Ticket[str]:
-    return policy.ask(origin, use, now)[0]
+    return policy.request(origin, use, now)[0]
 
 
 def test_a_request_is_granted_at_once_and_has_to_open_a_connection() -> None:
     policy = _policy()
-    ticket, doomed = policy.ask(A, Use.CALL, 0.0)
+    ticket, doomed = policy.request(A, Use.CALL, 0.0)
     assert ticket.granted
     assert ticket.connection is None
     assert not doomed
@@ -60,7 +60,7 @@ def test_a_dead_idle_connection_is_replaced_by_the_next_one_and_then_by_none() -
 def test_an_idle_connection_that_grew_old_is_closed_and_not_used() -> None:
     policy = _policy()
     policy.give_back(_asked(policy), "old", until=5.0, now=1.0)
-    ticket, doomed = policy.ask(A, Use.CALL, 5.0)
+    ticket, doomed = policy.request(A, Use.CALL, 5.0)
     assert list(doomed) == ["old"]
     assert ticket.connection is None
 
@@ -90,7 +90,7 @@ def test_an_idle_connection_makes_room_for_one_to_another_origin() -> None:
     side = _asked(policy, B, Use.SIDE)
     assert side.granted
     assert policy.idle == 1
-    ticket, doomed = policy.ask(B, Use.SIDE, 1.0)
+    ticket, doomed = policy.request(B, Use.SIDE, 1.0)
     assert ticket.granted
     assert list(doomed) == ["a"]
 
@@ -235,7 +235,7 @@ class PoolPolicyMachine(RuleBasedStateMachine):
         self.now += later
         streams = sum(ticket.use is Use.STREAM for ticket in self.held + self.queue)
         try:
-            ticket, doomed = self.policy.ask(origin, use, self.now)
+            ticket, doomed = self.policy.request(origin, use, self.now)
         except LimitExceeded:
             assert use is Use.STREAM
             assert streams >= self.bounds[0] - 2

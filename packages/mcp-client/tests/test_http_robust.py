@@ -74,7 +74,7 @@ async def test_what_a_progress_handler_raises_is_not_taken_for_a_failure_of_its_
         assert server.rpcs().count("initialize") == 1
         assert server.rpcs().count("tools/call") == 1
         assert len(server.of("notifications/cancelled")) == 1
-        assert not client._link.connection.asked
+        assert not client._channel.connection.outbound_requests
 
 
 async def test_what_a_progress_handler_raises_counts_also_when_the_answer_is_there() -> None:
@@ -171,7 +171,7 @@ async def test_a_notification_that_the_server_does_not_take_is_not_waited_for_fo
     ):
         with pytest.raises(RequestTimeout, match="idle deadline of 20 s") as raised:
             await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
-        assert raised.value.circumstances.method == "notifications/roots/list_changed"
+        assert raised.value.context.method == "notifications/roots/list_changed"
         await client.ping()
 
 
@@ -215,7 +215,7 @@ async def test_when_a_session_is_lost_under_many_calls_each_has_one_outcome_and_
                 for number in range(20):
                     nursery.start_soon(call, client, number)
             assert server.rpcs().count("initialize") == 2
-            assert not client._link.connection.asked
+            assert not client._channel.connection.outbound_requests
         await trio.testing.wait_all_tasks_blocked()
         assert server.open == 0
     assert len(outcomes) == 20
@@ -306,7 +306,7 @@ async def test_the_answer_to_a_question_of_a_lost_session_is_not_given_to_the_ne
         assert isinstance(result, dict)
         assert result["action"] == "decline"
         assert response.headers["mcp-session-id"] == "s2"
-        assert not client._link.connection.owed
+        assert not client._channel.connection.inbound_requests
 
 
 async def test_what_is_watched_is_watched_again_with_the_headers_of_its_listener() -> None:
@@ -515,7 +515,7 @@ async def test_a_connection_that_cannot_be_opened_in_time_is_tried_again_when_a_
         await reply.end()
 
     async with serving(legacy(calls, get=get)) as server, open_http(server.url) as client:
-        transport = client._link.transport
+        transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
         inner = transport.wire._pool._dialer._connect
         tries = 0
@@ -556,7 +556,7 @@ async def test_a_standing_stream_whose_session_is_gone_when_it_is_resumed_brings
 
 async def test_no_session_is_made_for_a_client_that_is_closed() -> None:
     async with serving(legacy()) as server, open_http(server.url) as client:
-        transport = client._link.transport
+        transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
         assert transport._sessions is not None
         await client.aclose()
@@ -651,11 +651,13 @@ async def test_neither_errors_nor_logs_nor_representations_tell_the_session_or_t
             while error is not None:
                 told += [str(error), repr(error)]
                 error = error.__cause__ or error.__context__
-            told.append(repr(raised.value.circumstances))
-        transport = client._link.transport
+            told.append(repr(raised.value.context))
+        transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
         assert transport._sessions is not None
-        told += [repr(each) for each in (client, transport, transport._sessions._session, transport.wire, client._link)]
+        told += [
+            repr(each) for each in (client, transport, transport._sessions._session, transport.wire, client._channel)
+        ]
     told += [record.getMessage() for record in caplog.records]
     told.append(repr(Session("s3cr3t", R2025_11_25)))
     # The driver's own words and those of libraries below this one are not ours.

@@ -115,7 +115,7 @@ async def test_when_the_stream_is_lost_everything_that_waits_ends(autojump_clock
         await client.wait_ended()
         with pytest.raises(ConnectionEnded, match="stream"):
             await client.ping()
-        assert not client._link._calls
+        assert not client._channel._calls
     assert len(errors) == 2
 
 

@@ -117,10 +117,10 @@ Play: TypeAlias = Callable[[Server, Interruption], Awaitable[None]]
 
 def nothing_left(client: Client) -> None:
     """All that a closed client has had is gone."""
-    link = client._link
+    link = client._channel
     assert not link._calls
-    assert not link.connection.asked
-    assert not link._serving._running
+    assert not link.connection.outbound_requests
+    assert not link._inbound_requests._running
     assert not link.nursery.child_tasks
     transport = link.transport
     assert isinstance(transport, HttpTransport)
@@ -137,8 +137,8 @@ async def cancelled_opening(server: Server, interruption: Interruption) -> None:
         async with opening as client:
             interruption.rest()
             await client.call_tool("a")
-    if opening._link is not None:
-        nothing_left(Client(opening._link, opening._outputs, None))
+    if opening._channel is not None:
+        nothing_left(Client(opening._channel, opening._outputs, None))
 
 
 async def cancelled_call(server: Server, interruption: Interruption) -> None:
@@ -150,8 +150,8 @@ async def cancelled_call(server: Server, interruption: Interruption) -> None:
         interruption.rest()
         await client.call_tool("c")
         await client.call_tool("d")
-        assert not client._link._calls
-        assert not client._link.connection.asked
+        assert not client._channel._calls
+        assert not client._channel.connection.outbound_requests
     nothing_left(client)
 
 

@@ -152,10 +152,10 @@ async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
             await client.call_tool("slow")
         assert trio.current_time() - start == 50
     assert (caught.value.deadline, caught.value.seconds) == ("idle", 10)
-    assert caught.value.circumstances.method == "tools/call"
-    assert caught.value.circumstances.request_id == 3
-    assert caught.value.circumstances.peer == "the server in memory"
-    assert caught.value.circumstances.phase is Phase.REQUEST
+    assert caught.value.context.method == "tools/call"
+    assert caught.value.context.request_id == 3
+    assert caught.value.context.peer == "the server in memory"
+    assert caught.value.context.phase is Phase.REQUEST
 
 
 @pytest.mark.spec(
@@ -271,7 +271,7 @@ async def test_a_request_that_cannot_be_written_is_not_cancelled(autojump_clock:
     async with open_in_memory(scripted(script), transcript=transcript) as client:
         with pytest.raises(LocalProtocolError) as caught:
             await client.call_tool("a", {"number": math.nan})
-        assert caught.value.circumstances.method == "tools/call"
+        assert caught.value.context.method == "tools/call"
         await client.call_tool("b")
     assert not messages(transcript, "cancelled")
 
@@ -294,7 +294,7 @@ async def test_what_was_not_offered_is_not_asked_for(autojump_clock: trio.testin
     async with open_in_memory(scripted(lambda peer: peer.initialize())) as client:
         with pytest.raises(LocalProtocolError, match="does not offer tools") as caught:
             await client.call_tool("a")
-        assert caught.value.circumstances.method == "tools/call"
+        assert caught.value.context.method == "tools/call"
         with pytest.raises(LocalProtocolError):
             await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
 
@@ -355,7 +355,7 @@ async def test_an_answer_that_cannot_be_read_ends_its_request_at_once(
         async def fails() -> None:
             with pytest.raises((MalformedMessage, LimitExceeded)) as caught:
                 await client.call_tool("a")
-            assert caught.value.circumstances.method == "tools/call"
+            assert caught.value.context.method == "tools/call"
 
         nursery.start_soon(fails)
         await trio.testing.wait_all_tasks_blocked()
@@ -479,7 +479,7 @@ async def test_whatever_waits_when_the_server_goes_away_ends_with_that(autojump_
         await client.wait_ended()
         with pytest.raises(ConnectionEnded):
             await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
-    assert {error.circumstances.method for error in errors} == {"tools/list", "prompts/list"}
+    assert {error.context.method for error in errors} == {"tools/list", "prompts/list"}
     assert len(set(map(id, errors))) == 3
 
 

@@ -19,7 +19,7 @@ from mcp_client import ChangeKind, Handlers, open_http, open_stdio
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import LocalProtocolError, RequestFailed
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_core.types import (
     CallToolRequestParams,
@@ -33,7 +33,7 @@ from mcp_core.types import (
     TextContent,
     evolve,
 )
-from mcp_server import Accepted, Context, Server, serve_stream
+from mcp_server import Context, ElicitationAccepted, Server, serve_stream
 
 ASKING = [revision for revision in REVISIONS.values() if str(revision) >= "2025-06-18"]
 
@@ -43,20 +43,20 @@ class Recorder(Middleware):
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
-        self.messages: list[Passing] = []
+        self.messages: list[MiddlewareMessage] = []
         self.results: list[object] = []
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         self._note(message)
         result = await proceed(message)
         self.results.append(result)
         return result
 
-    def notification(self, message: Passing) -> Passing | None:
+    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         self._note(message)
         return message
 
-    def _note(self, message: Passing) -> None:
+    def _note(self, message: MiddlewareMessage) -> None:
         self.seen.append(("<" if message.incoming else ">", message.method))
         self.messages.append(message)
 
@@ -74,7 +74,7 @@ def make_server() -> Server:
         await context.progress(1)
         await context.info("about to ask")
         answer = await context.elicit(Name, "Your name?")
-        return f"Hello {answer.value.name}" if isinstance(answer, Accepted) else "Hello"
+        return f"Hello {answer.value.name}" if isinstance(answer, ElicitationAccepted) else "Hello"
 
     @server.tool()
     async def add(a: int, b: int) -> str:
@@ -170,7 +170,7 @@ async def test_a_question_has_its_parameters_and_those_as_they_came(revision: Re
 class Rewriter(Middleware):
     """Changes what passes, in each direction."""
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         params = message.params
         if isinstance(params, CallToolRequestParams) and params.name == "add":
             message = attrs.evolve(message, params=evolve(params, arguments={"a": 20, "b": 22}))
@@ -178,7 +178,7 @@ class Rewriter(Middleware):
             return {"action": "accept", "content": {"name": "Grace"}}
         return await proceed(message)
 
-    def notification(self, message: Passing) -> Passing | None:
+    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         params = message.params
         if isinstance(params, LoggingMessageNotificationParams):
             return attrs.evolve(message, params=evolve(params, data="redacted"))
@@ -197,7 +197,7 @@ async def test_it_may_change_and_drop_what_passes(revision: Revision, autojump_c
         log_level="info",
         middleware=[Rewriter()],
     ) as client:
-        client._link.listeners.subscribe(lambda event: heard.append(event.method))
+        client._channel.listeners.subscribe(lambda event: heard.append(event.method))
         assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "42"
         assert text(await client.call_tool("greet", on_progress=lambda p: shown.append(p.progress))) == "Hello Grace"
         if revision.server_requests:
@@ -214,7 +214,7 @@ class Answerer(Middleware):
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if message.method == "tools/call":
             return self.answer
         return await proceed(message)
@@ -256,7 +256,7 @@ class Refuser(Middleware):
     def __init__(self, method: str) -> None:
         self.method = method
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if message.method == self.method:
             raise RequestFailed("not here", code=-1)
         return await proceed(message)
@@ -280,7 +280,7 @@ async def test_what_it_refuses_the_caller_or_the_server_gets_as_an_error(revisio
 @pytest.mark.parametrize("wrong", [{"action": 3}, CallToolResult(content=())], ids=["wire", "class"])
 async def test_a_wrong_answer_to_a_question_in_a_result_is_not_sent(wrong: object) -> None:
     class Wrong(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             return wrong if message.incoming else await proceed(message)
 
     async with open_in_memory(
@@ -295,7 +295,7 @@ async def test_a_wrong_answer_to_a_question_in_a_result_is_not_sent(wrong: objec
 
 async def test_it_may_ask_again() -> None:
     class Again(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             try:
                 return await proceed(message)
             except RequestFailed:
@@ -329,7 +329,7 @@ async def test_the_first_is_the_outermost() -> None:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             order.append(self.name)
             try:
                 return await proceed(message)
@@ -349,7 +349,7 @@ async def test_one_that_fails_with_a_notification_drops_it_and_is_logged(
     revision: Revision, wrong: str, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     class Broken(Middleware):
-        def notification(self, message: Passing) -> Passing | None:
+        def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
             if wrong == "raises":
                 raise ValueError("broken")
             return attrs.evolve(message, params="nonsense")
@@ -371,7 +371,7 @@ async def test_one_that_fails_with_a_notification_drops_it_and_is_logged(
 @pytest.mark.parametrize("dropped", [True, False])
 async def test_a_notification_of_ours_may_be_dropped(dropped: bool) -> None:
     class Quiet(Middleware):
-        def notification(self, message: Passing) -> Passing | None:
+        def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
             assert not message.incoming
             return None if dropped else message
 

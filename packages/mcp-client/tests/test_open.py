@@ -82,18 +82,18 @@ async def test_a_server_that_exits_at_once_is_reported_with_what_it_wrote_to_std
     with pytest.raises(ConnectionEnded, match="exited with status 3") as caught:
         async with open_stdio(python("import sys; print('no such database', file=sys.stderr); sys.exit(3)")):
             raise AssertionError("it was never opened")
-    assert caught.value.circumstances.stderr_tail == "no such database\n"
+    assert caught.value.context.stderr_tail == "no such database\n"
     assert "no such database" in str(caught.value)
-    assert caught.value.circumstances.phase is Phase.NEGOTIATE
+    assert caught.value.context.phase is Phase.NEGOTIATE
 
 
 async def test_a_server_that_exits_in_the_middle_is_reported_to_whom_waits() -> None:
     async with open_stdio(python(SERVER), grace=PATIENT) as client:
         with pytest.raises(ConnectionEnded, match="exited with status 1") as caught:
             await client.call_tool("exit")
-        assert caught.value.circumstances.stderr_tail == "working\nout of cheese\n"
-        assert caught.value.circumstances.method == "tools/call"
-        assert os.path.basename(sys.executable) in (caught.value.circumstances.peer or "")
+        assert caught.value.context.stderr_tail == "working\nout of cheese\n"
+        assert caught.value.context.method == "tools/call"
+        assert os.path.basename(sys.executable) in (caught.value.context.peer or "")
         with pytest.raises(ConnectionEnded, match="exited with status 1"):
             await client.call_tool("again")
 
@@ -106,7 +106,7 @@ async def test_request_that_server_refuses_is_reported_without_its_stderr() -> N
         with pytest.raises(LocalProtocolError) as unsent:
             await client.list_prompts()
     for error in (caught.value, unsent.value):
-        assert error.circumstances.stderr_tail is None
+        assert error.context.stderr_tail is None
         assert "working" not in str(error)
 
 
@@ -115,7 +115,7 @@ async def test_server_that_exits_after_many_lines_is_reported_with_the_last_twen
     with pytest.raises(ConnectionEnded, match="exited with status 3") as caught:
         async with open_stdio(python(code)):
             raise AssertionError("it was never opened")
-    assert caught.value.circumstances.stderr_tail == "".join(f"line {n}\n" for n in range(80, 100))
+    assert caught.value.context.stderr_tail == "".join(f"line {n}\n" for n in range(80, 100))
 
 
 async def test_server_that_never_answers_is_reported_with_its_stderr(mock_clock: trio.testing.MockClock) -> None:
@@ -126,7 +126,7 @@ async def test_server_that_never_answers_is_reported_with_its_stderr(mock_clock:
         with pytest.raises(RequestTimeout, match="did not respond") as caught:
             async with open_stdio(python(code), on_stderr=lambda _: wrote.set()):
                 raise AssertionError("it was never opened")
-        assert caught.value.circumstances.stderr_tail == "waiting for the database\n"
+        assert caught.value.context.stderr_tail == "waiting for the database\n"
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(open_in_vain)
@@ -143,7 +143,7 @@ async def test_client_that_was_closed_is_reported_without_stderr_of_server() -> 
         await client.aclose()
         with pytest.raises(ConnectionEnded, match="the client was closed") as caught:
             await client.call_tool("a")
-    assert caught.value.circumstances.stderr_tail is None
+    assert caught.value.context.stderr_tail is None
 
 
 async def test_a_program_that_does_not_exist_is_named() -> None:
@@ -212,7 +212,7 @@ async def test_closing_while_connecting_gives_up(autojump_clock: trio.testing.Mo
             with pytest.raises(ConnectionEnded, match="closed while it was connecting") as caught:
                 async with opening:
                     raise AssertionError("it was never opened")
-            assert caught.value.circumstances.phase is Phase.CONNECT
+            assert caught.value.context.phase is Phase.CONNECT
 
         nursery.start_soon(connect)
         await trio.testing.wait_all_tasks_blocked()
@@ -444,8 +444,8 @@ async def test_a_server_that_cannot_be_spoken_to_is_reported(
         async with open_in_memory(scripted(script)):
             raise AssertionError("it was never opened")
     assert type(caught.value) is kind or issubclass(type(caught.value), kind)
-    assert caught.value.circumstances.peer == "the server in memory"
-    assert caught.value.circumstances.phase in {Phase.CONNECT, Phase.NEGOTIATE}
+    assert caught.value.context.peer == "the server in memory"
+    assert caught.value.context.phase in {Phase.CONNECT, Phase.NEGOTIATE}
 
 
 @pytest.mark.spec("lifecycle.handle-initialize-timeout")
@@ -455,7 +455,7 @@ async def test_the_unanswered_handshake_is_named_when_the_connect_deadline_passe
     with pytest.raises(RequestTimeout) as caught:
         async with open_in_memory(scripted(silence)):
             raise AssertionError("it was never opened")
-    assert (caught.value.circumstances.method, caught.value.circumstances.request_id) == ("initialize", 2)
+    assert (caught.value.context.method, caught.value.context.request_id) == ("initialize", 2)
     assert trio.current_time() == 30
 
 

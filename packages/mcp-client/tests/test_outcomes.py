@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from zoo import OK, Step, question, steps_of
 
 from mcp_client import Client, Deadlines, Handlers
-from mcp_client.connection.pending_request import Call
+from mcp_client.connection.pending_request import PendingRequest
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.testing import Faults, ScriptedPeer, open_in_memory, scripted
 from mcp_core.errors import McpError
@@ -24,8 +24,13 @@ from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
 def assert_nothing_left(client: Client) -> None:
     """The tables of a link and its engine are empty."""
-    link = client._link
-    tables = (link._calls, link._serving._running, link._serving._batches, link.connection.asked)
+    link = client._channel
+    tables = (
+        link._calls,
+        link._inbound_requests._running,
+        link._inbound_requests._batches,
+        link.connection.outbound_requests,
+    )
     assert [len(table) for table in tables] == [0] * len(tables)
     assert len(link.connection._inbound.open) == 0
 
@@ -131,7 +136,7 @@ def test_each_call_has_one_outcome_and_leaves_nothing(steps: list[Step], end_at:
 async def test_a_call_that_has_ended_does_not_wait_for_what_others_have_to_write(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    call = Call(DEFAULT_DEADLINES, None, held=False)
+    call = PendingRequest(DEFAULT_DEADLINES, None, held=False)
     with trio.fail_after(1):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call.send, trio.sleep_forever)

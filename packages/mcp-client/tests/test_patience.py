@@ -10,12 +10,12 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client.connection.pausable_deadlines import Patience
+from mcp_client.connection.pausable_deadlines import PausableDeadlines
 
 
-def patience() -> tuple[Patience, list[bool]]:
+def patience() -> tuple[PausableDeadlines, list[bool]]:
     changes: list[bool] = []
-    return Patience(changes.append), changes
+    return PausableDeadlines(changes.append), changes
 
 
 async def test_a_deadline_passes_as_it_does_elsewhere(autojump_clock: trio.testing.MockClock) -> None:
@@ -31,13 +31,13 @@ async def test_a_deadline_stands_still_while_somebody_waits_and_goes_on_after(
     time, changes = patience()
     with time.move_on_after(5):
         await trio.sleep(2)
-        with time.waiting():
+        with time.pause():
             await trio.sleep(100)
-            with time.waiting():
+            with time.pause():
                 await trio.sleep(100)
-            during = time.stands_still
+            during = time.is_paused
             await trio.sleep(100)
-        assert (during, time.stands_still) == (True, False)
+        assert (during, time.is_paused) == (True, False)
         await trio.sleep(math.inf)
     assert trio.current_time() == pytest.approx(305)
     assert changes == [True, False]
@@ -47,7 +47,7 @@ async def test_a_deadline_that_begins_while_somebody_waits_has_its_whole_time_af
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     time, _ = patience()
-    with time.waiting():
+    with time.pause():
         inner = time.move_on_after(5)
         scope = inner.__enter__()
         await trio.sleep(100)
@@ -59,7 +59,7 @@ async def test_a_deadline_that_was_not_reached_can_pass_no_more(autojump_clock: 
     time, _ = patience()
     with time.move_on_after(5) as scope:
         pass
-    with time.waiting():
+    with time.pause():
         await trio.sleep(100)
     assert not scope.cancel_called
     assert scope.deadline == pytest.approx(5)
@@ -68,7 +68,7 @@ async def test_a_deadline_that_was_not_reached_can_pass_no_more(autojump_clock: 
 async def test_without_a_deadline_there_is_none_after(autojump_clock: trio.testing.MockClock) -> None:
     time, _ = patience()
     with time.move_on_after(math.inf) as scope:
-        with time.waiting():
+        with time.pause():
             await trio.sleep(1)
         assert scope.deadline == math.inf
 
@@ -82,7 +82,7 @@ def test_what_counts_is_the_time_in_which_nobody_waited(parts: list[tuple[bool, 
         with time.move_on_after(100) as scope:
             for waited, seconds in parts:
                 if waited:
-                    with time.waiting():
+                    with time.pause():
                         await trio.sleep(seconds)
                 elif counted + seconds < 100:
                     counted += seconds

@@ -290,8 +290,8 @@ async def test_a_child_that_exits_before_reading_ends_everything_with_its_status
         assert await read_all(child) == b""
         error = await child.why_ended()
         assert error.message == "the server process exited with status 3"
-        assert error.circumstances.stderr_tail == "no configuration file\n"
-        assert error.circumstances.peer == child.describe()
+        assert error.context.stderr_tail == "no configuration file\n"
+        assert error.context.peer == child.describe()
         with pytest.raises(ConnectionEnded, match="exited with status 3"):
             await child.send_all(b"hello\n")
         assert child.exit_code == 3
@@ -306,7 +306,7 @@ async def test_child_closed_by_this_side_is_reported_without_its_stderr() -> Non
         await child.aclose()
         error = await child.why_ended()
     assert error.message == "the connection to the server process was closed by this side"
-    assert error.circumstances.stderr_tail is None
+    assert error.context.stderr_tail is None
 
 
 # Not every number has a name; macOS has no such signals.

@@ -188,8 +188,8 @@ async def test_caller_cancelled_while_callback_hangs_is_released(
         with trio.move_on_after(1) as scope:
             await client.call_tool("slow", on_progress=hang)
         assert scope.cancelled_caught
-        assert not client._link._calls
-        assert not client._link.connection.asked
+        assert not client._channel._calls
+        assert not client._channel.connection.outbound_requests
 
 
 # --- over HTTP -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import trio.testing
 
 from mcp_client import Client, Deadlines, Handlers, open_stream
 from mcp_client.transports.stdio.stream import StreamTransport
-from mcp_client.transports.stdio.writer import JoiningWriter
+from mcp_client.transports.stdio.writer import CoalescingWriter
 from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import Notification
 from mcp_core.limits import CLIENT_LIMITS, Limits
@@ -172,7 +172,7 @@ class Slow:
 
 async def test_what_waits_is_written_at_once(autojump_clock: trio.testing.MockClock) -> None:
     slow = Slow()
-    writer = JoiningWriter(slow.send_all, 100)
+    writer = CoalescingWriter(slow.send_all, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         for data in (b"a", b"b", b"c"):
@@ -189,7 +189,7 @@ async def test_what_waits_is_written_at_once(autojump_clock: trio.testing.MockCl
 
 async def test_all_that_wait_for_room_are_woken(autojump_clock: trio.testing.MockClock) -> None:
     slow = Slow()
-    writer = JoiningWriter(slow.send_all, 3)
+    writer = CoalescingWriter(slow.send_all, 3)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         async with trio.open_nursery() as puts:
@@ -213,7 +213,7 @@ async def test_all_that_wait_for_room_are_woken(autojump_clock: trio.testing.Moc
 
 async def test_nobody_waits_for_a_writer_that_has_ended(autojump_clock: trio.testing.MockClock) -> None:
     slow = Slow()
-    writer = JoiningWriter(slow.send_all, 3)
+    writer = CoalescingWriter(slow.send_all, 3)
     async with trio.open_nursery() as puts:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(writer.run)

@@ -26,7 +26,7 @@ from mcp_core.methods import (
     TASKS_LIST,
     TASKS_RESULT,
 )
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolResult,
@@ -48,7 +48,16 @@ from mcp_core.types import (
     TaskMetadata,
     TextContent,
 )
-from mcp_server import Accepted, Context, Server, TaskPolicy, ToolError, ask_as_task, serve_http, serve_stream
+from mcp_server import (
+    Context,
+    ElicitationAccepted,
+    Server,
+    TaskPolicy,
+    ToolError,
+    ask_as_task,
+    serve_http,
+    serve_stream,
+)
 
 BOTH = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 QUICK = TaskPolicy(poll_interval=0.05)
@@ -89,7 +98,7 @@ def make_server(policy: TaskPolicy = QUICK, middleware: Sequence[Middleware] = (
     async def asks(context: Context) -> str:
         answer = await context.elicit(Name, "Who?")
         again = await context.elicit(Name, "And who else?")
-        names = [each.value.name if isinstance(each, Accepted) else "nobody" for each in (answer, again)]
+        names = [each.value.name if isinstance(each, ElicitationAccepted) else "nobody" for each in (answer, again)]
         return " and ".join(names)
 
     @server.tool(task="required")
@@ -476,7 +485,7 @@ async def over_http(*, identify: bool = False, server: Server | None = None) -> 
             async def serve(*, task_status: trio.TaskStatus[Sequence[str]]) -> None:
                 if identify:
                     await serve_http(
-                        server or make_server(), "127.0.0.1:0", identify=_identified, task_status=task_status
+                        server or make_server(), "127.0.0.1:0", authenticate=_identified, task_status=task_status
                     )
                 else:
                     await serve_http(server or make_server(), "127.0.0.1:0", task_status=task_status)
@@ -582,10 +591,10 @@ async def test_where_nobody_is_told_apart_over_http_there_is_no_list() -> None:
 async def test_what_is_asked_about_a_task_names_it_once_and_its_life_is_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked: list[Passing] = []
+    asked: list[MiddlewareMessage] = []
 
     class Watch(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             asked.append(message)
             return await proceed(message)
 
@@ -675,16 +684,16 @@ def asking_server() -> Server:
     async def by_hand(context: Context) -> list[str]:
         seen: list[str] = []
         params = attrs_evolve(FORM, task=TaskMetadata(ttl=10**9))
-        created: object = await context.ask(ELICITATION_CREATE, params)
+        created: object = await context.request(ELICITATION_CREATE, params)
         task = getattr(created, "task")  # noqa: B009
         seen.append(f"{task.status} {task.ttl} {len(task.task_id)}")
         for number in range(3):
-            await context.ask(ELICITATION_CREATE, params)
+            await context.request(ELICITATION_CREATE, params)
             seen.append(str(number))
-        page = await context.ask(TASKS_LIST, ListTasksRequestParams())
+        page = await context.request(TASKS_LIST, ListTasksRequestParams())
         seen.append(f"{len(page.tasks)} {page.next_cursor}")
-        seen.append((await context.ask(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))).status)
-        seen.append((await context.ask(TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id))).status)
+        seen.append((await context.request(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))).status)
+        seen.append((await context.request(TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id))).status)
         for row, asked in (
             (TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id)),
             (TASKS_RESULT, GetTaskPayloadRequestParams(task_id=task.task_id)),
@@ -692,7 +701,7 @@ def asking_server() -> Server:
             (TASKS_LIST, ListTasksRequestParams(cursor="unknown")),
         ):
             try:
-                await context.ask(row, asked)
+                await context.request(row, asked)
             except RequestFailed as failed:
                 seen.append(f"{failed.code}")
         return seen

@@ -232,7 +232,7 @@ async def test_a_request_with_a_broken_trace_begins_one(meta: JsonObject) -> Non
     async with open_in_memory(
         lambda stream: serve_stream(make_server(told), stream), revisions=[R2025_11_25]
     ) as client:
-        client._extras = type(client._extras)(meta=meta)
+        client._options = type(client._options)(meta=meta)
         assert "3" in str((await client.call_tool("add", {"a": 1, "b": 2})).content)
     assert ids(told.span("tools/call add", SpanKind.SERVER))[2] is None
 

@@ -24,7 +24,7 @@ from mcp_core.types import (
     TextContent,
     TextResourceContents,
 )
-from mcp_server import Accepted, Context, Server, serve_stream
+from mcp_server import Context, ElicitationAccepted, Server, serve_stream
 
 ALL = pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
 
@@ -51,7 +51,7 @@ def make_server() -> Server:
     @server.tool()
     async def greet(*, context: Context) -> str:
         answer = await context.elicit(Name, "Your name?")
-        return f"Hello {answer.value.name}" if isinstance(answer, Accepted) else "Hello"
+        return f"Hello {answer.value.name}" if isinstance(answer, ElicitationAccepted) else "Hello"
 
     @server.tool()
     async def hang() -> str:

@@ -157,8 +157,8 @@ async def test_what_is_no_server_of_the_protocol_is_told_precisely(
         with pytest.raises(kind, match=words) as caught:
             async with open_http(server.url):
                 pass
-        assert caught.value.circumstances.peer == server.url.partition("?")[0]
-        assert caught.value.circumstances.phase is Phase.NEGOTIATE
+        assert caught.value.context.peer == server.url.partition("?")[0]
+        assert caught.value.context.phase is Phase.NEGOTIATE
         assert "secret" not in str(caught.value)
         await trio.testing.wait_all_tasks_blocked()
         assert server.open == 0
@@ -281,7 +281,7 @@ async def test_a_server_that_never_answers_is_given_up_by_the_connect_deadline(
             async with open_http(server.url, deadlines=Deadlines(connect=20)):
                 pass
         assert trio.current_time() - start == pytest.approx(20)
-        assert caught.value.circumstances.method == "initialize"
+        assert caught.value.context.method == "initialize"
         await trio.testing.wait_all_tasks_blocked()
         assert server.open == 0
 
@@ -519,8 +519,8 @@ async def test_whatever_an_answer_looks_like_it_is_understood(calls: Answer, era
     async with serving(answer) as server, open_http(server.url) as client:
         for _ in range(2):
             assert not (await client.call_tool("echo")).is_error
-        assert not client._link._calls
-        assert not client._link.connection.asked
+        assert not client._channel._calls
+        assert not client._channel.connection.outbound_requests
         assert not server.of("DELETE")
 
 

@@ -15,7 +15,7 @@ import jsonschema_rs
 from checks.official_schemas import folder, load
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-Side: TypeAlias = Literal["client", "server"]
+SideName: TypeAlias = Literal["client", "server"]
 Key: TypeAlias = tuple[str, JsonValue]
 
 MODERN: Final = "2026-07-28"
@@ -145,13 +145,13 @@ class Asked:
 class Oracle:
     """Judges each message when it is sent, and takes note of cancellations when they arrive."""
 
-    open: dict[Side, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
+    open: dict[SideName, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
     """By the side that asked."""
-    given_up: dict[Side, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
+    given_up: dict[SideName, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
     """What its own side has cancelled; an answer may still be on the way."""
-    answered: dict[Side, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
+    answered: dict[SideName, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
     """Whose answer is on the way."""
-    used: dict[Side, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
+    used: dict[SideName, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
     revision: str | None = None
     """Of the legacy session."""
     client: JsonObject = attrs.field(factory=dict)
@@ -167,7 +167,7 @@ class Oracle:
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
-    def sent(self, side: Side, message: JsonObject, for_request: JsonValue = None) -> None:
+    def sent(self, side: SideName, message: JsonObject, for_request: JsonValue = None) -> None:
         """A message goes on the wire."""
         assert message.get("jsonrpc") == "2.0"
         if message.get("method") != "notifications/cancelled":
@@ -179,7 +179,7 @@ class Oracle:
         else:
             self._response(side, message)
 
-    def _request(self, side: Side, message: JsonObject) -> None:
+    def _request(self, side: SideName, message: JsonObject) -> None:
         method, params = str(message["method"]), obj(message.get("params"))
         meta = obj(params.get("_meta"))
         modern = _META + "protocolVersion" in meta
@@ -202,7 +202,7 @@ class Oracle:
         assert token is None or key(token) not in tokens, "a progress token is used twice"
         self.open[side][this] = Asked(message, method, revision, None if token is None else key(token))
 
-    def _modern_request(self, side: Side, method: str, params: JsonObject, meta: JsonObject) -> None:
+    def _modern_request(self, side: SideName, method: str, params: JsonObject, meta: JsonObject) -> None:
         assert side == "client", "a modern server sends no requests"
         assert meta[_META + "protocolVersion"] == MODERN
         assert isinstance(meta[_META + "clientCapabilities"], dict)
@@ -215,7 +215,7 @@ class Oracle:
             assert has(meta[_META + "clientCapabilities"], _EXTENSION)
         assert "task" not in params
 
-    def _legacy_request(self, side: Side, method: str, params: JsonObject, revision: str) -> None:
+    def _legacy_request(self, side: SideName, method: str, params: JsonObject, revision: str) -> None:
         if method == "initialize":
             assert side == "client"
             assert self.revision is None
@@ -242,8 +242,8 @@ class Oracle:
         if method == "sampling/createMessage" and ("tools" in params or "toolChoice" in params):
             assert has(receiver, ("sampling", "tools"))
 
-    def _response(self, side: Side, message: JsonObject) -> None:
-        other: Side = "server" if side == "client" else "client"
+    def _response(self, side: SideName, message: JsonObject) -> None:
+        other: SideName = "server" if side == "client" else "client"
         this = key(message.get("id"))
         asked = self.open[other].pop(this, None) or self.given_up[other].pop(this, None)
         assert asked is not None, f"{side} answers {message} which is not owed"
@@ -309,7 +309,7 @@ class Oracle:
             if method == "elicitation/create":
                 assert has(declared, ("elicitation", str(inner.get("mode", "form"))))
 
-    def _notification(self, side: Side, message: JsonObject, for_request: JsonValue) -> None:
+    def _notification(self, side: SideName, message: JsonObject, for_request: JsonValue) -> None:
         method, params = str(message["method"]), obj(message.get("params"))
         meta = obj(params.get("_meta"))
         modern = for_request is not None and self._is_modern(for_request)
@@ -390,8 +390,8 @@ class Oracle:
         assert not asked.cancelled, "about a cancelled request"
         return asked
 
-    def _progress(self, side: Side, params: JsonObject, for_request: JsonValue) -> None:
-        other: Side = "server" if side == "client" else "client"
+    def _progress(self, side: SideName, params: JsonObject, for_request: JsonValue) -> None:
+        other: SideName = "server" if side == "client" else "client"
         token = key(params["progressToken"])
         running = [*self.open[other].values(), *self.given_up[other].values()]
         asked = next((each for each in running if each.token == token), None)
@@ -410,7 +410,7 @@ class Oracle:
         assert asked.progress is None or value > asked.progress, "progress has to increase"
         asked.progress = value
 
-    def _cancellation(self, side: Side, params: JsonObject) -> None:
+    def _cancellation(self, side: SideName, params: JsonObject) -> None:
         this = key(params["requestId"])
         asked = self.open[side].pop(this, None)
         if asked is None and side == "server" and self._just_ended == this:
@@ -425,9 +425,9 @@ class Oracle:
 
     # --- arriving --------------------------------------------------------------------------------------------------
 
-    def arrived(self, side: Side, message: JsonObject) -> None:
+    def arrived(self, side: SideName, message: JsonObject) -> None:
         """A message reaches `side`."""
-        other: Side = "server" if side == "client" else "client"
+        other: SideName = "server" if side == "client" else "client"
         method = message.get("method")
         if method is None:
             self.answered[side].discard(key(message.get("id")))

@@ -17,12 +17,12 @@ from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.connection import Connection, Extensions
-from mcp_core.engine.events import AnswerReceived, Event, FailureReceived, Outgoing, Reaction, RequestReceived
+from mcp_core.engine.events import ErrorReceived, Event, Outgoing, ReceiveResult, RequestReceived, ResultReceived
 from mcp_core.engine.server import ServerConnection
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import Batch, ErrorResponse, JsonObject, JsonValue, Message, RequestId
 from mcp_core.limits import Limits
-from mcp_core.methods import Method, NotificationRow, Role
+from mcp_core.methods import NotificationMethod, RequestMethod, Side
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import skills
 from mcp_core.types.meta import TASKS_EXTENSION
@@ -75,7 +75,7 @@ SKILL: Final = skills.Skill(
 )
 TASK: Final = t.Task(task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None)
 
-PARAMS: Final[Mapping[Method[object, object], t.WireObject]] = {
+PARAMS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
     m.INITIALIZE: t.InitializeRequestParams(
         protocol_version="2025-11-25", capabilities=NOTHING_DECLARED, client_info=CLIENT_INFO
     ),
@@ -111,7 +111,7 @@ PARAMS: Final[Mapping[Method[object, object], t.WireObject]] = {
 }
 """Parameters for each request."""
 
-RESULTS: Final[Mapping[Method[object, object], t.WireObject]] = {
+RESULTS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
     m.INITIALIZE: t.InitializeResult(
         protocol_version="2025-11-25", capabilities=NOTHING_OFFERED, server_info=SERVER_INFO
     ),
@@ -149,7 +149,7 @@ RESULTS: Final[Mapping[Method[object, object], t.WireObject]] = {
 }
 """A result for each request."""
 
-NOTICES: Final[Mapping[NotificationRow[object], t.WireObject]] = {
+NOTICES: Final[Mapping[NotificationMethod[object], t.WireObject]] = {
     m.NOTIFICATIONS_INITIALIZED: t.InitializedNotificationParams(),
     m.NOTIFICATIONS_CANCELLED: t.CancelledNotificationParams(request_id=1),
     m.NOTIFICATIONS_PROGRESS: t.ProgressNotificationParams(progress_token=1, progress=1),
@@ -205,7 +205,7 @@ def make_server(
 class Sent:
     """One message on the wire."""
 
-    sender: Role
+    sender: Side
     message: JsonObject
 
 
@@ -222,31 +222,31 @@ class ConnectionPair:
     client_events: list[Event] = attrs.field(factory=list)
     server_events: list[Event] = attrs.field(factory=list)
 
-    def end_of(self, role: Role) -> Connection:
-        return self.client if role is Role.CLIENT else self.server
+    def end_of(self, role: Side) -> Connection:
+        return self.client if role is Side.CLIENT else self.server
 
-    def send(self, sender: Role, *outgoing: Outgoing | None) -> None:
+    def send(self, sender: Side, *outgoing: Outgoing | None) -> None:
         """Puts what a command returned on the wire."""
         for each in outgoing:
             if each is not None:
                 self._put(sender, encode(each.message, null_id=False))
 
-    def _put(self, sender: Role, data: bytes) -> None:
+    def _put(self, sender: Side, data: bytes) -> None:
         read = _as_json(data)
         self.wire.append(Sent(sender, read))
-        (self.to_server if sender is Role.CLIENT else self.to_client).append(data)
+        (self.to_server if sender is Side.CLIENT else self.to_client).append(data)
 
-    def waiting(self, receiver: Role) -> int:
+    def waiting(self, receiver: Side) -> int:
         """How many messages are on the way to it."""
-        return len(self.to_client if receiver is Role.CLIENT else self.to_server)
+        return len(self.to_client if receiver is Side.CLIENT else self.to_server)
 
-    def deliver(self, receiver: Role) -> Reaction:
+    def deliver(self, receiver: Side) -> ReceiveResult:
         """The next message arrives; what has to be sent at once is sent."""
-        queue = self.to_client if receiver is Role.CLIENT else self.to_server
+        queue = self.to_client if receiver is Side.CLIENT else self.to_server
         message = decode(queue.popleft())
         assert not isinstance(message, Batch)
         reaction = self.end_of(receiver).receive(message)
-        (self.client_events if receiver is Role.CLIENT else self.server_events).append(reaction.event)
+        (self.client_events if receiver is Side.CLIENT else self.server_events).append(reaction.event)
         self.send(receiver, reaction.reply)
         return reaction
 
@@ -254,36 +254,36 @@ class ConnectionPair:
         """Delivers until nothing is on the way."""
         while self.to_server or self.to_client:
             if self.to_server:
-                self.deliver(Role.SERVER)
+                self.deliver(Side.SERVER)
             if self.to_client:
-                self.deliver(Role.CLIENT)
+                self.deliver(Side.CLIENT)
 
     def open(self) -> ConnectionPair:
         """Finds a common revision."""
-        self.send(Role.CLIENT, self.client.open())
+        self.send(Side.CLIENT, self.client.open())
         self.run()
         return self
 
     def call(
-        self, row: Method[object, object], params: t.WireObject | None = None, *, progress: bool = False
+        self, row: RequestMethod[object, object], params: t.WireObject | None = None, *, progress: bool = False
     ) -> RequestReceived:
         """The client asks; the request as the server sees it."""
-        self.send(Role.CLIENT, self.client.call(row, params or PARAMS[row], progress=progress))
+        self.send(Side.CLIENT, self.client.request(row, params or PARAMS[row], progress=progress))
         self.run()
         return last(self.server_events, RequestReceived)
 
-    def ask(self, row: Method[object, object], params: t.WireObject | None = None) -> RequestReceived:
+    def ask(self, row: RequestMethod[object, object], params: t.WireObject | None = None) -> RequestReceived:
         """The server asks; the request as the client sees it."""
-        self.send(Role.SERVER, self.server.ask(row, params or PARAMS[row], for_request=None))
+        self.send(Side.SERVER, self.server.request(row, params or PARAMS[row], for_request=None))
         self.run()
         return last(self.client_events, RequestReceived)
 
-    def respond(self, request: RequestId, result: object) -> AnswerReceived | FailureReceived:
+    def respond(self, request: RequestId, result: object) -> ResultReceived | ErrorReceived:
         """The server answers; the outcome as the client sees it."""
-        self.send(Role.SERVER, self.server.respond(request, result))
+        self.send(Side.SERVER, self.server.respond(request, result))
         self.run()
         found = self.client_events[-1]
-        assert isinstance(found, (AnswerReceived, FailureReceived)), found
+        assert isinstance(found, (ResultReceived, ErrorReceived)), found
         return found
 
 
@@ -311,7 +311,7 @@ def last(events: list[Event], kind: type[E]) -> E:
     raise AssertionError(f"no {kind.__name__} among {events}")
 
 
-def error_of(reaction: Reaction) -> tuple[int, str, JsonValue]:
+def error_of(reaction: ReceiveResult) -> tuple[int, str, JsonValue]:
     """Code, message and data of the error that a reaction replies with."""
     assert reaction.reply is not None, reaction.event
     message = reaction.reply.message

@@ -23,21 +23,21 @@ from mcp_core.oauth.records import ClientRecord, TokenRecord
 from mcp_core.oauth.scopes import StepUps
 from mcp_core.oauth.settings import FlowSettings
 from mcp_core.oauth.steps import (
-    Answer,
     AskClient,
     AwaitRedirect,
-    ClientAnswer,
-    Done,
-    Failed,
+    BrowserOpened,
+    ClientFound,
+    FetchedResponse,
     FetchJson,
     FindClient,
-    HttpAnswer,
+    FlowDone,
+    FlowFailed,
     OpenBrowser,
-    Opened,
     Pairs,
     PostForm,
-    Redirected,
+    RedirectReceived,
     Register,
+    StepResult,
     Unreachable,
 )
 from mcp_core.oauth.token_presentation import authorization_headers
@@ -117,21 +117,21 @@ class Walker:
 
     def run(self, flow: Flow, step: object) -> None:
         """Does all steps of a flow; raises its error."""
-        while not isinstance(step, Done | Failed):
+        while not isinstance(step, FlowDone | FlowFailed):
             self.steps += 1
             self.shown.append(repr(step))
             answer = self._answer(flow, step)
-            step = answer if isinstance(answer, Failed) else flow.receive(answer, self.now)
+            step = answer if isinstance(answer, FlowFailed) else flow.receive(answer, self.now)
         self.shown.append(repr(step))
         if flow.client is not None and flow.client.issuer is not None:
             self.kept[flow.client.issuer] = flow.client
-        if isinstance(step, Failed):
+        if isinstance(step, FlowFailed):
             self.shown.append(f"{step.error} {step.error!r} {step.error.attempts}")
             self.tokens = None if step.forget == self.tokens else self.tokens
             raise step.error
         self.tokens = step.tokens
 
-    def _answer(self, flow: Flow, step: object) -> Answer | Failed:
+    def _answer(self, flow: Flow, step: object) -> StepResult | FlowFailed:
         match step:
             case FetchJson():
                 return self._http("GET", step.url, step.headers, b"")
@@ -140,15 +140,15 @@ class Walker:
             case PostForm():
                 return self._http("POST", step.url, step.headers, urlencode(step.form).encode())
             case FindClient():
-                return ClientAnswer(client=self.kept.get(step.issuer))
+                return ClientFound(client=self.kept.get(step.issuer))
             case AskClient():
-                return ClientAnswer(client=None)
+                return ClientFound(client=None)
             case OpenBrowser():
                 self.opened.append(step.url)
                 self._back = self.world.browse(step.url, self.now)
-                return Opened()
+                return BrowserOpened()
             case AwaitRedirect():
-                return Redirected(url=self._back.pop(0)) if self._back else flow.abandon("nobody came back")
+                return RedirectReceived(url=self._back.pop(0)) if self._back else flow.abandon("nobody came back")
         raise AssertionError(step)
 
     def _ask(self, method: str) -> Response:
@@ -169,7 +169,7 @@ class Walker:
         assert answer is not None
         return answer, self.proof is not None and self.proof.learn(url, answer.headers)
 
-    def _http(self, method: str, url: str, headers: Pairs, body: bytes) -> HttpAnswer | Unreachable:
+    def _http(self, method: str, url: str, headers: Pairs, body: bytes) -> FetchedResponse | Unreachable:
         followed = 0
         while True:
             answer = self.world.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
@@ -188,4 +188,4 @@ class Walker:
                     return Unreachable(reason=unsafe.message)
                 url, followed = target, followed + 1
                 continue
-            return HttpAnswer(status=answer.status, headers=answer.headers, body=answer.body)
+            return FetchedResponse(status=answer.status, headers=answer.headers, body=answer.body)

@@ -14,21 +14,21 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.records import ClientRecord
 from mcp_core.oauth.steps import (
-    Answer,
     AskClient,
     AwaitRedirect,
-    ClientAnswer,
-    Done,
-    Failed,
+    BrowserOpened,
+    ClientFound,
+    FetchedResponse,
     FetchJson,
     FindClient,
-    HttpAnswer,
+    FlowDone,
+    FlowFailed,
     OpenBrowser,
-    Opened,
     PostForm,
-    Redirected,
+    RedirectReceived,
     Register,
     Step,
+    StepResult,
     Unreachable,
 )
 
@@ -43,9 +43,9 @@ REDIRECT: Final = "http://127.0.0.1:49152/callback"
 _T = TypeVar("_T")
 
 
-def json_answer(document: JsonValue, status: int = 200, **headers: str) -> HttpAnswer:
+def json_answer(document: JsonValue, status: int = 200, **headers: str) -> FetchedResponse:
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return HttpAnswer(status=status, headers=named, body=orjson.dumps(document))
+    return FetchedResponse(status=status, headers=named, body=orjson.dumps(document))
 
 
 def random_bytes() -> Callable[[int], bytes]:
@@ -98,7 +98,7 @@ def tokens_document(**more: JsonValue) -> JsonObject:
     return {"access_token": "access-1", "token_type": "Bearer", "expires_in": 3600, **more}
 
 
-Route = HttpAnswer | Unreachable | Callable[[FetchJson | Register | PostForm], HttpAnswer | Unreachable]
+Route = FetchedResponse | Unreachable | Callable[[FetchJson | Register | PostForm], FetchedResponse | Unreachable]
 
 
 class World:
@@ -125,31 +125,31 @@ class World:
     def consent(parameters: dict[str, str]) -> dict[str, str]:
         return {"code": "code-1", "state": parameters["state"]}
 
-    def answer(self, step: Step) -> Answer:
+    def answer(self, step: Step) -> StepResult:
         """Does what a driver would do."""
         self.steps.append(step)
         match step:
             case FetchJson() | Register() | PostForm():
-                route = self.routes.get(step.url, HttpAnswer(status=404, body=b"not found"))
+                route = self.routes.get(step.url, FetchedResponse(status=404, body=b"not found"))
                 return route(step) if callable(route) else route
             case FindClient():
-                return ClientAnswer(client=self.kept.get(step.issuer))
+                return ClientFound(client=self.kept.get(step.issuer))
             case AskClient():
-                return ClientAnswer(client=self.typed)
+                return ClientFound(client=self.typed)
             case OpenBrowser():
-                return Opened()
+                return BrowserOpened()
             case AwaitRedirect():
-                return Redirected(url=f"{step.redirect_uri}?{urlencode(self.redirect(self.authorization))}")
-            case Done() | Failed():
+                return RedirectReceived(url=f"{step.redirect_uri}?{urlencode(self.redirect(self.authorization))}")
+            case FlowDone() | FlowFailed():
                 raise AssertionError("the flow is over")
 
-    def walk(self, flow: Flow, step: Step) -> Done | Failed:
+    def walk(self, flow: Flow, step: Step) -> FlowDone | FlowFailed:
         """Answers every step until the flow is over."""
-        while not isinstance(step, Done | Failed):
+        while not isinstance(step, FlowDone | FlowFailed):
             step = flow.receive(self.answer(step), self.now)
         return step
 
-    def run(self, machine: Generator[Step, Answer, _T]) -> _T:
+    def run(self, machine: Generator[Step, StepResult, _T]) -> _T:
         """The same for a part of a flow."""
         try:
             step = next(machine)

@@ -33,12 +33,12 @@ def test_the_reply_comes_with_the_last_answer_in_the_order_of_the_requests() -> 
 
     assert reply.messages == (Request("a", "x"), Notification("n"), Request(2, "y"))
     assert reply.immediate is None
-    assert reply.owed == {"a", 2}
+    assert reply.pending == {"a", 2}
     assert reply.add(_answer(2)) is None
-    assert reply.owed == {"a"}
+    assert reply.pending == {"a"}
     error = ErrorResponse("a", ErrorObject(1, "m"))
     assert reply.add(error) == Batch((error, _answer(2)))
-    assert reply.owed == frozenset()
+    assert reply.pending == frozenset()
 
 
 @pytest.mark.spec("batch.http-202")
@@ -46,7 +46,7 @@ def test_a_batch_without_requests_is_not_answered() -> None:
     reply = BatchReply(Batch((Notification("a"), _answer(1), Notification("b"))))
 
     assert reply.messages == (Notification("a"), _answer(1), Notification("b"))
-    assert (reply.immediate, reply.owed) == (None, frozenset())
+    assert (reply.immediate, reply.pending) == (None, frozenset())
 
 
 def test_what_is_no_message_is_answered_from_the_start() -> None:
@@ -87,7 +87,7 @@ def test_a_second_request_with_the_same_id_is_refused() -> None:
     reply = BatchReply(Batch((Request(1, "x"), Request(1, "y"), Request("1", "z"))))
 
     assert reply.messages == (Request(1, "x"), Request("1", "z"))
-    assert reply.owed == {1, "1"}
+    assert reply.pending == {1, "1"}
     reply.add(_answer("1"))
     joined = reply.add(_answer(1))
     assert joined is not None
@@ -116,20 +116,20 @@ def test_nothing_is_sent_when_all_requests_are_cancelled() -> None:
 
     assert reply.drop(1) is None
     assert reply.drop(2) is None
-    assert not reply.owed
+    assert not reply.pending
 
 
 @pytest.mark.parametrize("stranger", [3, "1", True, 1.0, None])
 def test_ids_are_compared_by_type_and_value(stranger: RequestId) -> None:
     reply = BatchReply(Batch((Request(1, "x"),)))
 
-    assert reply.owes(1)
-    assert not reply.owes(stranger)
+    assert reply.is_pending(1)
+    assert not reply.is_pending(stranger)
     with pytest.raises(LocalProtocolError, match="no pending request with the id"):
         reply.add(ErrorResponse(stranger, ErrorObject(1, "m")))
     with pytest.raises(LocalProtocolError, match="no pending request with the id"):
         reply.drop(stranger)
-    assert reply.owed == {1}
+    assert reply.pending == {1}
 
 
 def test_a_request_is_answered_once() -> None:
@@ -163,7 +163,7 @@ def test_each_request_is_settled_once_and_the_reply_comes_once(
 ) -> None:
     reply = BatchReply(Batch(tuple(members)))
     given_out = [message.id for message in reply.messages if isinstance(message, Request)]
-    assert reply.owed == set(given_out)
+    assert reply.pending == set(given_out)
     joined = [reply.immediate]
     dropped = 0
     for request_id in data.draw(st.permutations(given_out)):
@@ -173,7 +173,7 @@ def test_each_request_is_settled_once_and_the_reply_comes_once(
             dropped += 1
             joined.append(reply.drop(request_id))
 
-    assert not reply.owed
+    assert not reply.pending
     assert all(early is None for early in joined[:-1])
     silent = sum(isinstance(m, Notification) or (isinstance(m, MalformedMessage) and m.reply is None) for m in members)
     expected = len(members) - silent - dropped

@@ -16,7 +16,7 @@ from mcp_core.conversion.wire_types import (
     ObjectJson,
     Ref,
     Scalar,
-    shape,
+    wire_class,
 )
 from mcp_core.errors import InvalidValue
 from mcp_core.json_schema import wire_classes
@@ -51,7 +51,7 @@ def example(form: Form, revision: Revision) -> JsonValue:
 
 def smallest(cls: type[t.WireObject], revision: Revision, *, full: bool = False) -> JsonObject:
     """The smallest, or the fullest, JSON object of a class."""
-    described = shape(cls, revision)
+    described = wire_class(cls, revision)
     found: JsonObject = {} if described.tag is None else {described.tag[0]: described.tag[1]}
     for member in described.members:
         if member.required or full:
@@ -108,7 +108,7 @@ def test_each_unknown_member_is_kept_and_sent_again(revision: Revision, cls: typ
 def test_a_missing_or_wrong_member_is_refused_by_its_name(revision: Revision, cls: type[t.WireObject]) -> None:
     convert = converter(revision)
     good = smallest(cls, revision, full=True)
-    described = shape(cls, revision)
+    described = wire_class(cls, revision)
     for member in described.members:
         if member.required:
             with pytest.raises(InvalidValue, match="is missing") as caught:

@@ -24,7 +24,7 @@ from mcp_core.jsonrpc.messages import (
     Response,
     ResultResponse,
 )
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 from mcp_core.revisions import R2025_03_26, Revision
 
 PING: Final[JsonObject] = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
@@ -141,7 +141,7 @@ def test_a_batch_of_notifications_is_not_answered() -> None:
     edge = Edge(opened(R2025_03_26))
     edge.receive(batch(NOTICE, NOTICE))
     assert edge.replies == []
-    assert edge.reply.owed == frozenset()
+    assert edge.reply.pending == frozenset()
 
 
 def test_members_that_are_no_messages_are_answered_one_by_one() -> None:
@@ -181,13 +181,13 @@ def test_a_batch_of_answers_settles_our_requests() -> None:
     both = opened(R2025_03_26)
     ids = []
     for _ in range(2):
-        outgoing = both.server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=None).message
+        outgoing = both.server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=None).message
         assert isinstance(outgoing, Request)
         ids.append(outgoing.id)
     edge = Edge(both)
     answers: list[JsonValue] = [{"jsonrpc": "2.0", "id": id, "result": {"roots": []}} for id in ids]
     edge.receive(batch(*answers))
-    assert both.server.asked == {}
+    assert both.server.outbound_requests == {}
     assert edge.replies == []
 
 
@@ -195,5 +195,5 @@ def test_a_batch_of_answers_settles_our_requests() -> None:
 def test_we_never_send_batches() -> None:
     both = opened(R2025_03_26)
     both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
-    assert {sent.sender for sent in both.wire} == {Role.CLIENT, Role.SERVER}
+    assert {sent.sender for sent in both.wire} == {Side.CLIENT, Side.SERVER}
     assert all(isinstance(sent.message, dict) for sent in both.wire)

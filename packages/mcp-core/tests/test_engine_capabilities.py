@@ -32,10 +32,10 @@ from mcp_core import types as t
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared, missing_client_capability, undeclared
 from mcp_core.engine.connection import Extensions
-from mcp_core.engine.events import Ignored, LogLevelSet, NotificationReceived, RequestReceived, Served
+from mcp_core.engine.events import LogLevelSet, MessageIgnored, NotificationReceived, RequestHandled, RequestReceived
 from mcp_core.errors import ErrorCode, LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import JsonObject, Notification, Request
-from mcp_core.methods import METHODS, NOTIFICATIONS, Method, NotificationRow, Role
+from mcp_core.methods import METHODS, NOTIFICATIONS, NotificationMethod, RequestMethod, Side
 from mcp_core.revisions import (
     R2024_11_05,
     R2025_03_26,
@@ -62,7 +62,7 @@ def bare(revision: Revision) -> ConnectionPair:
     ).open()
 
 
-def raw_request(both: ConnectionPair, row: Method[object, object], revision: Revision) -> Request:
+def raw_request(both: ConnectionPair, row: RequestMethod[object, object], revision: Revision) -> Request:
     """The request as a client without scruples sends it."""
     params: JsonObject = converter(revision).unstructure(PARAMS[row])
     if revision in between(R2026_07_28):
@@ -87,17 +87,19 @@ def raw_request(both: ConnectionPair, row: Method[object, object], revision: Rev
 @pytest.mark.spec("compat.no-ping")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_client_sends_exactly_the_requests_of_its_revision(row: Method[object, object], revision: Revision) -> None:
+def test_a_client_sends_exactly_the_requests_of_its_revision(
+    row: RequestMethod[object, object], revision: Revision
+) -> None:
     both = opened(revision)
-    if revision in row.revisions and Role.CLIENT in row.sender and row is not m.INITIALIZE:
-        both.send(Role.CLIENT, both.client.call(row, PARAMS[row]))
-        reaction = both.deliver(Role.SERVER)
-        assert isinstance(reaction.event, (RequestReceived, Served, LogLevelSet))
+    if revision in row.revisions and Side.CLIENT in row.sender and row is not m.INITIALIZE:
+        both.send(Side.CLIENT, both.client.request(row, PARAMS[row]))
+        reaction = both.deliver(Side.SERVER)
+        assert isinstance(reaction.event, (RequestReceived, RequestHandled, LogLevelSet))
         assert reaction.event.notes == ()
     else:
         with pytest.raises(LocalProtocolError, match=row.name):
-            both.client.call(row, PARAMS[row])
-        assert both.client.asked == {}
+            both.client.request(row, PARAMS[row])
+        assert both.client.outbound_requests == {}
 
 
 @pytest.mark.spec(
@@ -114,16 +116,16 @@ def test_a_client_sends_exactly_the_requests_of_its_revision(row: Method[object,
 @EVERY_METHOD
 @EVERY_REVISION
 def test_a_client_does_not_ask_for_what_the_server_does_not_offer(
-    row: Method[object, object], revision: Revision
+    row: RequestMethod[object, object], revision: Revision
 ) -> None:
     both = bare(revision)
-    if revision not in row.revisions or Role.CLIENT not in row.sender or row is m.INITIALIZE:
+    if revision not in row.revisions or Side.CLIENT not in row.sender or row is m.INITIALIZE:
         return
     if row.server_capability is None or revision not in row.capability_revisions:
-        both.client.call(row, PARAMS[row])
+        both.client.request(row, PARAMS[row])
     else:
         with pytest.raises(LocalProtocolError, match="does not offer") as refused:
-            both.client.call(row, PARAMS[row])
+            both.client.request(row, PARAMS[row])
         assert refused.value.code == ErrorCode.METHOD_NOT_FOUND
         assert ".".join(row.server_capability) in refused.value.message
 
@@ -137,25 +139,25 @@ def test_a_client_does_not_ask_for_what_the_server_does_not_offer(
 @pytest.mark.spec("jsonrpc.unknown-method-error")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_refuses_what_it_does_not_offer(row: Method[object, object], revision: Revision) -> None:
+def test_a_server_refuses_what_it_does_not_offer(row: RequestMethod[object, object], revision: Revision) -> None:
     both = bare(revision)
     if revision not in row.revisions or row is m.INITIALIZE:
         return
     reaction = both.server.receive(raw_request(both, row, revision))
     gated = row.server_capability is not None and revision in row.capability_revisions
-    if Role.CLIENT not in row.sender or gated:
+    if Side.CLIENT not in row.sender or gated:
         code, message, _ = error_of(reaction)
         assert code == ErrorCode.METHOD_NOT_FOUND
         assert row.name in message
-        assert not both.server.owed
+        assert not both.server.inbound_requests
     else:
-        assert isinstance(reaction.event, (RequestReceived, Served))
+        assert isinstance(reaction.event, (RequestReceived, RequestHandled))
 
 
 @pytest.mark.spec("jsonrpc.unknown-method-error", "jsonrpc.method-not-found-code")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_knows_no_methods_of_other_revisions(row: Method[object, object], revision: Revision) -> None:
+def test_a_server_knows_no_methods_of_other_revisions(row: RequestMethod[object, object], revision: Revision) -> None:
     both = opened(revision)
     if any(each.name == row.name and revision in each.revisions for each in METHODS):
         return
@@ -173,21 +175,21 @@ def test_completion_needs_no_capability_where_there_was_none() -> None:
             both.call(m.COMPLETION_COMPLETE)
         else:
             with pytest.raises(LocalProtocolError, match="completions"):
-                both.client.call(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE])
+                both.client.request(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE])
 
 
 def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata())
     both = opened(R2025_11_25)
-    assert list(wire_of(both.client.call(m.TOOLS_CALL, params))) == ["jsonrpc", "id", "method", "params"]
+    assert list(wire_of(both.client.request(m.TOOLS_CALL, params))) == ["jsonrpc", "id", "method", "params"]
     without = pair(
         make_client(R2025_11_25),
         make_server(R2025_11_25, capabilities=t.ServerCapabilities(tools=t.ToolsCapability())),
     ).open()
     with pytest.raises(LocalProtocolError, match=r"tasks\.requests\.tools\.call"):
-        without.client.call(m.TOOLS_CALL, params)
+        without.client.request(m.TOOLS_CALL, params)
     with pytest.raises(LocalProtocolError, match="task"):
-        opened(R2025_06_18).client.call(m.TOOLS_CALL, params)
+        opened(R2025_06_18).client.request(m.TOOLS_CALL, params)
     # Whoever did not offer it answers such a request as any other.
     raw = Request(5, "tools/call", {"name": "slow", "task": {}})
     assert isinstance(without.server.receive(raw).event, RequestReceived)
@@ -207,17 +209,19 @@ def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
 )
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_sends_exactly_the_requests_of_its_revision(row: Method[object, object], revision: Revision) -> None:
+def test_a_server_sends_exactly_the_requests_of_its_revision(
+    row: RequestMethod[object, object], revision: Revision
+) -> None:
     both = opened(revision)
-    if revision in row.revisions and Role.SERVER in row.sender:
-        both.send(Role.SERVER, both.server.ask(row, PARAMS[row], for_request=None))
-        event = both.deliver(Role.CLIENT).event
-        assert isinstance(event, (RequestReceived, Served))
+    if revision in row.revisions and Side.SERVER in row.sender:
+        both.send(Side.SERVER, both.server.request(row, PARAMS[row], for_request=None))
+        event = both.deliver(Side.CLIENT).event
+        assert isinstance(event, (RequestReceived, RequestHandled))
         assert event.notes == ()
     else:
         with pytest.raises(LocalProtocolError):
-            both.server.ask(row, PARAMS[row], for_request=None)
-        assert both.server.asked == {}
+            both.server.request(row, PARAMS[row], for_request=None)
+        assert both.server.outbound_requests == {}
 
 
 @pytest.mark.spec(
@@ -229,32 +233,32 @@ def test_a_server_sends_exactly_the_requests_of_its_revision(row: Method[object,
 @EVERY_METHOD
 @EVERY_REVISION
 def test_a_server_does_not_ask_for_what_the_client_did_not_declare(
-    row: Method[object, object], revision: Revision
+    row: RequestMethod[object, object], revision: Revision
 ) -> None:
-    if revision not in row.revisions or Role.SERVER not in row.sender or row is m.PING:
+    if revision not in row.revisions or Side.SERVER not in row.sender or row is m.PING:
         return
     assert row.client_capability is not None
     with pytest.raises(MissingRequiredClientCapability) as refused:
-        bare(revision).server.ask(row, PARAMS[row], for_request=None)
+        bare(revision).server.request(row, PARAMS[row], for_request=None)
     assert refused.value.data == {"requiredCapabilities": as_object(row.client_capability)}
 
 
 @pytest.mark.spec("capability.respect-throughout")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_client_refuses_what_it_did_not_declare(row: Method[object, object], revision: Revision) -> None:
+def test_a_client_refuses_what_it_did_not_declare(row: RequestMethod[object, object], revision: Revision) -> None:
     both = bare(revision)
     reaction = both.client.receive(Request("raw", row.name, {}))
     if revision is R2026_07_28:
-        assert isinstance(reaction.event, Ignored)
+        assert isinstance(reaction.event, MessageIgnored)
         assert reaction.reply is None
     elif row is m.PING:
-        assert isinstance(reaction.event, Served)
+        assert isinstance(reaction.event, RequestHandled)
     else:
         code, message, _ = error_of(reaction)
         assert code == ErrorCode.METHOD_NOT_FOUND
         assert row.name in message
-        assert not both.client.owed
+        assert not both.client.inbound_requests
 
 
 @pytest.mark.spec("jsonrpc.client-no-responses", "jsonrpc.binding-directions")
@@ -262,7 +266,7 @@ def test_a_client_refuses_what_it_did_not_declare(row: Method[object, object], r
 def test_a_modern_client_answers_no_requests_at_all(method: str) -> None:
     for client in (make_client(R2026_07_28), opened(R2026_07_28).client):
         reaction = client.receive(Request(1, method, {}))
-        assert isinstance(reaction.event, Ignored)
+        assert isinstance(reaction.event, MessageIgnored)
         assert reaction.reply is None
 
 
@@ -311,7 +315,7 @@ def modes(**capabilities: t.WireObject) -> t.ClientCapabilities:
 )
 def test_what_parameters_need_is_checked_too(
     capabilities: t.ClientCapabilities,
-    row: Method[object, object],
+    row: RequestMethod[object, object],
     params: t.WireObject,
     missing: JsonObject | None,
 ) -> None:
@@ -320,7 +324,7 @@ def test_what_parameters_need_is_checked_too(
         both.ask(row, params)
         return
     with pytest.raises(MissingRequiredClientCapability) as refused:
-        both.server.ask(row, params, for_request=None)
+        both.server.request(row, params, for_request=None)
     assert refused.value.data == {"requiredCapabilities": missing}
     if "tasks" in missing:
         return
@@ -329,7 +333,7 @@ def test_what_parameters_need_is_checked_too(
     code, message, _ = error_of(both.client.receive(Request("raw", row.name, wire)))
     assert code == ErrorCode.INVALID_PARAMS
     assert "did not declare" in message
-    assert not both.client.owed
+    assert not both.client.inbound_requests
 
 
 # --- notifications ----------------------------------------------------------------------------------------------------
@@ -346,14 +350,14 @@ OWN_COMMAND: Final = {
 @EVERY_NOTIFICATION
 @EVERY_REVISION
 def test_a_client_sends_exactly_the_notifications_of_its_revision(
-    row: NotificationRow[object], revision: Revision
+    row: NotificationMethod[object], revision: Revision
 ) -> None:
     both = opened(revision)
-    if revision in row.revisions and Role.CLIENT in row.sender_in(revision) and row not in OWN_COMMAND:
-        both.send(Role.CLIENT, both.client.notify(row, NOTICES[row]))
-        event = both.deliver(Role.SERVER).event
+    if revision in row.revisions and Side.CLIENT in row.sender_in(revision) and row not in OWN_COMMAND:
+        both.send(Side.CLIENT, both.client.notify(row, NOTICES[row]))
+        event = both.deliver(Side.SERVER).event
         assert isinstance(event, NotificationReceived)
-        assert event.row is row
+        assert event.definition is row
         assert event.params == NOTICES[row]
         assert event.notes == ()
     else:
@@ -364,15 +368,15 @@ def test_a_client_sends_exactly_the_notifications_of_its_revision(
 @pytest.mark.spec("elicitation.no-complete-notification")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_a_server_notifies_exactly_as_its_revision_allows(row: NotificationRow[object], revision: Revision) -> None:
+def test_a_server_notifies_exactly_as_its_revision_allows(row: NotificationMethod[object], revision: Revision) -> None:
     both = opened(revision)
     for_request = both.call(m.TOOLS_CALL).id
-    mine = revision in row.revisions and Role.SERVER in row.sender
+    mine = revision in row.revisions and Side.SERVER in row.sender
     if mine and row not in OWN_COMMAND and row.filter_member is None:
-        both.send(Role.SERVER, both.server.notify(row, NOTICES[row], for_request=for_request))
-        event = both.deliver(Role.CLIENT).event
+        both.send(Side.SERVER, both.server.notify(row, NOTICES[row], for_request=for_request))
+        event = both.deliver(Side.CLIENT).event
         assert isinstance(event, NotificationReceived)
-        assert event.row is row
+        assert event.definition is row
         assert event.notes == ()
     else:
         with pytest.raises(LocalProtocolError, match=row.name):
@@ -410,7 +414,7 @@ def test_a_server_does_not_tell_of_url_elicitations_where_there_are_none() -> No
 )
 @EVERY_REVISION
 def test_changes_of_what_is_not_offered_are_not_published_and_noted_when_they_come(
-    row: NotificationRow[object], revision: Revision
+    row: NotificationMethod[object], revision: Revision
 ) -> None:
     both = bare(revision)
     with pytest.raises(LocalProtocolError, match="was not declared"):
@@ -442,7 +446,7 @@ def test_unknown_notifications_are_ignored_by_both_sides(method: str, revision: 
     both = opened(revision)
     for end in (both.client, both.server):
         reaction = end.receive(Notification(method, {"x": 1}))
-        assert isinstance(reaction.event, Ignored)
+        assert isinstance(reaction.event, MessageIgnored)
         assert method in reaction.event.reason
         assert reaction.reply is None
 
@@ -450,20 +454,20 @@ def test_unknown_notifications_are_ignored_by_both_sides(method: str, revision: 
 @pytest.mark.parametrize("method", ["notifications/initialized", "notifications/roots/list_changed"])
 @EVERY_REVISION
 def test_a_client_ignores_what_only_clients_say(method: str, revision: Revision) -> None:
-    assert isinstance(opened(revision).client.receive(Notification(method)).event, Ignored)
+    assert isinstance(opened(revision).client.receive(Notification(method)).event, MessageIgnored)
 
 
 @pytest.mark.parametrize("row", [m.NOTIFICATIONS_MESSAGE, m.NOTIFICATIONS_TOOLS_LIST_CHANGED], ids=lambda row: row.name)
 @EVERY_REVISION
-def test_a_server_ignores_what_only_servers_say(row: NotificationRow[object], revision: Revision) -> None:
+def test_a_server_ignores_what_only_servers_say(row: NotificationMethod[object], revision: Revision) -> None:
     wire = converter(revision).unstructure(NOTICES[row])
-    assert isinstance(opened(revision).server.receive(Notification(row.name, wire)).event, Ignored)
+    assert isinstance(opened(revision).server.receive(Notification(row.name, wire)).event, MessageIgnored)
 
 
 @pytest.mark.spec("jsonrpc.notification-no-response", "logging.validate-data")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_notifications_that_cannot_be_read_are_ignored(row: NotificationRow[object], revision: Revision) -> None:
+def test_notifications_that_cannot_be_read_are_ignored(row: NotificationMethod[object], revision: Revision) -> None:
     both = opened(revision)
     for end in (both.client, both.server):
         broken: JsonObject = {"_meta": 5, "uri": {}, "level": {}, "taskId": 0, "elicitationId": 1, "requestId": []}
@@ -487,7 +491,7 @@ def test_log_trace_of_first_draft_becomes_log_message(
     event = opened(revision).client.receive(Notification("$/logTrace", params)).event
 
     assert isinstance(event, NotificationReceived)
-    assert event.row is m.NOTIFICATIONS_MESSAGE
+    assert event.definition is m.NOTIFICATIONS_MESSAGE
     assert event.method == "notifications/message"
     assert isinstance(event.params, t.LoggingMessageNotificationParams)
     assert event.params.level == level
@@ -503,7 +507,7 @@ def test_resources_changed_of_first_draft_becomes_resource_update() -> None:
     event = both.client.receive(Notification("notifications/resources/changed", {"uri": "file:///a"})).event
 
     assert isinstance(event, NotificationReceived)
-    assert event.row is m.NOTIFICATIONS_RESOURCES_UPDATED
+    assert event.definition is m.NOTIFICATIONS_RESOURCES_UPDATED
     assert event.raw == {"uri": "file:///a"}
 
 
@@ -511,20 +515,20 @@ def test_resources_changed_of_first_draft_becomes_resource_update() -> None:
 def test_server_receiving_name_of_first_draft_ignores_it(name: str) -> None:
     params: JsonObject = {"message": "m", "verbose": False, "uri": "file:///a"}
 
-    assert isinstance(opened(R2025_06_18).server.receive(Notification(name, params)).event, Ignored)
+    assert isinstance(opened(R2025_06_18).server.receive(Notification(name, params)).event, MessageIgnored)
 
 
 # --- extensions -------------------------------------------------------------------------------------------------------
 
-OWN_METHOD: Final = Method(
+OWN_METHOD: Final = RequestMethod(
     name="x/y",
-    sender=Role.BOTH,
+    sender=Side.BOTH,
     params=t.ListToolsRequestParams,
     result=t.EmptyResult,
     revisions=between(R2025_03_26),
 )
-OWN_NOTICE: Final = NotificationRow(
-    name="x/z", sender=Role.BOTH, params=t.ToolListChangedNotificationParams, revisions=between(R2025_03_26)
+OWN_NOTICE: Final = NotificationMethod(
+    name="x/z", sender=Side.BOTH, params=t.ToolListChangedNotificationParams, revisions=between(R2025_03_26)
 )
 OWN: Final = Extensions(methods={"x/y": OWN_METHOD}, notifications={"x/z": OWN_NOTICE})
 
@@ -536,25 +540,25 @@ def test_methods_of_ones_own_stand_beside_those_of_the_specification(revision: R
     params = t.ListToolsRequestParams(cursor="c")
     if revision is R2024_11_05:
         with pytest.raises(LocalProtocolError):
-            both.client.call(OWN_METHOD, params)
+            both.client.request(OWN_METHOD, params)
         assert error_of(both.server.receive(Request(1, "x/y", {})))[0] == ErrorCode.METHOD_NOT_FOUND
-        assert isinstance(both.client.receive(Notification("x/z", {})).event, Ignored)
+        assert isinstance(both.client.receive(Notification("x/z", {})).event, MessageIgnored)
         return
-    both.send(Role.CLIENT, both.client.call(OWN_METHOD, params))
+    both.send(Side.CLIENT, both.client.request(OWN_METHOD, params))
     both.run()
     request = last(both.server_events, RequestReceived)
-    assert request.row is OWN_METHOD
+    assert request.definition is OWN_METHOD
     assert request.params == params or revision is R2026_07_28
     if revision is R2025_11_25:
-        both.send(Role.SERVER, both.server.ask(OWN_METHOD, params, for_request=request.id))
+        both.send(Side.SERVER, both.server.request(OWN_METHOD, params, for_request=request.id))
         both.run()
-        assert last(both.client_events, RequestReceived).row is OWN_METHOD
+        assert last(both.client_events, RequestReceived).definition is OWN_METHOD
     notice = t.ToolListChangedNotificationParams()
-    both.send(Role.SERVER, both.server.notify(OWN_NOTICE, notice, for_request=request.id))
-    both.send(Role.CLIENT, both.client.notify(OWN_NOTICE, notice))
+    both.send(Side.SERVER, both.server.notify(OWN_NOTICE, notice, for_request=request.id))
+    both.send(Side.CLIENT, both.client.notify(OWN_NOTICE, notice))
     both.run()
-    assert last(both.client_events, NotificationReceived).row is OWN_NOTICE
-    assert last(both.server_events, NotificationReceived).row is OWN_NOTICE
+    assert last(both.client_events, NotificationReceived).definition is OWN_NOTICE
+    assert last(both.server_events, NotificationReceived).definition is OWN_NOTICE
 
 
 @pytest.mark.spec("capability.extension-not-active-by-default", "capability.extension-fallback-or-reject")
@@ -564,8 +568,8 @@ def test_an_extension_is_used_only_when_both_sides_declared_it() -> None:
     declining = make_client(R2026_07_28, capabilities=NOTHING_DECLARED)
     both = pair(declining, make_server(R2026_07_28)).open()
     with pytest.raises(LocalProtocolError, match="this client did not declare"):
-        declining.call(row, PARAMS[row])
-    outgoing = declining.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+        declining.request(row, PARAMS[row])
+    outgoing = declining.request(m.TOOLS_LIST, t.ListToolsRequestParams())
     message = received({**wire_of(outgoing), "method": "tasks/get"})
     assert isinstance(message, Request)
     message = attrs.evolve(message, params={**(message.params or {}), "taskId": "t"})

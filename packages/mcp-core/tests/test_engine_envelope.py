@@ -19,11 +19,18 @@ from engine_pair import (
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.engine.events import AnswerReceived, ClientPeer, Ignored, LogLevelSet, RequestReceived, Served
+from mcp_core.engine.events import (
+    ClientPeer,
+    LogLevelSet,
+    MessageIgnored,
+    RequestHandled,
+    RequestReceived,
+    ResultReceived,
+)
 from mcp_core.engine.request_meta import EnvelopeReader, read_server_info, write_envelope
 from mcp_core.errors import ErrorCode, LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request
-from mcp_core.methods import METHODS, Role
+from mcp_core.methods import METHODS, Side
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types.logging import LOGGING_LEVELS
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
@@ -42,7 +49,7 @@ def without(key: str) -> JsonObject:
 
 def ask(method: str, meta: JsonValue, *revisions: Revision, **params: JsonValue) -> tuple[int, str, JsonValue]:
     reaction = make_server(*revisions).receive(Request(1, method, {**params, "_meta": meta}))
-    assert isinstance(reaction.event, Ignored)
+    assert isinstance(reaction.event, MessageIgnored)
     return error_of(reaction)
 
 
@@ -51,10 +58,10 @@ def ask(method: str, meta: JsonValue, *revisions: Revision, **params: JsonValue)
 def test_every_modern_request_says_who_sends_it() -> None:
     both = opened(R2026_07_28)
     for row in METHODS:
-        if R2026_07_28 in row.revisions and Role.CLIENT in row.sender:
+        if R2026_07_28 in row.revisions and Side.CLIENT in row.sender:
             from engine_pair import PARAMS
 
-            params = wire_of(both.client.call(row, PARAMS[row]))["params"]
+            params = wire_of(both.client.request(row, PARAMS[row]))["params"]
             assert isinstance(params, dict)
             meta = params["_meta"]
             assert isinstance(meta, dict)
@@ -67,14 +74,14 @@ def test_every_modern_request_says_who_sends_it() -> None:
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
 def test_no_legacy_request_has_an_envelope(revision: Revision) -> None:
     both = opened(revision)
-    assert "_meta" not in str(wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())))
+    assert "_meta" not in str(wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())))
 
 
 def test_the_callers_own_metadata_stays_and_the_envelope_is_not_overwritten() -> None:
     both = opened(R2026_07_28)
     meta: JsonObject = {"com.example/a": 1, PROTOCOL_VERSION: "forged", "progressToken": "own"}
     params = t.ListToolsRequestParams(meta=meta)
-    sent = wire_of(both.client.call(m.TOOLS_LIST, params, progress=True))["params"]
+    sent = wire_of(both.client.request(m.TOOLS_LIST, params, progress=True))["params"]
     assert isinstance(sent, dict)
     found = sent["_meta"]
     assert isinstance(found, dict)
@@ -122,7 +129,7 @@ def test_a_modern_server_knows_no_ping() -> None:
     server = make_server(R2026_07_28)
     assert error_of(server.receive(Request(1, "ping")))[0] == ErrorCode.INVALID_PARAMS
     assert error_of(server.receive(Request(1, "ping", {"_meta": META})))[0] == ErrorCode.METHOD_NOT_FOUND
-    assert isinstance(make_server().receive(Request(1, "ping")).event, Served)
+    assert isinstance(make_server().receive(Request(1, "ping")).event, RequestHandled)
 
 
 @pytest.mark.spec("meta.client-info-optional-for-server", "capability.empty-object-no-optional")
@@ -208,11 +215,11 @@ def test_every_modern_result_names_the_server() -> None:
     both = opened(R2026_07_28)
     request = both.call(m.TOOLS_LIST)
     event = both.respond(request.id, t.ListToolsResult(tools=(), meta={"com.example/a": 1}))
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert event.raw["_meta"] == {"com.example/a": 1, SERVER_INFO: {"name": "server", "version": "2"}}
     assert event.raw["resultType"] == "complete"
     event = both.respond(both.call(m.TOOLS_LIST).id, {"tools": [], "ttlMs": 0, "cacheScope": "public"})
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert event.raw["resultType"] == "complete"
     assert event.raw["_meta"] == {SERVER_INFO: {"name": "server", "version": "2"}}
 
@@ -268,12 +275,12 @@ def test_modern_log_messages_belong_to_a_request() -> None:
 
 
 def level_set(both: ConnectionPair, level: t.LoggingLevel) -> None:
-    both.send(Role.CLIENT, both.client.call(m.LOGGING_SET_LEVEL, t.SetLevelRequestParams(level=level)))
+    both.send(Side.CLIENT, both.client.request(m.LOGGING_SET_LEVEL, t.SetLevelRequestParams(level=level)))
     both.run()
     event = both.server_events[-1]
     assert isinstance(event, LogLevelSet)
     assert event.level == level
-    assert isinstance(both.client_events[-1], AnswerReceived)
+    assert isinstance(both.client_events[-1], ResultReceived)
 
 
 @pytest.mark.spec("logging.level-filter", "logging.set-level", "logging.default-level")
@@ -295,7 +302,7 @@ def test_the_level_of_a_session_holds_until_the_next_one(revision: Revision) -> 
     outgoing = both.server.log("debug", 1, for_request=earlier)
     assert outgoing is not None
     assert outgoing.for_request == earlier
-    assert both.server.owed == (earlier,)
+    assert both.server.inbound_requests == (earlier,)
 
 
 @pytest.mark.spec("logging.invalid-level-error")
@@ -317,7 +324,7 @@ def test_the_level_is_a_part_of_what_is_known_of_the_client() -> None:
 def test_cancellations_of_modern_requests_need_no_session() -> None:
     both = opened(R2026_07_28)
     reaction = both.server.receive(Notification("notifications/cancelled", {"requestId": both.call(m.TOOLS_CALL).id}))
-    assert both.server.owed == ()
+    assert both.server.inbound_requests == ()
     assert reaction.event.notes == ()
 
 
@@ -331,6 +338,6 @@ def test_what_a_reserved_key_of_tomorrow_holds_is_no_concern_of_ours(revision: R
     assert isinstance(event.params, t.CallToolRequestParams)
     assert (event.params.meta or {})[key] == value
     answer = both.respond(event.id, t.CallToolResult(content=(), meta={key: value}))
-    assert isinstance(answer, AnswerReceived)
+    assert isinstance(answer, ResultReceived)
     assert isinstance(answer.result, t.CallToolResult)
     assert (answer.result.meta or {})[key] == value

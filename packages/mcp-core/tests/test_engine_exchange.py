@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_core.engine.events import AnswerReceived, ClientPeer, LogLevelSet, RequestReceived
+from mcp_core.engine.events import ClientPeer, LogLevelSet, RequestReceived, ResultReceived
 from mcp_core.engine.lifecycle import State
 from mcp_core.engine.server import ServerConnection
 from mcp_core.errors import InvalidValue, LimitExceeded, LocalProtocolError
@@ -58,12 +58,12 @@ def test_connections_that_are_made_from_one_know_nothing_of_each_other() -> None
     assert (two.state, first.state) == (State.AWAITING, State.AWAITING)
     call = Request(7, "tools/call", {"name": "a"})
     assert isinstance(one.receive(call).event, RequestReceived)
-    assert one.owed == (7,)
-    assert two.owed == first.owed == ()
+    assert one.inbound_requests == (7,)
+    assert two.inbound_requests == first.inbound_requests == ()
     modern = Request(7, "tools/call", {"name": "a", "_meta": META})
     assert isinstance(two.receive(modern).event, RequestReceived)
-    one.ask(ROOTS_LIST, ListRootsRequestParams(), for_request=7)
-    assert (len(one.asked), len(two.asked)) == (1, 0)
+    one.request(ROOTS_LIST, ListRootsRequestParams(), for_request=7)
+    assert (len(one.outbound_requests), len(two.outbound_requests)) == (1, 0)
     one.receive(Request(8, "resources/subscribe", {"uri": "a:b"}))
     one.respond(8, EmptyResult())
     assert (one.watched, two.watched) == (("a:b",), ())
@@ -92,10 +92,10 @@ def test_a_session_of_an_earlier_process_goes_on() -> None:
     assert connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, updated("x:y")) == ()
     assert connection.log("info", "nothing") is None
     assert isinstance(connection.receive(Request(2, "tools/call", {"name": "a"})).event, RequestReceived)
-    outgoing = connection.ask(ROOTS_LIST, ListRootsRequestParams(), for_request=2)
+    outgoing = connection.request(ROOTS_LIST, ListRootsRequestParams(), for_request=2)
     assert isinstance(outgoing.message, Request)
     assert outgoing.message.id == 1001
-    assert isinstance(connection.receive(ResultResponse(1001, {"roots": []})).event, AnswerReceived)
+    assert isinstance(connection.receive(ResultResponse(1001, {"roots": []})).event, ResultReceived)
     level = connection.receive(Request(3, "logging/setLevel", {"level": "debug"}))
     assert isinstance(level.event, LogLevelSet)
 

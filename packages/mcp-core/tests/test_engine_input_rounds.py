@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.conversion.converter import converter
-from mcp_core.engine.events import AnswerReceived
-from mcp_core.engine.mrtr import Ledger, Rounds, Sealer, State, binding, open_state, seal_state
+from mcp_core.engine.events import ResultReceived
+from mcp_core.engine.mrtr import (
+    AnsweredInputs,
+    InputRequiredRetries,
+    RequestState,
+    RequestStateSealer,
+    binding,
+    open_state,
+    seal_state,
+)
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RemoteProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
@@ -48,18 +56,18 @@ class Sealed:
         return hmac.digest(self._key, bound_to + plain, hashlib.sha256)
 
 
-SEALER: Final[Sealer] = Sealed()
+SEALER: Final[RequestStateSealer] = Sealed()
 
 
 def wire(question: t.InputRequest) -> JsonObject:
     return converter(R2026_07_28).unstructure(question)
 
 
-def sealed(state: State | None = None, *, bound_to: bytes = BOUND, expires: float = 100) -> str:
-    return seal_state(SEALER, state or State(), bound_to=bound_to, expires=expires)
+def sealed(state: RequestState | None = None, *, bound_to: bytes = BOUND, expires: float = 100) -> str:
+    return seal_state(SEALER, state or RequestState(), bound_to=bound_to, expires=expires)
 
 
-def refused(text: str, *, bound_to: bytes = BOUND, now: float = 0, sealer: Sealer = SEALER) -> str:
+def refused(text: str, *, bound_to: bytes = BOUND, now: float = 0, sealer: RequestStateSealer = SEALER) -> str:
     with pytest.raises(RequestFailed) as failure:
         open_state(sealer, text, bound_to=bound_to, now=now)
     assert failure.value.code == ErrorCode.INVALID_PARAMS
@@ -71,98 +79,98 @@ def refused(text: str, *, bound_to: bytes = BOUND, now: float = 0, sealer: Seale
 
 @pytest.mark.spec("mrtr.repeat-allowed", "mrtr.complete-after-input", "mrtr.re-request-missing")
 def test_a_handler_that_runs_again_finds_its_answers() -> None:
-    first = Ledger()
-    assert first.ask(ASK_NAME, wire(ASK_NAME)) is None
+    first = AnsweredInputs()
+    assert first.request(ASK_NAME, wire(ASK_NAME)) is None
     (name_key,) = first.pending
     assert first.pending == {name_key: ASK_NAME}
-    state = first.next_round(5)
-    assert state.round == 1
+    state = first.next_state(5)
+    assert state.round_trip == 1
 
-    second = Ledger(state, {name_key: {"action": "accept"}})
-    assert second.ask(ASK_NAME, wire(ASK_NAME)) == {"action": "accept"}
-    assert second.ask(ASK_ROOTS, wire(ASK_ROOTS)) is None
+    second = AnsweredInputs(state, {name_key: {"action": "accept"}})
+    assert second.request(ASK_NAME, wire(ASK_NAME)) == {"action": "accept"}
+    assert second.request(ASK_ROOTS, wire(ASK_ROOTS)) is None
     (roots_key,) = second.pending
     assert roots_key != name_key
 
     # The client gives the latest answers only; the earlier ones are in the state.
-    third = Ledger(second.next_round(5), {roots_key: {"roots": []}})
-    assert third.ask(ASK_NAME, wire(ASK_NAME)) == {"action": "accept"}
-    assert third.ask(ASK_ROOTS, wire(ASK_ROOTS)) == {"roots": []}
+    third = AnsweredInputs(second.next_state(5), {roots_key: {"roots": []}})
+    assert third.request(ASK_NAME, wire(ASK_NAME)) == {"action": "accept"}
+    assert third.request(ASK_ROOTS, wire(ASK_ROOTS)) == {"roots": []}
     assert third.pending == {}
 
 
 @pytest.mark.spec("mrtr.input-requests-keys-unique")
 def test_the_same_question_asked_twice_is_two_questions() -> None:
-    ledger = Ledger()
-    ledger.ask(ASK_NAME, wire(ASK_NAME))
-    ledger.ask(ASK_NAME, wire(ASK_NAME))
+    ledger = AnsweredInputs()
+    ledger.request(ASK_NAME, wire(ASK_NAME))
+    ledger.request(ASK_NAME, wire(ASK_NAME))
     first, second = ledger.pending
-    again = Ledger(State(), {first: {"action": "accept"}, second: {"action": "cancel"}})
-    assert again.ask(ASK_NAME, wire(ASK_NAME)) == {"action": "accept"}
-    assert again.ask(ASK_NAME, wire(ASK_NAME)) == {"action": "cancel"}
-    assert again.ask(ASK_NAME, wire(ASK_NAME)) is None
+    again = AnsweredInputs(RequestState(), {first: {"action": "accept"}, second: {"action": "cancel"}})
+    assert again.request(ASK_NAME, wire(ASK_NAME)) == {"action": "accept"}
+    assert again.request(ASK_NAME, wire(ASK_NAME)) == {"action": "cancel"}
+    assert again.request(ASK_NAME, wire(ASK_NAME)) is None
 
 
 @pytest.mark.spec("mrtr.ignore-unexpected")
 def test_answers_to_what_was_not_asked_are_ignored() -> None:
-    ledger = Ledger(State(), {"what": {"action": "accept"}})
-    assert ledger.ask(ASK_NAME, wire(ASK_NAME)) is None
+    ledger = AnsweredInputs(RequestState(), {"what": {"action": "accept"}})
+    assert ledger.request(ASK_NAME, wire(ASK_NAME)) is None
     assert ledger.state.answers == {}
 
 
 def test_a_question_that_changed_is_a_new_one() -> None:
-    ledger = Ledger()
-    ledger.ask(ASK_NAME, wire(ASK_NAME))
+    ledger = AnsweredInputs()
+    ledger.request(ASK_NAME, wire(ASK_NAME))
     (key,) = ledger.pending
     other = t.ElicitRequest(params=t.evolve(FORM, message="Your age?"))
-    again = Ledger(State(), {key: {"action": "accept"}})
-    assert again.ask(other, wire(other)) is None
+    again = AnsweredInputs(RequestState(), {key: {"action": "accept"}})
+    assert again.request(other, wire(other)) is None
 
 
 def test_a_question_may_have_a_key_of_the_handlers_choice() -> None:
-    ledger = Ledger()
-    assert ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name") is None
-    assert ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name") is None
+    ledger = AnsweredInputs()
+    assert ledger.request(ASK_NAME, wire(ASK_NAME), "user_name") is None
+    assert ledger.request(ASK_NAME, wire(ASK_NAME), "user_name") is None
     assert list(ledger.pending) == ["user_name"]
-    eager = Ledger(State(), {"user_name": {"action": "accept"}, "other": {}})
-    assert eager.ask(ASK_NAME, wire(ASK_NAME), "user_name") == {"action": "accept"}
-    assert eager.ask(ASK_NAME, wire(ASK_NAME), "user_name") == {"action": "accept"}
-    assert eager.next_round(5).answers == {"user_name": {"action": "accept"}}
+    eager = AnsweredInputs(RequestState(), {"user_name": {"action": "accept"}, "other": {}})
+    assert eager.request(ASK_NAME, wire(ASK_NAME), "user_name") == {"action": "accept"}
+    assert eager.request(ASK_NAME, wire(ASK_NAME), "user_name") == {"action": "accept"}
+    assert eager.next_state(5).answers == {"user_name": {"action": "accept"}}
 
 
 def test_two_questions_cannot_have_the_same_key() -> None:
-    ledger = Ledger(State(), {"user_name": {"action": "accept"}})
-    ledger.ask(ASK_NAME, wire(ASK_NAME), "user_name")
+    ledger = AnsweredInputs(RequestState(), {"user_name": {"action": "accept"}})
+    ledger.request(ASK_NAME, wire(ASK_NAME), "user_name")
     with pytest.raises(LocalProtocolError, match="have the key 'user_name': use different keys"):
-        ledger.ask(ASK_ROOTS, wire(ASK_ROOTS), "user_name")
+        ledger.request(ASK_ROOTS, wire(ASK_ROOTS), "user_name")
 
 
 def test_questions_may_be_asked_in_any_order() -> None:
-    ledger = Ledger()
-    ledger.ask(ASK_NAME, wire(ASK_NAME))
-    ledger.ask(ASK_ROOTS, wire(ASK_ROOTS))
+    ledger = AnsweredInputs()
+    ledger.request(ASK_NAME, wire(ASK_NAME))
+    ledger.request(ASK_ROOTS, wire(ASK_ROOTS))
     name_key, roots_key = ledger.pending
-    again = Ledger(State(), {name_key: {"n": 1}, roots_key: {"r": 1}})
-    assert again.ask(ASK_ROOTS, wire(ASK_ROOTS)) == {"r": 1}
-    assert again.ask(ASK_NAME, wire(ASK_NAME)) == {"n": 1}
+    again = AnsweredInputs(RequestState(), {name_key: {"n": 1}, roots_key: {"r": 1}})
+    assert again.request(ASK_ROOTS, wire(ASK_ROOTS)) == {"r": 1}
+    assert again.request(ASK_NAME, wire(ASK_NAME)) == {"n": 1}
 
 
 def test_a_side_effect_is_remembered_with_whatever_it_gave() -> None:
-    ledger = Ledger()
+    ledger = AnsweredInputs()
     assert ledger.recall("pay") == (False, None)
     ledger.remember("pay", None)
     assert ledger.recall("pay") == (True, None)
-    later = open_state(SEALER, sealed(ledger.next_round(1)), bound_to=BOUND, now=0)
-    assert Ledger(later).recall("pay") == (True, None)
+    later = open_state(SEALER, sealed(ledger.next_state(1)), bound_to=BOUND, now=0)
+    assert AnsweredInputs(later).recall("pay") == (True, None)
 
 
 def test_a_handler_asks_only_so_often() -> None:
-    ledger = Ledger(State(round=2))
-    assert ledger.next_round(3).round == 3
+    ledger = AnsweredInputs(RequestState(round_trip=2))
+    assert ledger.next_state(3).round_trip == 3
     with pytest.raises(LimitExceeded) as full:
-        ledger.next_round(3)
+        ledger.next_state(3)
     assert (full.value.observed, full.value.allowed, full.value.setting) == (4, 3, "InputPolicy.rounds")
-    assert ledger.state.round == 3
+    assert ledger.state.round_trip == 3
 
 
 # --- the sealed state -------------------------------------------------------------------------------------------------
@@ -181,13 +189,13 @@ JSON: Final = st.recursive(
     once=st.dictionaries(st.text(), JSON, max_size=3),
 )
 def test_a_state_comes_back_as_it_was(round_: int, answers: dict[str, JsonObject], once: dict[str, object]) -> None:
-    state = State(round_, answers, once)  # type: ignore[arg-type]  # JSON
+    state = RequestState(round_, answers, once)  # type: ignore[arg-type]  # JSON
     assert open_state(SEALER, sealed(state), bound_to=BOUND, now=99.9) == state
 
 
 @pytest.mark.spec("mrtr.state-untrusted", "mrtr.state-integrity", "mrtr.state-tamper-rejected")
 def test_a_state_that_was_changed_is_refused() -> None:
-    text = sealed(State(1, {"a": {}}, {"paid": False}))
+    text = sealed(RequestState(1, {"a": {}}, {"paid": False}))
     messages = {refused(text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]) for at in range(len(text) - 2)}
     messages |= {refused(""), refused("ü"), refused(text[:-4]), refused(text, sealer=Sealed(b"another"))}
     # The client learns nothing from how it is refused.
@@ -235,7 +243,7 @@ def test_what_changes_from_round_to_round_does_not_matter() -> None:
 def test_numbers_of_any_size_can_be_bound_and_kept() -> None:
     huge = 2**70
     assert binding(None, "tools/call", {"n": huge}) != binding(None, "tools/call", {"n": huge + 1})
-    state = State(0, {}, {"n": huge})
+    state = RequestState(0, {}, {"n": huge})
     assert open_state(SEALER, sealed(state), bound_to=BOUND, now=0) == state
 
 
@@ -275,34 +283,34 @@ def required(*, asks: bool = True, state: str | None = "s") -> t.InputRequiredRe
 def test_a_request_is_sent_again_with_the_answers_and_the_latest_state(
     params: t.CallToolRequestParams,
 ) -> None:
-    rounds = Rounds(5)
-    again = rounds.again(params, required(state=" sü=\n"), {"q": ANSWER})
+    rounds = InputRequiredRetries(5)
+    again = rounds.retry_params(params, required(state=" sü=\n"), {"q": ANSWER})
     assert again == t.evolve(params, input_responses={"q": ANSWER}, request_state=" sü=\n")
-    third = rounds.again(again, required(state="new"), {"q": ANSWER})
+    third = rounds.retry_params(again, required(state="new"), {"q": ANSWER})
     assert third.request_state == "new"
-    assert rounds.played == 2
+    assert rounds.retries == 2
 
 
 @pytest.mark.spec("mrtr.state-not-invented", "mrtr.client-retry-without-requests")
 def test_nothing_is_sent_that_was_not_asked_for() -> None:
     params = t.CallToolRequestParams(name="x", request_state="old", input_responses={"q": ANSWER})
-    assert Rounds(5).again(params, required(state=None), {"q": ANSWER}).request_state is None
-    assert Rounds(5).again(params, required(asks=False), {}).input_responses is None
+    assert InputRequiredRetries(5).retry_params(params, required(state=None), {"q": ANSWER}).request_state is None
+    assert InputRequiredRetries(5).retry_params(params, required(asks=False), {}).input_responses is None
 
 
 def test_a_question_about_nothing_is_the_servers_fault() -> None:
     for asked in (required(asks=False, state=None), t.InputRequiredResult(input_requests={})):
         with pytest.raises(RemoteProtocolError, match="neither"):
-            Rounds(5).again(t.CallToolRequestParams(name="x"), asked, {})
+            InputRequiredRetries(5).retry_params(t.CallToolRequestParams(name="x"), asked, {})
 
 
 def test_a_client_plays_only_so_many_rounds() -> None:
-    rounds = Rounds(2)
+    rounds = InputRequiredRetries(2)
     params = t.CallToolRequestParams(name="x")
     for _ in range(2):
-        rounds.again(params, required(), {"q": ANSWER})
+        rounds.retry_params(params, required(), {"q": ANSWER})
     with pytest.raises(LimitExceeded) as full:
-        rounds.again(params, required(), {"q": ANSWER})
+        rounds.retry_params(params, required(), {"q": ANSWER})
     assert (full.value.observed, full.value.allowed, full.value.setting) == (3, 2, "Limits.input_rounds")
 
 
@@ -319,7 +327,7 @@ def test_the_rounds_of_both_sides_end_in_a_result() -> None:
     client = make_client(R2026_07_28)
     both = pair(client, make_server(R2026_07_28)).open()
     params: t.CallToolRequestParams = t.CallToolRequestParams(name="greet")
-    rounds, ids, result = Rounds(3), set(), None
+    rounds, ids, result = InputRequiredRetries(3), set(), None
     while not isinstance(result, t.CallToolResult):
         both = pair(client, both.server)
         request = both.call(m.TOOLS_CALL, params)
@@ -327,26 +335,26 @@ def test_the_rounds_of_both_sides_end_in_a_result() -> None:
         received = request.params
         assert isinstance(received, t.CallToolRequestParams)
         bound = binding(None, "tools/call", request.raw)
-        state = State()
+        state = RequestState()
         if received.request_state is not None:
             state = open_state(SEALER, received.request_state, bound_to=bound, now=0)
         responses = request.raw.get("inputResponses", {})
-        ledger = Ledger(state, responses)  # type: ignore[arg-type]  # an object of objects
-        answer = ledger.ask(ASK_NAME, wire(ASK_NAME))
+        ledger = AnsweredInputs(state, responses)  # type: ignore[arg-type]  # an object of objects
+        answer = ledger.request(ASK_NAME, wire(ASK_NAME))
         if answer is None:
-            text = seal_state(SEALER, ledger.next_round(3), bound_to=bound, expires=9)
+            text = seal_state(SEALER, ledger.next_state(3), bound_to=bound, expires=9)
             event = both.respond(request.id, t.InputRequiredResult(input_requests=ledger.pending, request_state=text))
-            assert isinstance(event, AnswerReceived)
+            assert isinstance(event, ResultReceived)
             assert isinstance(event.result, t.InputRequiredResult)
-            params = rounds.again(params, event.result, dict.fromkeys(event.result.input_requests or {}, ANSWER))
+            params = rounds.retry_params(params, event.result, dict.fromkeys(event.result.input_requests or {}, ANSWER))
         else:
             content = answer["content"]
             assert isinstance(content, dict)
             event = both.respond(
                 request.id, t.CallToolResult(content=(t.TextContent(text=f"Hello {content['name']}"),))
             )
-            assert isinstance(event, AnswerReceived)
+            assert isinstance(event, ResultReceived)
             result = event.result
     assert result.content == (t.TextContent(text="Hello Ada"),)
     assert len(ids) == 2
-    assert opened(R2026_07_28).server.owed == ()
+    assert opened(R2026_07_28).server.inbound_requests == ()

@@ -7,11 +7,17 @@ from engine_pair import error_of, last, make_client, make_server, opened, pair, 
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.engine.events import Ignored, NotificationReceived, Opened, RequestReceived, Served
+from mcp_core.engine.events import (
+    ConnectionOpened,
+    MessageIgnored,
+    NotificationReceived,
+    RequestHandled,
+    RequestReceived,
+)
 from mcp_core.engine.lifecycle import RULES, Kind, Lifecycle, State, Strength, Violation
 from mcp_core.errors import ErrorCode, LocalProtocolError
 from mcp_core.jsonrpc.messages import Notification, Request, ResultResponse
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, R2026_07_28, Revision
 
 A, I, W, O, C = State.AWAITING, State.INITIALIZING, State.ANSWERED, State.OPERATING, State.CLOSED  # noqa: E741
@@ -111,19 +117,19 @@ def test_a_session_is_opened_by_three_messages(revision: Revision) -> None:
     assert [client.session, server.session, client.server] == [None, None, None]
     both.open()
     assert [(sent.sender, sent.message.get("method"), sent.message.get("id")) for sent in both.wire] == [
-        (Role.CLIENT, "initialize", 1),
-        (Role.SERVER, None, 1),
-        (Role.CLIENT, "notifications/initialized", None),
+        (Side.CLIENT, "initialize", 1),
+        (Side.SERVER, None, 1),
+        (Side.CLIENT, "notifications/initialized", None),
     ]
     assert client.state is server.state is State.OPERATING
-    seen = last(both.client_events, Opened).peer
+    seen = last(both.client_events, ConnectionOpened).peer
     assert seen is client.session is client.server
     assert seen.implementation == t.Implementation(name="server", version="2")
     assert client.server is not None
     assert client.server.instructions == "be kind"
     assert server.session is not None
     assert server.session.implementation == t.Implementation(name="client", version="1")
-    assert last(both.server_events, Opened).peer is server.session
+    assert last(both.server_events, ConnectionOpened).peer is server.session
     assert seen.revision is server.session.revision is revision
 
 
@@ -134,9 +140,9 @@ def test_requests_before_initialize_are_refused_and_do_no_harm() -> None:
     code, message, _ = error_of(reaction)
     assert code == ErrorCode.INVALID_REQUEST
     assert "initialize first" in message
-    assert isinstance(reaction.event, Ignored)
-    assert not server.owed
-    assert isinstance(server.receive(initialize).event, Served)
+    assert isinstance(reaction.event, MessageIgnored)
+    assert not server.inbound_requests
+    assert isinstance(server.receive(initialize).event, RequestHandled)
 
 
 @pytest.mark.spec("ping.respond")
@@ -148,7 +154,7 @@ def test_pings_are_answered_in_every_state_by_both_sides() -> None:
         reaction = server.receive(Request("p", "ping", {}))
         assert reaction.reply is not None
         assert reaction.reply.message == ResultResponse("p", {})
-        assert isinstance(reaction.event, Served)
+        assert isinstance(reaction.event, RequestHandled)
         assert reaction.event.method == "ping"
     client = make_client(R2025_11_25)
     client.open()
@@ -172,14 +178,14 @@ def test_a_client_that_does_not_wait_after_initialize_is_served_with_a_note() ->
 def test_a_second_initialized_is_only_noted() -> None:
     both = opened(R2025_11_25)
     event = both.server.receive(Notification("notifications/initialized")).event
-    assert isinstance(event, Opened)
+    assert isinstance(event, ConnectionOpened)
     assert len(event.notes) == 1
 
 
 def test_an_initialized_without_initialize_opens_nothing() -> None:
     for server in (make_server(R2025_11_25), make_server(R2025_11_25, R2026_07_28), make_server(R2026_07_28)):
         reaction = server.receive(Notification("notifications/initialized"))
-        assert isinstance(reaction.event, Ignored)
+        assert isinstance(reaction.event, MessageIgnored)
         assert reaction.reply is None
         assert server.state is State.AWAITING
 
@@ -188,7 +194,7 @@ def test_an_initialized_that_cannot_be_read_opens_nothing() -> None:
     server = make_server(R2025_11_25)
     server.receive(initialize)
     event = server.receive(Notification("notifications/cancelled", {"requestId": {}})).event
-    assert isinstance(event, Ignored)
+    assert isinstance(event, MessageIgnored)
     assert server.state is State.ANSWERED
 
 
@@ -199,9 +205,9 @@ def test_before_initialized_a_server_sends_pings_and_logs_only() -> None:
         Request(0, "initialize", {**(initialize.params or {}), "capabilities": {"roots": {"listChanged": True}}})
     )
     with pytest.raises(LocalProtocolError, match="a request from the server"):
-        server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=None)
+        server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=None)
     assert server.log("error", "early") is not None
-    ping = server.ask(m.PING, t.PingRequestParams(), for_request=None)
+    ping = server.request(m.PING, t.PingRequestParams(), for_request=None)
     assert isinstance(ping.message, Request)
     # The client has no lists yet that could have changed.
     assert server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams()) == ()
@@ -214,7 +220,7 @@ def test_before_the_answer_to_initialize_a_client_sends_nothing_else() -> None:
     client = make_client(R2025_11_25)
     client.open()
     with pytest.raises(LocalProtocolError, match="before the revision"):
-        client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+        client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
     with pytest.raises(LocalProtocolError, match="before the revision"):
         client.notify(m.NOTIFICATIONS_ROOTS_LIST_CHANGED, t.RootsListChangedNotificationParams())
 
@@ -255,14 +261,14 @@ def test_an_initialize_that_cannot_be_read_opens_nothing(params: dict[str, str])
 def test_after_the_end_nothing_happens_any_more(revision: Revision) -> None:
     both = opened(revision)
     pending = both.call(m.TOOLS_CALL)
-    waiting = dict(both.client.asked)
+    waiting = dict(both.client.outbound_requests)
     ended = both.client.end()
-    assert dict(ended.asked) == waiting
-    assert list(ended.asked.values()) == ["tools/call"]
-    assert ended.owed == ()
-    assert both.server.end().owed == (pending.id,)
-    assert both.server.owed == ()
-    assert both.client.end() == both.client.end() or not both.client.end().asked
+    assert dict(ended.outbound) == waiting
+    assert list(ended.outbound.values()) == ["tools/call"]
+    assert ended.inbound == ()
+    assert both.server.end().inbound == (pending.id,)
+    assert both.server.inbound_requests == ()
+    assert both.client.end() == both.client.end() or not both.client.end().outbound
     assert both.client.state is both.server.state is State.CLOSED
     # A handler that ends late is no error; there is nobody to hear of it.
     assert both.server.progress(pending.id, 1) is None
@@ -270,11 +276,11 @@ def test_after_the_end_nothing_happens_any_more(revision: Revision) -> None:
     assert both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams()) == ()
     for end in (both.client, both.server):
         reaction = end.receive(Request(9, "ping"))
-        assert isinstance(reaction.event, Ignored)
+        assert isinstance(reaction.event, MessageIgnored)
         assert reaction.event.reason == "the connection has closed"
         assert reaction.reply is None
     with pytest.raises(LocalProtocolError):
-        both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+        both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
     with pytest.raises(LocalProtocolError):
         both.client.open()
     assert both.client.probe_unanswered() is None

@@ -23,19 +23,26 @@ from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import (
-    AnswerReceived,
-    FailureReceived,
-    Ignored,
+    ConnectionOpened,
+    ErrorReceived,
+    MessageIgnored,
     Negotiating,
     NegotiationEnded,
-    Opened,
-    Reaction,
+    ReceiveResult,
+    RequestHandled,
     RequestReceived,
-    Served,
+    ResultReceived,
     ServerPeer,
 )
 from mcp_core.engine.lifecycle import State
-from mcp_core.engine.negotiation import Agreed, Failed, Initialize, Negotiation, Probe, Progress
+from mcp_core.engine.negotiation import (
+    NegotiatedRevision,
+    Negotiation,
+    NegotiationFailure,
+    Progress,
+    SendDiscover,
+    SendInitialize,
+)
 from mcp_core.errors import (
     ErrorCode,
     InvalidValue,
@@ -45,7 +52,7 @@ from mcp_core.errors import (
     UnsupportedProtocolVersion,
 )
 from mcp_core.jsonrpc.messages import JsonObject, Request
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 from mcp_core.revisions import (
     LEGACY,
     R2024_11_05,
@@ -72,15 +79,15 @@ INITIALIZED: Final[JsonObject] = {
 }
 
 
-def methods_sent(both: ConnectionPair, role: Role = Role.CLIENT) -> list[object]:
+def methods_sent(both: ConnectionPair, role: Side = Side.CLIENT) -> list[object]:
     return [sent.message["method"] for sent in both.wire if sent.sender is role and "method" in sent.message]
 
 
-def answer(client: object, id: int | None, **members: object) -> Reaction:
+def answer(client: object, id: int | None, **members: object) -> ReceiveResult:
     message = {"id": id, **members}
     assert hasattr(client, "receive")
     reaction = client.receive(received(message))  # type: ignore[arg-type]  # JSON of the test
-    assert isinstance(reaction, Reaction)
+    assert isinstance(reaction, ReceiveResult)
     return reaction
 
 
@@ -96,7 +103,7 @@ def answer(client: object, id: int | None, **members: object) -> Reaction:
 def test_two_single_revisions_agree_exactly_when_they_are_the_same(ours: Revision, theirs: Revision) -> None:
     both = pair(ours, theirs).open()
     if ours is theirs:
-        assert last(both.client_events, Opened).peer.revision is ours
+        assert last(both.client_events, ConnectionOpened).peer.revision is ours
         both.call(m.TOOLS_LIST)
     else:
         ended = last(both.client_events, NegotiationEnded)
@@ -104,7 +111,7 @@ def test_two_single_revisions_agree_exactly_when_they_are_the_same(ours: Revisio
         assert isinstance(ended.error, (NegotiationFailed, UnsupportedProtocolVersion))
         assert not both.to_server
         with pytest.raises(LocalProtocolError):
-            both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+            both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
 
 
 @pytest.mark.spec(
@@ -174,7 +181,7 @@ def test_a_legacy_client_is_served_by_a_dual_era_server(ours: Revision) -> None:
     assert both.client.server is not None
     assert both.client.server.revision is ours
     answer = both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
-    assert isinstance(answer, AnswerReceived)
+    assert isinstance(answer, ResultReceived)
     assert "resultType" not in answer.raw
 
 
@@ -186,7 +193,7 @@ def test_a_dual_era_server_serves_both_eras_on_one_connection() -> None:
     modern = make_client(R2026_07_28)
     modern.adopt(ServerPeer(revision=R2026_07_28, capabilities=both.server.capabilities))
     legacy_call = both.call(m.TOOLS_CALL)
-    outgoing = modern.call(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
+    outgoing = modern.request(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
     event = both.server.receive(received({**wire_of(outgoing), "id": "m"})).event
     assert isinstance(event, RequestReceived)
     assert event.peer.revision is R2026_07_28
@@ -264,7 +271,7 @@ def test_any_error_that_is_not_modern_means_a_legacy_server(code: int, message: 
     sent = wire_of(reaction.reply)
     assert sent["method"] == "initialize"
     assert sent["id"] == 2
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
 
 
 @pytest.mark.parametrize("code", [-32601, -32000])
@@ -309,11 +316,11 @@ def test_an_answer_to_the_probe_that_comes_late_is_better_than_the_handshake() -
     client.open()
     client.probe_unanswered()
     reaction = answer(client, 1, result=DISCOVERED)
-    assert isinstance(reaction.event, Opened)
+    assert isinstance(reaction.event, ConnectionOpened)
     assert reaction.event.peer.revision is R2026_07_28
-    assert client.asked == {}
+    assert client.outbound_requests == {}
     event = answer(client, 2, result=INITIALIZED).event
-    assert isinstance(event, Ignored)
+    assert isinstance(event, MessageIgnored)
     assert "crossed" in event.reason
     assert client.server is reaction.event.peer
 
@@ -322,9 +329,9 @@ def test_a_late_answer_to_the_probe_changes_nothing_once_the_session_is_open() -
     client = make_client()
     client.open()
     client.probe_unanswered()
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
     event = answer(client, 1, result=DISCOVERED).event
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert client.server is not None
     assert client.server.revision is R2025_11_25
 
@@ -335,9 +342,9 @@ def test_a_late_answer_without_a_common_modern_revision_leaves_the_handshake_alo
     client.open()
     client.probe_unanswered()
     event = answer(client, 1, result={**DISCOVERED, "supportedVersions": versions}).event
-    assert isinstance(event, AnswerReceived)
-    assert client.asked == {2: "initialize"}
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+    assert isinstance(event, ResultReceived)
+    assert client.outbound_requests == {2: "initialize"}
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
 
 
 def test_a_late_error_to_the_probe_leaves_the_handshake_alone() -> None:
@@ -345,8 +352,8 @@ def test_a_late_error_to_the_probe_leaves_the_handshake_alone() -> None:
     client.open()
     client.probe_unanswered()
     event = answer(client, 1, error={"code": -32601, "message": "?"}).event
-    assert isinstance(event, FailureReceived)
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, Opened)
+    assert isinstance(event, ErrorReceived)
+    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
 
 
 def test_a_result_of_another_kind_means_a_legacy_server_that_does_not_check_the_order() -> None:
@@ -446,7 +453,9 @@ def test_an_error_to_initialize_that_names_versions_leads_to_another_attempt() -
     params = wire_of(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-03-26"
-    assert isinstance(answer(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, Opened)
+    assert isinstance(
+        answer(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, ConnectionOpened
+    )
 
 
 def test_attempts_at_initialize_come_to_an_end() -> None:
@@ -542,7 +551,7 @@ def test_discover_tells_everything_about_the_server() -> None:
     capabilities = result["capabilities"]
     assert isinstance(capabilities, dict)
     assert "tasks" not in capabilities
-    assert isinstance(both.server_events[0], Served)
+    assert isinstance(both.server_events[0], RequestHandled)
     server = both.client.server
     assert server is not None
     assert server.implementation == t.Implementation(name="server", version="2")
@@ -551,10 +560,10 @@ def test_discover_tells_everything_about_the_server() -> None:
 
 def test_discover_can_be_asked_again() -> None:
     both = opened(R2026_07_28)
-    both.send(Role.CLIENT, both.client.call(m.SERVER_DISCOVER, t.DiscoverRequestParams()))
+    both.send(Side.CLIENT, both.client.request(m.SERVER_DISCOVER, t.DiscoverRequestParams()))
     both.run()
     event = both.client_events[-1]
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.DiscoverResult)
 
 
@@ -564,7 +573,7 @@ def test_a_malformed_server_info_is_left_out(info: str | int | None) -> None:
     client.open()
     meta: JsonObject = {"io.modelcontextprotocol/serverInfo": info}
     event = answer(client, 1, result={**DISCOVERED, "_meta": meta}).event
-    assert isinstance(event, Opened)
+    assert isinstance(event, ConnectionOpened)
     assert event.peer.implementation is None
 
 
@@ -574,14 +583,14 @@ def test_a_malformed_server_info_is_left_out(info: str | int | None) -> None:
 def test_the_machine_says_how_far_it_is() -> None:
     negotiation = Negotiation(ALL)
     seen = [negotiation.progress]
-    assert negotiation.start() == Probe(R2026_07_28)
+    assert negotiation.start() == SendDiscover(R2026_07_28)
     seen.append(negotiation.progress)
-    assert negotiation.silent() == Initialize(R2025_11_25)
+    assert negotiation.silent() == SendInitialize(R2025_11_25)
     seen.append(negotiation.progress)
-    assert negotiation.initialized("2025-03-26") == Agreed(R2025_03_26)
+    assert negotiation.initialized("2025-03-26") == NegotiatedRevision(R2025_03_26)
     seen.append(negotiation.progress)
     assert seen == [Progress.NEW, Progress.PROBING, Progress.INITIALIZING, Progress.DONE]
-    assert isinstance(Negotiation(()).start(), Failed)
+    assert isinstance(Negotiation(()).start(), NegotiationFailure)
 
 
 @pytest.mark.spec("version.retry-mutual", "version.no-mutual-surface-error")
@@ -603,9 +612,9 @@ def test_a_revision_that_was_not_tried_is_probed_before_one_that_was_refused() -
     """There is but one modern revision today, so the machine begins in the middle."""
     negotiation = Negotiation((R2026_07_28,), Progress.PROBING)
     unsupported = UnsupportedProtocolVersion.of("2027-07-28", ["2026-07-28"])
-    assert negotiation.refused(unsupported) == Probe(R2026_07_28)
-    assert negotiation.refused(unsupported) == Probe(R2026_07_28)
-    assert isinstance(negotiation.refused(unsupported), Failed)
+    assert negotiation.refused(unsupported) == SendDiscover(R2026_07_28)
+    assert negotiation.refused(unsupported) == SendDiscover(R2026_07_28)
+    assert isinstance(negotiation.refused(unsupported), NegotiationFailure)
 
 
 def test_a_log_level_that_does_not_exist_is_refused_where_it_is_set() -> None:

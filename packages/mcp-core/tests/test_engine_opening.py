@@ -25,21 +25,21 @@ from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import (
-    AnswerReceived,
-    FailureReceived,
-    Ignored,
+    ConnectionOpened,
+    ErrorReceived,
+    MessageIgnored,
     Negotiating,
     NegotiationEnded,
-    Opened,
     Outgoing,
-    Reaction,
+    ReceiveResult,
     RequestReceived,
+    ResultReceived,
 )
 from mcp_core.engine.lifecycle import State
-from mcp_core.engine.negotiation import Agreed, Failed, Negotiation, Probe
+from mcp_core.engine.negotiation import NegotiatedRevision, Negotiation, NegotiationFailure, SendDiscover
 from mcp_core.errors import HttpFailure, LocalProtocolError, McpError, RequestFailed, UnsupportedProtocolVersion
 from mcp_core.jsonrpc.messages import JsonObject, RequestId
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, Era, Revision
 
 NOT_FOUND: Final = HttpFailure("POST returned status 404", status=404)
@@ -51,7 +51,7 @@ def id_of(outgoing: Outgoing | None) -> RequestId:
     return id
 
 
-def method_of(reaction: Reaction | None) -> object:
+def method_of(reaction: ReceiveResult | None) -> object:
     assert reaction is not None
     assert isinstance(reaction.event, Negotiating), reaction.event
     sent = wire_of(reaction.reply)["method"]
@@ -59,7 +59,7 @@ def method_of(reaction: Reaction | None) -> object:
     return sent
 
 
-def ended_by(reaction: Reaction | None) -> McpError:
+def ended_by(reaction: ReceiveResult | None) -> McpError:
     assert reaction is not None
     assert isinstance(reaction.event, NegotiationEnded), reaction.event
     assert reaction.reply is None
@@ -71,21 +71,23 @@ def state_of(client: ClientConnection) -> State:
 
 
 def owed_by(client: ClientConnection) -> tuple[RequestId, ...]:
-    return client.owed
+    return client.inbound_requests
 
 
 def sent_by_client(both: ConnectionPair) -> list[object]:
-    return [sent.message["method"] for sent in both.wire if sent.sender is Role.CLIENT and "method" in sent.message]
+    return [sent.message["method"] for sent in both.wire if sent.sender is Side.CLIENT and "method" in sent.message]
 
 
 def hinted(server: tuple[Revision, ...]) -> ConnectionPair:
     both = pair(ALL, server)
-    both.send(Role.CLIENT, both.client.open(era=Era.LEGACY))
+    both.send(Side.CLIENT, both.client.open(era=Era.LEGACY))
     both.run()
     return both
 
 
-def refuse(client: ClientConnection, id: RequestId, code: int = -32601, data: JsonObject | None = None) -> Reaction:
+def refuse(
+    client: ClientConnection, id: RequestId, code: int = -32601, data: JsonObject | None = None
+) -> ReceiveResult:
     error: JsonObject = {"code": code, "message": "no", "data": data}
     return client.receive(received({"jsonrpc": "2.0", "id": id, "error": error}))
 
@@ -98,7 +100,7 @@ def test_a_server_that_is_known_to_be_legacy_is_not_probed() -> None:
     both = hinted(LEGACY)
 
     assert sent_by_client(both) == ["initialize", "notifications/initialized"]
-    assert last(both.client_events, Opened).peer.revision is LATEST_LEGACY
+    assert last(both.client_events, ConnectionOpened).peer.revision is LATEST_LEGACY
 
 
 @pytest.mark.parametrize(
@@ -185,8 +187,8 @@ def test_a_probe_that_http_refuses_leads_to_the_handshake() -> None:
     client.open()
 
     assert method_of(client.opening_refused(NOT_FOUND, 1)) == "initialize"
-    assert client.asked == {2: "initialize"}
-    assert isinstance(refuse(client, 1).event, Ignored)
+    assert client.outbound_requests == {2: "initialize"}
+    assert isinstance(refuse(client, 1).event, MessageIgnored)
 
 
 def test_a_modern_client_tells_what_http_said() -> None:
@@ -203,7 +205,7 @@ def test_a_handshake_that_http_refuses_is_the_end_of_it() -> None:
     client.open()
 
     assert ended_by(client.opening_refused(NOT_FOUND, 1)) is NOT_FOUND
-    assert client.asked == {}
+    assert client.outbound_requests == {}
     assert client.state is State.AWAITING
     assert client.opening_refused(NOT_FOUND, 1) is None
 
@@ -214,7 +216,7 @@ def test_a_probe_that_is_given_up_is_of_no_interest() -> None:
     assert method_of(client.probe_unanswered()) == "initialize"
 
     assert client.opening_refused(NOT_FOUND, 1) is None
-    assert client.asked == {2: "initialize"}
+    assert client.outbound_requests == {2: "initialize"}
     assert ended_by(client.opening_refused(NOT_FOUND, 2)) is NOT_FOUND
 
 
@@ -224,7 +226,7 @@ def test_other_requests_are_not_refused_so() -> None:
 
     assert both.client.opening_refused(NOT_FOUND, request.id) is None
     assert both.client.opening_refused(NOT_FOUND, 99) is None
-    assert request.id in both.client.asked
+    assert request.id in both.client.outbound_requests
 
 
 def test_nothing_is_refused_after_the_end() -> None:
@@ -252,15 +254,15 @@ def test_a_session_is_opened_again_with_what_was_agreed(revision: Revision) -> N
     lose_session(both)
 
     again = both.client.reopen()
-    both.send(Role.CLIENT, again)
+    both.send(Side.CLIENT, again)
 
     assert wire_of(again)["method"] == "initialize"
     assert id_of(again) == int(request.id) + 1
     assert state_of(both.client) is State.INITIALIZING
     with pytest.raises(LocalProtocolError, match="initializing"):
-        both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+        both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
     both.run()
-    assert last(both.client_events, Opened).peer.revision is revision
+    assert last(both.client_events, ConnectionOpened).peer.revision is revision
     assert both.client.state is both.server.state is State.OPERATING
     assert sent_by_client(both)[-2:] == ["initialize", "notifications/initialized"]
     assert both.call(m.TOOLS_LIST).id == int(request.id) + 2
@@ -272,13 +274,13 @@ def test_requests_that_are_open_stay_open() -> None:
     answer = both.server.respond(request.id, t.ListToolsResult(tools=()))
     lose_session(both)
 
-    both.send(Role.CLIENT, both.client.reopen())
-    both.send(Role.SERVER, answer)
+    both.send(Side.CLIENT, both.client.reopen())
+    both.send(Side.SERVER, answer)
     both.run()
 
     # The old answer arrived while the new session was being opened.
-    assert last(both.client_events, AnswerReceived).id == request.id
-    assert both.client.asked == {}
+    assert last(both.client_events, ResultReceived).id == request.id
+    assert both.client.outbound_requests == {}
     assert both.client.state is State.OPERATING
 
 
@@ -287,12 +289,12 @@ def test_what_the_server_asked_is_gone_and_its_ids_may_come_again() -> None:
     asked = both.ask(m.ROOTS_LIST)
     lose_session(both)
     assert owed_by(both.client) == (asked.id,)
-    both.send(Role.CLIENT, both.client.reopen())
+    both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
     assert owed_by(both.client) == ()
     assert both.client.respond(asked.id, t.ListRootsResult(roots=())) is None
-    both.send(Role.CLIENT, both.client.reopen())
+    both.send(Side.CLIENT, both.client.reopen())
     lose_session(both)
     both.run()
     second = both.ask(m.ROOTS_LIST)
@@ -305,13 +307,13 @@ def test_an_id_that_is_abandoned_is_free_but_only_once() -> None:
     both = opened(R2025_11_25)
     asked = both.ask(m.ROOTS_LIST)
     lose_session(both)
-    both.send(Role.CLIENT, both.client.reopen())
+    both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
     assert both.ask(m.ROOTS_LIST).id == asked.id
     assert owed_by(both.client) == (asked.id,)
     repeated = both.client.receive(received({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list"}))
-    assert isinstance(repeated.event, Ignored)
+    assert isinstance(repeated.event, MessageIgnored)
     assert "is already in use" in repeated.event.reason
 
 
@@ -319,7 +321,7 @@ def test_what_the_server_offers_may_have_changed() -> None:
     both = opened(R2025_11_25)
     both.call(m.TOOLS_LIST)
     lose_session(both, (R2025_06_18,), offers=False)
-    both.send(Role.CLIENT, both.client.reopen())
+    both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
     assert isinstance(both.client_events[-1], NegotiationEnded)
@@ -327,19 +329,19 @@ def test_what_the_server_offers_may_have_changed() -> None:
     both = pair(LEGACY, R2025_11_25).open()
     both.call(m.TOOLS_LIST)
     lose_session(both, (R2025_06_18,), offers=False)
-    both.send(Role.CLIENT, both.client.reopen())
+    both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
     assert both.client.server is not None
     assert both.client.server.revision is R2025_06_18
     with pytest.raises(LocalProtocolError, match="does not offer tools"):
-        both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+        both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
 
 
 @pytest.mark.parametrize("code", [-32601, -32022])
 def test_a_refused_session_is_not_looked_for_elsewhere(code: int) -> None:
     both = pair(ALL, R2025_11_25)
-    both.send(Role.CLIENT, both.client.open(era=Era.LEGACY))
+    both.send(Side.CLIENT, both.client.open(era=Era.LEGACY))
     both.run()
     again = both.client.reopen()
 
@@ -348,7 +350,7 @@ def test_a_refused_session_is_not_looked_for_elsewhere(code: int) -> None:
     assert isinstance(error, RequestFailed)
     assert both.client.state is State.AWAITING
     with pytest.raises(LocalProtocolError):
-        both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams())
+        both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
 
 
 def test_a_server_that_was_replaced_is_asked_for_what_it_names() -> None:
@@ -368,14 +370,14 @@ def test_it_can_be_tried_again_whether_it_was_refused_or_never_answered() -> Non
     lose_session(both)
     first = both.client.reopen()
     second = both.client.reopen()
-    assert both.client.asked == {id_of(second): "initialize"}
+    assert both.client.outbound_requests == {id_of(second): "initialize"}
     assert ended_by(both.client.opening_refused(NOT_FOUND, id_of(second))) is NOT_FOUND
 
-    both.send(Role.CLIENT, both.client.reopen())
+    both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
     assert both.client.state is State.OPERATING
-    assert isinstance(refuse(both.client, id_of(first)).event, Ignored)
+    assert isinstance(refuse(both.client, id_of(first)).event, MessageIgnored)
     both.call(m.TOOLS_LIST)
 
 
@@ -395,7 +397,7 @@ def test_a_lost_session_answers_nothing_that_came_for_it() -> None:
 
     reaction = both.client.receive(received({"jsonrpc": "2.0", "id": 1, "method": "roots/list"}))
 
-    assert isinstance(reaction.event, Ignored)
+    assert isinstance(reaction.event, MessageIgnored)
     assert wire_of(reaction.reply)["error"]
     assert not any(isinstance(event, RequestReceived) for event in both.client_events)
 
@@ -425,27 +427,27 @@ def test_negotiation_ends_and_tries_no_legacy_revision_twice_and_no_modern_one_t
     step = negotiation.start(era)
     tried: list[Revision] = []
     for answer in answers:
-        if isinstance(step, (Agreed, Failed)):
+        if isinstance(step, (NegotiatedRevision, NegotiationFailure)):
             break
         assert step.revision in ours
         assert tried.count(step.revision) < (1 if step.revision.era is Era.LEGACY else 2)
         tried.append(step.revision)
         following: object
         if answer is None:
-            following = negotiation.silent() if isinstance(step, Probe) else negotiation.refused(NOT_FOUND)
+            following = negotiation.silent() if isinstance(step, SendDiscover) else negotiation.refused(NOT_FOUND)
         elif isinstance(answer, McpError):
             following = negotiation.refused(answer)
-        elif isinstance(step, Probe):
+        elif isinstance(step, SendDiscover):
             following = negotiation.discovered(answer)
         else:
             following = negotiation.initialized(answer[0] if answer else "")
         assert following is not None
         step = following  # type: ignore[assignment]  # a step, by the types of all four
-    assert isinstance(step, (Agreed, Failed))
+    assert isinstance(step, (NegotiatedRevision, NegotiationFailure))
 
 
 def test_the_oldest_is_found_by_name() -> None:
     both = hinted((R2024_11_05,))
 
-    assert last(both.client_events, Opened).peer.revision is R2024_11_05
-    assert not any(isinstance(event, FailureReceived) for event in both.client_events)
+    assert last(both.client_events, ConnectionOpened).peer.revision is R2024_11_05
+    assert not any(isinstance(event, ErrorReceived) for event in both.client_events)

@@ -29,15 +29,15 @@ from hypothesis import strategies as st
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.events import (
-    AnswerReceived,
     CancelReceived,
-    FailureReceived,
-    Ignored,
+    ErrorReceived,
+    MessageIgnored,
     NotificationReceived,
     ProgressReceived,
     RequestReceived,
+    ResultReceived,
 )
-from mcp_core.engine.in_flight import Inbound, Outbound
+from mcp_core.engine.in_flight import InboundRequests, OutboundRequests
 from mcp_core.engine.request_meta import write_envelope
 from mcp_core.errors import (
     ErrorCode,
@@ -57,7 +57,7 @@ from mcp_core.jsonrpc.messages import (
     RequestId,
     ResultResponse,
 )
-from mcp_core.methods import METHODS, Role
+from mcp_core.methods import METHODS, Side
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2026_07_28, Revision
 
 EVERY_REVISION: Final = pytest.mark.parametrize("revision", ALL, ids=str)
@@ -71,7 +71,7 @@ def receive_raw(
     """The server receives a request with any id."""
     given: JsonObject = {"name": "echo", **params}
     if both.client.server is not None and both.client.server.revision is R2026_07_28:
-        envelope = wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+        envelope = wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
         assert isinstance(envelope, dict)
         meta = envelope["_meta"]
         more = given.get("_meta")
@@ -92,13 +92,13 @@ def receive_raw(
 def test_any_id_comes_back_as_it_is(id: RequestId, revision: Revision) -> None:
     both = opened(revision)
     assert receive_raw(both, id).id == id
-    assert list(both.server.owed) == [id]
+    assert list(both.server.inbound_requests) == [id]
     answer = wire_of(both.server.respond(id, DONE))["id"]
     assert (answer, type(answer)) == (id, type(id))
     receive_raw(both, id)
     answer = wire_of(both.server.fail(id, RequestFailed("no")))["id"]
     assert (answer, type(answer)) == (id, type(id))
-    assert list(both.server.owed) == []
+    assert list(both.server.inbound_requests) == []
 
 
 @ERAS
@@ -106,9 +106,9 @@ def test_ids_that_look_alike_are_two(revision: Revision) -> None:
     both = opened(revision)
     receive_raw(both, 1)
     receive_raw(both, "1")
-    assert list(both.server.owed) == [1, "1"]
+    assert list(both.server.inbound_requests) == [1, "1"]
     both.server.respond("1", DONE)
-    assert list(both.server.owed) == [1]
+    assert list(both.server.inbound_requests) == [1]
 
 
 @pytest.mark.spec("jsonrpc.request-id-unique-in-flight", "jsonrpc.request-id-unique")
@@ -133,7 +133,7 @@ def test_our_ids_are_never_used_twice(revision: Revision) -> None:
     both = opened(revision)
     for _ in range(3):
         both.respond(both.call(m.TOOLS_CALL).id, DONE)
-    ids = [sent.message["id"] for sent in both.wire if sent.sender is Role.CLIENT and "id" in sent.message]
+    ids = [sent.message["id"] for sent in both.wire if sent.sender is Side.CLIENT and "id" in sent.message]
     assert len(ids) == len(set(map(str, ids))) >= 4
 
 
@@ -148,7 +148,7 @@ def test_an_answer_is_owed_once() -> None:
         lambda: both.server.log("error", 1, for_request=id),
         lambda: both.server.acknowledge(id),
         lambda: both.server.finish(id),
-        lambda: both.server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id),
+        lambda: both.server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id),
         lambda: both.server.respond("never", DONE),
     ):
         with pytest.raises(LocalProtocolError, match="no pending inbound request"):
@@ -168,7 +168,7 @@ def test_answers_to_nothing_are_ignored_by_both_sides(revision: Revision) -> Non
             ErrorResponse(None, ErrorObject(1, "x")),
         ):
             reaction = end.receive(message)
-            assert isinstance(reaction.event, Ignored)
+            assert isinstance(reaction.event, MessageIgnored)
             assert reaction.event.message == message
             assert reaction.reply is None
 
@@ -176,15 +176,15 @@ def test_answers_to_nothing_are_ignored_by_both_sides(revision: Revision) -> Non
 @pytest.mark.parametrize("far", ["01", "+1", " 1", "1.0", "-1", "¹", "9" * 30, "1_0"])
 def test_only_the_canonical_form_of_an_id_is_taken_for_it(far: str) -> None:
     both = opened(R2025_11_25)
-    both.client.call(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
-    assert isinstance(both.client.receive(ResultResponse(far, {})).event, Ignored)
+    both.client.request(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
+    assert isinstance(both.client.receive(ResultResponse(far, {})).event, MessageIgnored)
 
 
 def test_an_answer_with_the_id_as_a_string_is_taken_with_a_note() -> None:
     both = opened(R2025_11_25)
-    both.send(Role.CLIENT, both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))
+    both.send(Side.CLIENT, both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))
     event = both.client.receive(ResultResponse("2", {"tools": []})).event
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert event.id == 2
     assert event.notes == ("the response has the id '2', but 2 was sent",)
 
@@ -193,14 +193,14 @@ def test_an_answer_with_the_id_as_a_string_is_taken_with_a_note() -> None:
 def test_an_error_without_id_belongs_to_the_only_open_request() -> None:
     both = opened(R2025_11_25)
     message = ErrorResponse(None, ErrorObject(-32600, "bad"))
-    first = both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()).message
-    second = both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()).message
+    first = both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()).message
+    second = both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()).message
     assert isinstance(first, Request)
     assert isinstance(second, Request)
-    assert isinstance(both.client.receive(message).event, Ignored)
+    assert isinstance(both.client.receive(message).event, MessageIgnored)
     both.client.receive(ResultResponse(first.id, {"tools": []}))
     event = both.client.receive(message).event
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     assert event.id == second.id
     assert len(event.notes) == 1
 
@@ -210,7 +210,7 @@ def test_an_error_without_id_belongs_to_the_only_open_request() -> None:
 
 @EVERY_REVISION
 @pytest.mark.parametrize("row", METHODS, ids=lambda row: f"{row.name}{'*' if row.extension else ''}")
-def test_every_result_arrives_as_it_was_given(row: m.Method[object, object], revision: Revision) -> None:
+def test_every_result_arrives_as_it_was_given(row: m.RequestMethod[object, object], revision: Revision) -> None:
     both = opened(revision)
     if revision not in row.revisions or row in (
         m.INITIALIZE,
@@ -221,13 +221,13 @@ def test_every_result_arrives_as_it_was_given(row: m.Method[object, object], rev
     ):
         return
     result = RESULTS[row]
-    if Role.CLIENT in row.sender:
+    if Side.CLIENT in row.sender:
         event = both.respond(both.call(row).id, result)
     else:
-        both.send(Role.CLIENT, both.client.respond(both.ask(row).id, result))
+        both.send(Side.CLIENT, both.client.respond(both.ask(row).id, result))
         both.run()
-        event = last(both.server_events, AnswerReceived)
-    assert isinstance(event, AnswerReceived)
+        event = last(both.server_events, ResultReceived)
+    assert isinstance(event, ResultReceived)
     assert event.method == row.name
     assert event.notes == ()
     assert isinstance(event.result, row.result)
@@ -243,25 +243,25 @@ def test_every_result_arrives_as_it_was_given(row: m.Method[object, object], rev
 @pytest.mark.parametrize("params", [{}, {"name": 5}, {"name": "x", "arguments": []}], ids=str)
 def test_parameters_that_cannot_be_read_are_refused(params: JsonObject, revision: Revision) -> None:
     both = opened(revision)
-    envelope = wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+    envelope = wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
     assert isinstance(envelope, dict)
     reaction = both.server.receive(Request(9, "tools/call", {**envelope, **params}))
     code, message, _ = error_of(reaction)
     assert code == ErrorCode.INVALID_PARAMS
     assert "tools/call" in message
-    assert 9 not in both.server.owed
+    assert 9 not in both.server.inbound_requests
 
 
 @EVERY_REVISION
 def test_a_result_that_cannot_be_read_is_the_end_of_its_request(revision: Revision) -> None:
     both = opened(revision)
-    message = both.client.call(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE]).message
+    message = both.client.request(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE]).message
     assert isinstance(message, Request)
     event = both.client.receive(ResultResponse(message.id, {"completion": 5})).event
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, InvalidValue)
     assert event.error.raw == {"completion": 5}
-    assert both.client.asked == {}
+    assert both.client.outbound_requests == {}
 
 
 @pytest.mark.spec("jsonrpc.result-any-object", "meta.unknown-keys-ignored")
@@ -276,7 +276,7 @@ def test_unknown_members_are_kept_on_the_way_there_and_back(revision: Revision) 
     assert request.params.meta is not None
     assert request.params.meta["com.example/a"] == [1]
     event = both.respond(request.id, t.CallToolResult(content=(), extra={"more": {"x": 2}}))
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.CallToolResult)
     assert event.result.extra == {"more": {"x": 2}}
     assert event.raw["more"] == {"x": 2}
@@ -287,7 +287,7 @@ def test_a_result_in_its_wire_form_is_sent_as_it_is(revision: Revision) -> None:
     both = opened(revision)
     raw: JsonObject = {"content": [], "anything": 1}
     event = both.respond(both.call(m.TOOLS_CALL).id, raw)
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert event.raw["anything"] == 1
     assert raw == {"content": [], "anything": 1}
 
@@ -301,19 +301,19 @@ def test_a_refused_result_leaves_the_request_open() -> None:
     for wrong in (5, None, object(), t.ListToolsResult(tools=()), t.EmptyResult()):
         with pytest.raises(LocalProtocolError, match="tools/call"):
             both.server.respond(id, wrong)
-    assert list(both.server.owed) == [id]
+    assert list(both.server.inbound_requests) == [id]
     assert both.server.respond(id, DONE) is not None
 
 
 def test_parameters_of_another_method_are_refused() -> None:
     both = opened(R2025_11_25)
     with pytest.raises(LocalProtocolError, match="CallToolRequestParams"):
-        both.client.call(m.TOOLS_CALL, t.ListToolsRequestParams())
+        both.client.request(m.TOOLS_CALL, t.ListToolsRequestParams())
     with pytest.raises(LocalProtocolError, match="expected"):
-        both.server.ask(m.ELICITATION_CREATE, t.ListToolsRequestParams(), for_request=None)
+        both.server.request(m.ELICITATION_CREATE, t.ListToolsRequestParams(), for_request=None)
     with pytest.raises(LocalProtocolError, match="expected"):
-        both.client.call(m.TOOLS_CALL, {"name": "x"})
-    assert both.client.asked == both.server.asked == {}
+        both.client.request(m.TOOLS_CALL, {"name": "x"})
+    assert both.client.outbound_requests == both.server.outbound_requests == {}
     with pytest.raises(LocalProtocolError, match="expected"):
         both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.PromptListChangedNotificationParams())
 
@@ -322,8 +322,8 @@ def test_what_a_revision_cannot_say_is_not_sent() -> None:
     both = opened(R2025_06_18)
     params = t.CallToolRequestParams(name="x", request_state="s")
     with pytest.raises(LocalProtocolError, match="2025-06-18"):
-        both.client.call(m.TOOLS_CALL, params)
-    assert both.client.asked == {}
+        both.client.request(m.TOOLS_CALL, params)
+    assert both.client.outbound_requests == {}
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -365,9 +365,9 @@ def test_error_codes_follow_the_revision(
 @EVERY_REVISION
 def test_a_missing_resource_is_known_by_the_code_of_the_revision(revision: Revision) -> None:
     both = opened(revision)
-    both.send(Role.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, ResourceNotFound.of(URI)))
+    both.send(Side.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, ResourceNotFound.of(URI)))
     both.run()
-    event = last(both.client_events, FailureReceived)
+    event = last(both.client_events, ErrorReceived)
     assert isinstance(event.error, ResourceNotFound)
     assert event.error.data == {"uri": URI}
     assert both.wire[-1].message["error"] == {
@@ -383,19 +383,19 @@ def test_other_errors_of_reading_are_what_they_are() -> None:
     told: JsonObject = {"uri": URI}
     for data, kind in ((None, RequestFailed), (told, ResourceNotFound)):
         both.send(
-            Role.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, RequestFailed("x", code=-32602, data=data))
+            Side.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, RequestFailed("x", code=-32602, data=data))
         )
         both.run()
-        assert type(last(both.client_events, FailureReceived).error) is kind
+        assert type(last(both.client_events, ErrorReceived).error) is kind
     both.call(m.RESOURCES_READ)
-    (id,) = both.client.asked
+    (id,) = both.client.outbound_requests
     event = both.client.receive(ErrorResponse(id, ErrorObject(-32002, "old"))).event
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, ResourceNotFound)
-    message = both.client.call(m.RESOURCES_READ, PARAMS[m.RESOURCES_READ]).message
+    message = both.client.request(m.RESOURCES_READ, PARAMS[m.RESOURCES_READ]).message
     assert isinstance(message, Request)
     event = both.client.receive(ResultResponse(message.id, {"contents": 5})).event
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, InvalidValue)
 
 
@@ -409,19 +409,19 @@ def test_a_cancelled_request_gets_nothing_more(revision: Revision) -> None:
     both = opened(revision)
     id = both.call(m.TOOLS_CALL, progress=True).id
     assert both.server.progress(id, 1) is not None
-    both.send(Role.CLIENT, both.client.cancel(id, "enough"))
+    both.send(Side.CLIENT, both.client.cancel(id, "enough"))
     assert both.wire[-1].message["params"] == {"requestId": id, "reason": "enough"}
     both.run()
     event = last(both.server_events, CancelReceived)
     assert (event.id, event.reason) == (id, "enough")
-    assert list(both.server.owed) == []
-    assert both.client.asked == {}
+    assert list(both.server.inbound_requests) == []
+    assert both.client.outbound_requests == {}
     assert both.server.progress(id, 2) is None
     assert both.server.log("emergency", "x", for_request=id) is None
     assert both.server.notify(m.NOTIFICATIONS_TASKS_STATUS, t.EmptyResult(), for_request=id) is None
     if revision in LEGACY:
         with pytest.raises(LocalProtocolError, match="was cancelled"):
-            both.server.ask(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id)
+            both.server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id)
     assert both.server.respond(id, DONE) is None
     with pytest.raises(LocalProtocolError):
         both.server.respond(id, DONE)
@@ -431,7 +431,7 @@ def test_a_cancelled_request_that_fails_says_nothing_either() -> None:
     both = opened(R2025_11_25)
     first, second = both.call(m.TOOLS_CALL).id, both.call(m.TOOLS_CALL).id
     for id in (first, second):
-        both.send(Role.CLIENT, both.client.cancel(id))
+        both.send(Side.CLIENT, both.client.cancel(id))
     assert "reason" not in (both.wire[-1].message["params"] or {})  # type: ignore[operator]  # an object
     both.run()
     assert both.server.fail(first, RequestFailed("no")) is None
@@ -446,15 +446,15 @@ def test_a_cancelled_request_that_fails_says_nothing_either() -> None:
 def test_an_answer_that_crosses_the_cancellation_is_dropped_by_both(revision: Revision, fails: bool) -> None:
     both = opened(revision)
     id = both.call(m.TOOLS_CALL).id
-    both.send(Role.SERVER, both.server.fail(id, RequestFailed("no")) if fails else both.server.respond(id, DONE))
-    both.send(Role.CLIENT, both.client.cancel(id))
-    late = both.deliver(Role.CLIENT)
-    assert isinstance(late.event, Ignored)
+    both.send(Side.SERVER, both.server.fail(id, RequestFailed("no")) if fails else both.server.respond(id, DONE))
+    both.send(Side.CLIENT, both.client.cancel(id))
+    late = both.deliver(Side.CLIENT)
+    assert isinstance(late.event, MessageIgnored)
     assert "crossed the cancellation" in late.event.reason
-    early = both.deliver(Role.SERVER)
-    assert isinstance(early.event, Ignored)
+    early = both.deliver(Side.SERVER)
+    assert isinstance(early.event, MessageIgnored)
     assert late.reply is early.reply is None
-    assert list(both.server.owed) == []
+    assert list(both.server.inbound_requests) == []
     both.respond(both.call(m.TOOLS_CALL).id, DONE)
 
 
@@ -463,7 +463,7 @@ def test_a_late_answer_in_the_other_form_of_its_id_is_known_too() -> None:
     id = both.call(m.TOOLS_CALL).id
     both.client.cancel(id)
     event = both.client.receive(ResultResponse(str(id), {"content": []})).event
-    assert isinstance(event, Ignored)
+    assert isinstance(event, MessageIgnored)
     assert "crossed" in event.reason
 
 
@@ -474,8 +474,8 @@ def test_only_the_latest_cancellations_are_remembered() -> None:
         both.client.cancel(id)
     oldest = both.client.receive(ResultResponse(ids[0], {"content": []})).event
     newest = both.client.receive(ResultResponse(ids[-1], {"content": []})).event
-    assert isinstance(oldest, Ignored)
-    assert isinstance(newest, Ignored)
+    assert isinstance(oldest, MessageIgnored)
+    assert isinstance(newest, MessageIgnored)
     assert "unknown id" in oldest.reason
     assert "crossed" in newest.reason
 
@@ -491,9 +491,9 @@ def test_cancellations_of_nothing_are_ignored(params: JsonObject | None, revisio
     id = both.call(m.TOOLS_CALL).id
     for end in (both.client, both.server):
         reaction = end.receive(Notification("notifications/cancelled", params))
-        assert isinstance(reaction.event, Ignored)
+        assert isinstance(reaction.event, MessageIgnored)
         assert reaction.reply is None
-    assert list(both.server.owed) == [id]
+    assert list(both.server.inbound_requests) == [id]
 
 
 @ERAS
@@ -502,7 +502,7 @@ def test_a_second_cancellation_is_ignored(revision: Revision) -> None:
     id = both.call(m.TOOLS_CALL).id
     message = Notification("notifications/cancelled", {"requestId": id})
     assert isinstance(both.server.receive(message).event, CancelReceived)
-    assert isinstance(both.server.receive(message).event, Ignored)
+    assert isinstance(both.server.receive(message).event, MessageIgnored)
 
 
 def test_a_cancellation_with_the_id_as_a_string_is_taken() -> None:
@@ -528,7 +528,7 @@ def test_the_handshake_is_not_cancelled() -> None:
     client.open()
     with pytest.raises(LocalProtocolError, match="initialize must not be cancelled"):
         client.cancel(1)
-    assert client.asked == {1: "initialize"}
+    assert client.outbound_requests == {1: "initialize"}
 
 
 @pytest.mark.spec(
@@ -552,17 +552,17 @@ def test_what_shall_run_as_a_task_is_not_cancelled_by_a_notification() -> None:
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata(ttl=5))
     id = both.call(m.TOOLS_CALL, params).id
     assert both.client.cancel(id) is None
-    assert both.client.asked == {}
-    both.send(Role.SERVER, both.server.respond(id, t.CreateTaskResult(task=TASK)))
+    assert both.client.outbound_requests == {}
+    both.send(Side.SERVER, both.server.respond(id, t.CreateTaskResult(task=TASK)))
     both.run()
-    assert isinstance(both.client_events[-1], Ignored)
+    assert isinstance(both.client_events[-1], MessageIgnored)
 
 
 def test_a_request_for_a_task_is_answered_by_the_task() -> None:
     both = opened(R2025_11_25)
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata())
     event = both.respond(both.call(m.TOOLS_CALL, params).id, t.CreateTaskResult(task=TASK))
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.CreateTaskResult)
     assert event.result.task.task_id == "t"
     with pytest.raises(LocalProtocolError, match="CallToolResult"):
@@ -580,7 +580,7 @@ def test_a_request_for_a_task_is_answered_by_the_task() -> None:
 def test_requests_of_a_server_are_cancelled_likewise() -> None:
     both = opened(R2025_06_18)
     id = both.ask(m.ELICITATION_CREATE).id
-    both.send(Role.SERVER, both.server.cancel(id, "gone"))
+    both.send(Side.SERVER, both.server.cancel(id, "gone"))
     both.run()
     assert last(both.client_events, CancelReceived).id == id
     assert both.client.respond(id, RESULTS[m.ELICITATION_CREATE]) is None
@@ -591,10 +591,10 @@ def test_a_forgotten_request_is_not_told_to_the_peer() -> None:
     id = both.call(m.TOOLS_CALL).id
     both.client.forget(id)
     both.client.forget("never")
-    assert both.client.asked == {}
-    both.send(Role.SERVER, both.server.respond(id, DONE))
+    assert both.client.outbound_requests == {}
+    both.send(Side.SERVER, both.server.respond(id, DONE))
     both.run()
-    assert isinstance(both.client_events[-1], Ignored)
+    assert isinstance(both.client_events[-1], MessageIgnored)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -612,7 +612,7 @@ def test_a_forgotten_request_is_not_told_to_the_peer() -> None:
 def test_progress_reaches_the_one_who_asked_for_it(revision: Revision) -> None:
     both = opened(revision)
     request = both.call(m.TOOLS_CALL, progress=True)
-    both.send(Role.SERVER, both.server.progress(request.id, 0.5, 2, "half"))
+    both.send(Side.SERVER, both.server.progress(request.id, 0.5, 2, "half"))
     both.run()
     event = last(both.client_events, ProgressReceived)
     assert event.id == request.id
@@ -653,10 +653,10 @@ def test_the_first_progress_has_to_be_a_number() -> None:
 def test_progress_that_does_not_increase_is_not_shown(value: float) -> None:
     both = opened(R2025_11_25)
     id = both.call(m.TOOLS_CALL, progress=True).id
-    both.send(Role.SERVER, both.server.progress(id, 1))
+    both.send(Side.SERVER, both.server.progress(id, 1))
     both.run()
     event = both.client.receive(Notification("notifications/progress", {"progressToken": id, "progress": value})).event
-    assert isinstance(event, Ignored)
+    assert isinstance(event, MessageIgnored)
     assert "increase" in event.reason
 
 
@@ -667,7 +667,7 @@ def test_progress_for_nothing_is_ignored(token: RequestId) -> None:
     both.call(m.TOOLS_CALL)
     for end in (both.client, both.server):
         event = end.receive(Notification("notifications/progress", {"progressToken": token, "progress": 1})).event
-        assert isinstance(event, Ignored)
+        assert isinstance(event, MessageIgnored)
 
 
 def test_progress_after_the_answer_is_ignored() -> None:
@@ -675,9 +675,9 @@ def test_progress_after_the_answer_is_ignored() -> None:
     id = both.call(m.TOOLS_CALL, progress=True).id
     late = both.server.progress(id, 1)
     both.respond(id, DONE)
-    both.send(Role.SERVER, late)
+    both.send(Side.SERVER, late)
     both.run()
-    assert isinstance(both.client_events[-1], Ignored)
+    assert isinstance(both.client_events[-1], MessageIgnored)
 
 
 def test_a_token_that_comes_back_as_a_string_is_taken_with_a_note() -> None:
@@ -711,7 +711,7 @@ def test_what_is_no_token_asks_for_no_progress(token: JsonValue, revision: Revis
 def test_tokens_are_as_different_as_their_requests() -> None:
     both = opened(R2025_11_25)
     first, second = both.call(m.TOOLS_CALL, progress=True), both.call(m.TOOLS_CALL, progress=True)
-    both.send(Role.SERVER, both.server.progress(second.id, 1), both.server.progress(first.id, 1))
+    both.send(Side.SERVER, both.server.progress(second.id, 1), both.server.progress(first.id, 1))
     both.run()
     assert [event.id for event in both.client_events if isinstance(event, ProgressReceived)] == [second.id, first.id]
 
@@ -741,7 +741,7 @@ def test_every_message_says_which_stream_it_belongs_to() -> None:
     both = opened(R2025_11_25)
     id = both.call(m.TOOLS_CALL, progress=True).id
     progress, log = both.server.progress(id, 1), both.server.log("error", 1, for_request=id)
-    ask = both.server.ask(m.ELICITATION_CREATE, FORM, for_request=id)
+    ask = both.server.request(m.ELICITATION_CREATE, FORM, for_request=id)
     assert progress is not None
     assert log is not None
     assert progress.for_request == log.for_request == ask.for_request == id
@@ -762,7 +762,7 @@ def test_answers_may_come_in_any_order(revision: Revision) -> None:
     ids = [both.call(m.TOOLS_CALL).id for _ in range(5)]
     for id in reversed(ids):
         event = both.respond(id, t.CallToolResult(content=(t.TextContent(text=str(id)),)))
-        assert isinstance(event, AnswerReceived)
+        assert isinstance(event, ResultReceived)
         assert event.id == id
         assert isinstance(event.result, t.CallToolResult)
         assert event.result.content == (t.TextContent(text=str(id)),)
@@ -803,9 +803,9 @@ MESSAGES: Final = st.one_of(
 
 
 @pytest.mark.property
-@given(st.sampled_from(ALL), st.sampled_from([Role.CLIENT, Role.SERVER]), st.booleans(), st.lists(MESSAGES, max_size=8))
+@given(st.sampled_from(ALL), st.sampled_from([Side.CLIENT, Side.SERVER]), st.booleans(), st.lists(MESSAGES, max_size=8))
 def test_no_message_of_a_peer_makes_receive_raise(
-    revision: Revision, role: Role, open_first: bool, messages: list[object]
+    revision: Revision, role: Side, open_first: bool, messages: list[object]
 ) -> None:
     both = opened(revision) if open_first else ConnectionPair(make_client(revision), make_server(revision))
     if open_first:
@@ -825,16 +825,16 @@ def test_no_message_of_a_peer_makes_receive_raise(
 
 
 def test_tokens_belong_to_requests_that_asked_for_progress() -> None:
-    outbound = Outbound()
-    asked = outbound.ask(m.TOOLS_CALL, R2025_11_25, t.CallToolResult, progress=False, augmented=False)
+    outbound = OutboundRequests()
+    asked = outbound.begin(m.TOOLS_CALL, R2025_11_25, t.CallToolResult, progress=False, augmented=False)
     assert outbound.with_token(asked.id) == (None, None)
     assert outbound.cancel(99) is None
 
 
 def test_nothing_is_owed_at_first() -> None:
     with pytest.raises(LocalProtocolError):
-        Inbound().settle(1)
-    assert Inbound().cancel("x") is None
+        InboundRequests().settle(1)
+    assert InboundRequests().cancel("x") is None
 
 
 @EVERY_REVISION

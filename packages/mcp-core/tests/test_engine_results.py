@@ -21,11 +21,11 @@ from engine_pair import (
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.engine.events import AnswerReceived, FailureReceived
+from mcp_core.engine.events import ErrorReceived, ResultReceived
 from mcp_core.engine.results import allowed_results, undeclared_need, understands_tasks
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability, RemoteProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, ResultResponse
-from mcp_core.methods import METHODS, Method, Role
+from mcp_core.methods import METHODS, RequestMethod, Side
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
 
 URL: Final = t.ElicitRequestURLParams(message="go", url="https://example.com/")
@@ -45,12 +45,12 @@ def with_client(capabilities: t.ClientCapabilities) -> ConnectionPair:
     return pair(make_client(R2026_07_28, capabilities=capabilities), make_server(R2026_07_28)).open()
 
 
-def raw_answer(both: ConnectionPair, result: JsonObject) -> AnswerReceived | FailureReceived:
+def raw_answer(both: ConnectionPair, result: JsonObject) -> ResultReceived | ErrorReceived:
     """The client receives any result of a tool."""
     id = both.call(m.TOOLS_CALL).id
     event = both.client.receive(ResultResponse(id, result)).event
-    assert isinstance(event, (AnswerReceived, FailureReceived))
-    assert id not in both.client.asked
+    assert isinstance(event, (ResultReceived, ErrorReceived))
+    assert id not in both.client.outbound_requests
     return event
 
 
@@ -60,7 +60,7 @@ def raw_answer(both: ConnectionPair, result: JsonObject) -> AnswerReceived | Fai
     [row for row in METHODS if R2026_07_28 in row.revisions and row is not m.SERVER_DISCOVER],
     ids=lambda row: row.name,
 )
-def test_only_some_methods_are_answered_by_a_question(row: Method[object, object]) -> None:
+def test_only_some_methods_are_answered_by_a_question(row: RequestMethod[object, object]) -> None:
     both = opened(R2026_07_28)
     id = both.call(row).id
     if row is m.SUBSCRIPTIONS_LISTEN:
@@ -68,13 +68,13 @@ def test_only_some_methods_are_answered_by_a_question(row: Method[object, object
     asked = question(t.ElicitRequest(params=FORM), state="s")
     if row in MAY_NEED_INPUT:
         event = both.respond(id, asked)
-        assert isinstance(event, AnswerReceived)
+        assert isinstance(event, ResultReceived)
         assert event.result == t.evolve(asked, meta=event.raw["_meta"])
         assert event.raw["resultType"] == "input_required"
     else:
         with pytest.raises(LocalProtocolError, match="InputRequiredResult"):
             both.server.respond(id, asked)
-        assert both.server.owed == (id,)
+        assert both.server.inbound_requests == (id,)
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
@@ -91,7 +91,7 @@ def test_a_question_has_requests_or_a_state() -> None:
     for empty in (question(), t.InputRequiredResult(input_requests={})):
         with pytest.raises(LocalProtocolError, match="inputRequests or requestState"):
             both.server.respond(id, empty)
-    assert isinstance(both.respond(id, question(state="")), AnswerReceived)
+    assert isinstance(both.respond(id, question(state="")), ResultReceived)
 
 
 @pytest.mark.spec(
@@ -140,7 +140,7 @@ def test_a_question_asks_for_nothing_that_the_request_did_not_declare(
     from mcp_core.conversion.converter import converter
 
     event = raw_answer(both, converter(R2026_07_28).unstructure(question(asked)))
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, RemoteProtocolError)
     assert "did not declare" in event.error.message
 
@@ -161,7 +161,7 @@ def test_questions_that_were_declared_go_through() -> None:
         t.ListRootsRequest(),
     )
     event = both.respond(both.call(m.TOOLS_CALL).id, question(*asked))
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.InputRequiredResult)
     assert event.result.input_requests is not None
     assert [type(each) for each in event.result.input_requests.values()] == [type(each) for each in asked]
@@ -171,7 +171,7 @@ def test_questions_that_were_declared_go_through() -> None:
 @pytest.mark.parametrize("kind", ["task2", "", "Complete", 5, None, {}])
 def test_a_result_of_an_unknown_kind_is_no_success(kind: JsonValue) -> None:
     event = raw_answer(opened(R2026_07_28), {"resultType": kind, "content": []})
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, RemoteProtocolError)
     assert "resultType" in event.error.message
 
@@ -182,7 +182,7 @@ def test_a_result_of_an_unknown_kind_is_no_success(kind: JsonValue) -> None:
 @pytest.mark.parametrize("revision", ALL, ids=str)
 def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
     event = raw_answer(opened(revision), {"content": []})
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert event.result == t.CallToolResult(content=())
 
 
@@ -195,10 +195,10 @@ def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
 def test_a_task_is_a_result_only_for_clients_that_know_tasks() -> None:
     both = opened(R2026_07_28)
     event = both.respond(both.call(m.TOOLS_CALL).id, TASK)
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.CreateExtensionTaskResult)
     event = raw_answer(with_client(NOTHING_DECLARED), {**event.raw})
-    assert isinstance(event, FailureReceived)
+    assert isinstance(event, ErrorReceived)
     both = with_client(NOTHING_DECLARED)
     id = both.call(m.TOOLS_CALL).id
     with pytest.raises(MissingRequiredClientCapability):
@@ -217,7 +217,7 @@ def test_a_complete_result_does_not_call_itself_otherwise(kind: str) -> None:
 def test_the_result_of_a_task_is_that_of_any_request() -> None:
     both = opened(R2025_11_25)
     for result in (RESULTS[m.TOOLS_CALL], t.GetTaskPayloadResult(extra={"x": 1})):
-        assert isinstance(both.respond(both.call(m.TASKS_RESULT).id, result), AnswerReceived)
+        assert isinstance(both.respond(both.call(m.TASKS_RESULT).id, result), ResultReceived)
     with pytest.raises(LocalProtocolError):
         both.server.respond(both.call(m.TASKS_RESULT).id, FORM)
 
@@ -227,9 +227,9 @@ def test_a_client_answers_with_the_result_of_the_method() -> None:
     id = both.ask(m.ELICITATION_CREATE).id
     with pytest.raises(LocalProtocolError, match="elicitation/create"):
         both.client.respond(id, RESULTS[m.ROOTS_LIST])
-    both.send(Role.CLIENT, both.client.respond(id, RESULTS[m.ELICITATION_CREATE]))
+    both.send(Side.CLIENT, both.client.respond(id, RESULTS[m.ELICITATION_CREATE]))
     both.run()
-    assert isinstance(both.server_events[-1], AnswerReceived)
+    assert isinstance(both.server_events[-1], ResultReceived)
 
 
 def test_the_kinds_of_results_are_those_of_the_table() -> None:

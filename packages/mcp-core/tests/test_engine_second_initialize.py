@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from mcp_core import methods as m
 from mcp_core import types as t
 from mcp_core.engine.events import (
-    AnswerReceived,
     CancelReceived,
     ClientPeer,
-    Ignored,
-    Opened,
+    ConnectionOpened,
+    MessageIgnored,
+    RequestHandled,
     RequestReceived,
-    Served,
+    ResultReceived,
     SessionReplaced,
 )
 from mcp_core.engine.lifecycle import State
@@ -84,7 +84,7 @@ def client_of(server: ServerConnection) -> ClientPeer:
 def test_second_initialize_on_open_session_begins_a_new_session(second: Revision, wait: bool) -> None:
     server = make_server()
     first = server.receive(initialize(0))
-    assert isinstance(first.event, Served)
+    assert isinstance(first.event, RequestHandled)
     if wait:
         server.receive(INITIALIZED)
     event = replaced(server, initialize(0, second, {}, "second"))
@@ -96,9 +96,9 @@ def test_second_initialize_on_open_session_begins_a_new_session(second: Revision
     assert peer.capabilities == t.ClientCapabilities()
     assert server.state is State.ANSWERED
     opened = server.receive(INITIALIZED).event
-    assert isinstance(opened, Opened)
+    assert isinstance(opened, ConnectionOpened)
     assert opened.peer is peer
-    server.ask(m.PING, t.PingRequestParams(), for_request=None)
+    server.request(m.PING, t.PingRequestParams(), for_request=None)
 
 
 def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> None:
@@ -107,31 +107,31 @@ def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> 
     server.receive(call("b"))
     server.receive(call(3))
     server.receive(Notification("notifications/cancelled", {"requestId": 3}))
-    asked = server.ask(m.ELICITATION_CREATE, FORM, for_request=1)
+    asked = server.request(m.ELICITATION_CREATE, FORM, for_request=1)
     event = replaced(server, initialize(9))
     assert isinstance(asked.message, Request)
-    assert event.abandoned.asked == {asked.message.id: "elicitation/create"}
-    assert event.abandoned.owed == (1, "b")
-    assert server.asked == {}
-    assert server.owed == ()
-    assert event.ended.end().asked == {}
+    assert event.abandoned.outbound == {asked.message.id: "elicitation/create"}
+    assert event.abandoned.inbound == (1, "b")
+    assert server.outbound_requests == {}
+    assert server.inbound_requests == ()
+    assert event.ended.end().outbound == {}
 
 
 def test_second_initialize_with_bad_params_leaves_the_session_running() -> None:
     server = operating()
     before = server.session
     server.receive(call(1))
-    asked = server.ask(m.ELICITATION_CREATE, FORM, for_request=1)
+    asked = server.request(m.ELICITATION_CREATE, FORM, for_request=1)
     bad: tuple[JsonObject | None, ...] = (None, {}, {"protocolVersion": "2025-11-25", "capabilities": []})
     for params in bad:
         code, _, _ = error_of(server.receive(Request(2, "initialize", params)))
         assert code == ErrorCode.INVALID_PARAMS
     assert server.session is before
     assert server.state is State.OPERATING
-    assert server.owed == (1,)
+    assert server.inbound_requests == (1,)
     assert isinstance(asked.message, Request)
     answer = ResultResponse(asked.message.id, {"action": "decline"})
-    assert isinstance(server.receive(answer).event, AnswerReceived)
+    assert isinstance(server.receive(answer).event, ResultReceived)
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
 
 
@@ -162,12 +162,12 @@ def test_late_outcome_of_an_ended_session_is_not_sent_when_its_id_is_reused() ->
     assert ended.progress(1, 5.0) is None
     assert ended.log("error", "x", for_request=1) is None
     with pytest.raises(LocalProtocolError, match="cancelled"):
-        ended.ask(m.ELICITATION_CREATE, FORM, for_request=1)
+        ended.request(m.ELICITATION_CREATE, FORM, for_request=1)
     with pytest.raises(LocalProtocolError):
-        ended.ask(m.PING, t.PingRequestParams(), for_request=None)
+        ended.request(m.PING, t.PingRequestParams(), for_request=None)
     assert ended.respond(1, RESULTS[m.TOOLS_CALL]) is None
     # Nothing of that touched the request of the new session.
-    assert server.owed == (1,)
+    assert server.inbound_requests == (1,)
     assert server.progress(1, 1.0) is not None
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
 
@@ -179,23 +179,23 @@ def test_late_failure_of_an_ended_session_is_not_sent_when_its_id_is_reused() ->
     server.receive(call(1))
     assert ended.fail(1, RequestFailed("no", code=7)) is None
     ended.withdraw(1)
-    assert server.owed == (1,)
+    assert server.inbound_requests == (1,)
 
 
 def test_answer_to_a_request_of_an_ended_session_is_ignored_with_the_reason() -> None:
     server = operating()
-    old = server.ask(m.PING, t.PingRequestParams(), for_request=None).message
+    old = server.request(m.PING, t.PingRequestParams(), for_request=None).message
     replaced(server, initialize(0))
     server.receive(INITIALIZED)
-    new = server.ask(m.PING, t.PingRequestParams(), for_request=None).message
+    new = server.request(m.PING, t.PingRequestParams(), for_request=None).message
     assert isinstance(old, Request)
     assert isinstance(new, Request)
     assert old.id != new.id
     for id in (old.id, str(old.id)):
         event = server.receive(ResultResponse(id, {})).event
-        assert isinstance(event, Ignored)
+        assert isinstance(event, MessageIgnored)
         assert "session that has ended" in event.reason
-    assert isinstance(server.receive(ResultResponse(new.id, {})).event, AnswerReceived)
+    assert isinstance(server.receive(ResultResponse(new.id, {})).event, ResultReceived)
 
 
 def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
@@ -203,7 +203,7 @@ def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
     server.receive(call(1))
     replaced(server, initialize(0))
     late = Notification("notifications/cancelled", {"requestId": 1})
-    assert isinstance(server.receive(late).event, Ignored)
+    assert isinstance(server.receive(late).event, MessageIgnored)
 
 
 @pytest.mark.parametrize("first", LEGACY, ids=str)
@@ -225,8 +225,8 @@ def test_modern_requests_go_on_while_the_session_is_replaced() -> None:
     server.acknowledge(2)
     server.receive(call(3))
     event = replaced(server, initialize(4))
-    assert event.abandoned.owed == (3,)
-    assert server.owed == (1, 2)
+    assert event.abandoned.inbound == (3,)
+    assert server.inbound_requests == (1, 2)
     assert server.subscriptions == (2,)
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
     changed = server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())
@@ -249,7 +249,7 @@ def test_initialize_after_the_end_of_the_connection_is_ignored() -> None:
     server = operating()
     server.end()
     reaction = server.receive(initialize(1))
-    assert isinstance(reaction.event, Ignored)
+    assert isinstance(reaction.event, MessageIgnored)
     assert reaction.reply is None
 
 
@@ -283,15 +283,15 @@ class Reused(RuleBasedStateMachine):
     def client_initializes(self, id: RequestId, revision: Revision, finish: bool) -> None:
         had = self.live
         legacy = {each for each, session in self.owed.items() if session is not None}
-        asked = set(self.server.asked)
+        asked = set(self.server.outbound_requests)
         reaction = self.server.receive(initialize(id, revision))
         assert reaction.reply is not None
         assert isinstance(reaction.reply.message, ResultResponse)
         event = reaction.event
         assert isinstance(event, SessionReplaced) is had
         if isinstance(event, SessionReplaced):
-            assert set(event.abandoned.owed) == legacy
-            assert set(event.abandoned.asked) == asked
+            assert set(event.abandoned.inbound) == legacy
+            assert set(event.abandoned.outbound) == asked
             for each in asked:
                 self.settle(each)
             self.running = [
@@ -307,9 +307,19 @@ class Reused(RuleBasedStateMachine):
     @precondition(lambda self: self.live)
     @rule(id=IDS, params=st.sampled_from([None, {}, {"protocolVersion": 3}]))
     def client_sends_a_bad_initialize(self, id: RequestId, params: JsonObject | None) -> None:
-        before = (self.server.session, self.server.state, self.server.owed, dict(self.server.asked))
+        before = (
+            self.server.session,
+            self.server.state,
+            self.server.inbound_requests,
+            dict(self.server.outbound_requests),
+        )
         error_of(self.server.receive(Request(id, "initialize", params)))
-        assert before == (self.server.session, self.server.state, self.server.owed, dict(self.server.asked))
+        assert before == (
+            self.server.session,
+            self.server.state,
+            self.server.inbound_requests,
+            dict(self.server.outbound_requests),
+        )
 
     @rule(id=IDS, modern=st.booleans(), token=st.none() | st.just("t"))
     def client_calls(self, id: RequestId, modern: bool, token: str | None) -> None:
@@ -354,7 +364,7 @@ class Reused(RuleBasedStateMachine):
     def handler_asks_the_client(self, index: int) -> None:
         id, session, of = self.running[index % len(self.running)]
         try:
-            asked = of.ask(m.ELICITATION_CREATE, FORM, for_request=id).message
+            asked = of.request(m.ELICITATION_CREATE, FORM, for_request=id).message
         except (LocalProtocolError, RequestFailed):
             return
         assert of is self.server
@@ -369,10 +379,10 @@ class Reused(RuleBasedStateMachine):
         ids = sorted(self.asked, key=str)
         id = ids[-1 - index % len(ids)]
         event = self.server.receive(ResultResponse(id, {"action": "decline"})).event
-        if isinstance(event, AnswerReceived):
+        if isinstance(event, ResultReceived):
             self.settle(id)
         else:
-            assert isinstance(event, Ignored)
+            assert isinstance(event, MessageIgnored)
             assert id in self.settled
 
     def settle(self, id: RequestId) -> None:
@@ -380,8 +390,8 @@ class Reused(RuleBasedStateMachine):
         self.settled.add(id)
 
     def teardown(self) -> None:
-        assert set(self.server.owed) == set(self.owed)
-        for id in self.server.end().asked:
+        assert set(self.server.inbound_requests) == set(self.owed)
+        for id in self.server.end().outbound:
             self.settle(id)
         assert self.settled == set(self.asked)
 

@@ -24,12 +24,12 @@ from engine_pair import (
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.engine.events import AnswerReceived, Ignored, NotificationReceived, RequestReceived
-from mcp_core.engine.subscriptions import Interests, watched
+from mcp_core.engine.events import MessageIgnored, NotificationReceived, RequestReceived, ResultReceived
+from mcp_core.engine.subscriptions import SubscriptionRegistry, watched
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, Notification, Request, RequestId, ResultResponse
 from mcp_core.limits import Limits
-from mcp_core.methods import NotificationRow, Role
+from mcp_core.methods import NotificationMethod, Side
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types.meta import SUBSCRIPTION_ID, TASKS_EXTENSION
 
@@ -48,7 +48,7 @@ def listen(
     both: ConnectionPair, wanted: t.SubscriptionFilter, at_most: t.SubscriptionFilter | None = None
 ) -> RequestId:
     id = both.call(m.SUBSCRIPTIONS_LISTEN, t.SubscriptionsListenRequestParams(notifications=wanted)).id
-    both.send(Role.SERVER, both.server.acknowledge(id, at_most))
+    both.send(Side.SERVER, both.server.acknowledge(id, at_most))
     both.run()
     return id
 
@@ -73,19 +73,19 @@ def granted(both: ConnectionPair) -> t.SubscriptionFilter:
 @pytest.mark.spec("subscription.resources-list-changed", "subscription.filter-fields")
 @pytest.mark.parametrize(("row", "wanted"), CHANGES, ids=[row.name for row in ROWS])
 def test_a_subscription_is_told_of_what_it_asked_for_and_of_nothing_else(
-    row: NotificationRow[object], wanted: t.SubscriptionFilter
+    row: NotificationMethod[object], wanted: t.SubscriptionFilter
 ) -> None:
     both = opened(R2026_07_28)
     id = listen(both, wanted)
     told = [each for each in ROWS if both.server.publish(each, NOTICES[each])]
     assert told == [row]
-    both.send(Role.SERVER, *both.server.publish(row, NOTICES[row]))
+    both.send(Side.SERVER, *both.server.publish(row, NOTICES[row]))
     both.run()
     event = last(both.client_events, NotificationReceived)
-    assert event.row is row
+    assert event.definition is row
     assert event.subscription == id
     assert event.notes == ()
-    assert list(both.server.owed) == [id]
+    assert list(both.server.inbound_requests) == [id]
 
 
 @pytest.mark.spec("subscription.ack-first", "subscription.nothing-before-ack", "subscription.ack-tagged")
@@ -121,7 +121,7 @@ def test_the_acknowledgment_comes_first() -> None:
 @pytest.mark.parametrize("id", [0, -1, "", "1", 1, "x"])
 def test_the_id_of_a_subscription_is_that_of_its_request_in_type_and_value(id: RequestId) -> None:
     both = opened(R2026_07_28)
-    raw = wire_of(both.client.call(m.SUBSCRIPTIONS_LISTEN, t.SubscriptionsListenRequestParams(notifications=FILTER)))
+    raw = wire_of(both.client.request(m.SUBSCRIPTIONS_LISTEN, t.SubscriptionsListenRequestParams(notifications=FILTER)))
     assert isinstance(raw["params"], dict)
     event = both.server.receive(Request(id, "subscriptions/listen", raw["params"])).event
     assert isinstance(event, RequestReceived)
@@ -201,18 +201,18 @@ def test_several_subscriptions_live_side_by_side_and_end_one_by_one() -> None:
     def told() -> list[RequestId | None]:
         messages = both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, TOOLS_CHANGED)
         before = len(both.client_events)
-        both.send(Role.SERVER, *messages)
+        both.send(Side.SERVER, *messages)
         both.run()
         return [event.subscription for event in both.client_events[before:] if isinstance(event, NotificationReceived)]
 
     assert told() == [first, second]
-    both.send(Role.CLIENT, both.client.cancel(first))
+    both.send(Side.CLIENT, both.client.cancel(first))
     both.run()
     assert told() == [second]
     assert list(both.server.subscriptions) == [second, third]
     # Its handler ends; there is nothing left to say.
     assert both.server.finish(first) == ()
-    both.send(Role.SERVER, *both.server.finish(second))
+    both.send(Side.SERVER, *both.server.finish(second))
     both.run()
     assert told() == []
     assert list(both.server.subscriptions) == [third]
@@ -234,33 +234,33 @@ def test_a_server_ends_a_subscription_with_a_result_and_a_cancellation() -> None
     assert result["_meta"][SUBSCRIPTION_ID] == id
     assert wire_of(cancellation)["params"] == {"requestId": id}
     assert answer.for_request == cancellation.for_request == id
-    assert list(both.server.owed) == []
-    both.send(Role.SERVER, answer, cancellation)
+    assert list(both.server.inbound_requests) == []
+    both.send(Side.SERVER, answer, cancellation)
     both.run()
     answered, ignored = both.client_events[-2:]
-    assert isinstance(answered, AnswerReceived)
+    assert isinstance(answered, ResultReceived)
     assert isinstance(answered.result, t.SubscriptionsListenResult)
-    assert isinstance(ignored, Ignored)
-    assert both.client.asked == {}
+    assert isinstance(ignored, MessageIgnored)
+    assert both.client.outbound_requests == {}
 
 
 def test_a_cancellation_alone_ends_a_subscription_too() -> None:
     both = opened(R2026_07_28)
     id = listen(both, FILTER)
     event = both.client.receive(Notification("notifications/cancelled", {"requestId": id})).event
-    assert isinstance(event, AnswerReceived)
+    assert isinstance(event, ResultReceived)
     assert (event.id, event.result) == (id, None)
-    assert both.client.asked == {}
+    assert both.client.outbound_requests == {}
     late = both.client.receive(ResultResponse(id, {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: id}})).event
-    assert isinstance(late, Ignored)
+    assert isinstance(late, MessageIgnored)
 
 
 def test_a_server_cannot_cancel_other_requests_of_a_client() -> None:
     both = opened(R2026_07_28)
     id = both.call(m.TOOLS_CALL).id
     event = both.client.receive(Notification("notifications/cancelled", {"requestId": id})).event
-    assert isinstance(event, Ignored)
-    assert both.client.asked == {id: "tools/call"}
+    assert isinstance(event, MessageIgnored)
+    assert both.client.outbound_requests == {id: "tools/call"}
 
 
 @pytest.mark.parametrize("way", ["respond", "fail", "withdraw"])
@@ -281,7 +281,7 @@ def test_however_a_subscription_ends_nobody_is_told_after_it(way: str) -> None:
 def test_a_subscription_that_was_cancelled_is_not_acknowledged() -> None:
     both = opened(R2026_07_28)
     id = both.call(m.SUBSCRIPTIONS_LISTEN).id
-    both.send(Role.CLIENT, both.client.cancel(id))
+    both.send(Side.CLIENT, both.client.cancel(id))
     both.run()
     assert both.server.acknowledge(id) is None
     assert list(both.server.subscriptions) == []
@@ -311,7 +311,7 @@ def test_other_requests_are_no_subscriptions() -> None:
 @pytest.mark.spec("subscription.filter-missing-invalid", "subscription.filter-required")
 def test_a_subscription_without_a_filter_is_refused() -> None:
     both = opened(R2026_07_28)
-    raw = wire_of(both.client.call(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+    raw = wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
     assert isinstance(raw, dict)
     code, message, _ = error_of(both.server.receive(Request(9, "subscriptions/listen", raw)))
     assert code == ErrorCode.INVALID_PARAMS
@@ -348,11 +348,11 @@ def test_tasks_are_watched_by_clients_that_know_them() -> None:
     client = make_client(R2026_07_28, capabilities=NOTHING_DECLARED)
     both = pair(client, make_server(R2026_07_28)).open()
     wanted = t.SubscriptionsListenRequestParams(notifications=t.SubscriptionFilter(task_ids=("t",)))
-    both.send(Role.CLIENT, client.call(m.SUBSCRIPTIONS_LISTEN, wanted))
-    code, _, data = error_of(both.deliver(Role.SERVER))
+    both.send(Side.CLIENT, client.request(m.SUBSCRIPTIONS_LISTEN, wanted))
+    code, _, data = error_of(both.deliver(Side.SERVER))
     assert code == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
     assert data == {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-    assert list(both.server.owed) == []
+    assert list(both.server.inbound_requests) == []
 
 
 def test_a_server_without_tasks_grants_none() -> None:
@@ -389,7 +389,7 @@ def test_a_session_is_told_of_lists_always_and_of_resources_that_it_subscribed_t
     both.respond(both.call(m.RESOURCES_UNSUBSCRIBE).id, t.EmptyResult())
     assert told() == lists
     both.respond(both.call(m.RESOURCES_UNSUBSCRIBE).id, t.EmptyResult())
-    both.send(Role.SERVER, *both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, TOOLS_CHANGED))
+    both.send(Side.SERVER, *both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, TOOLS_CHANGED))
     both.run()
     event = last(both.client_events, NotificationReceived)
     assert event.subscription is None
@@ -414,7 +414,7 @@ def test_a_connection_watches_only_so_many_resources_by_the_subscribe_pair() -> 
     code, message, _ = error_of(refused)
     assert code == ErrorCode.INVALID_REQUEST
     assert "Limits.watched_resources" in message
-    assert "x" not in server.owed
+    assert "x" not in server.inbound_requests
     # What is watched already needs no room.
     both.respond(both.call(m.RESOURCES_SUBSCRIBE, t.SubscribeRequestParams(uri="a:2")).id, t.EmptyResult())
     both.respond(both.call(m.RESOURCES_UNSUBSCRIBE, t.UnsubscribeRequestParams(uri="a:2")).id, t.EmptyResult())
@@ -430,7 +430,7 @@ def test_the_room_is_looked_at_again_when_the_answer_is_given() -> None:
     server.respond(first, t.EmptyResult())
     with pytest.raises(LimitExceeded):
         server.respond(second, t.EmptyResult())
-    assert list(server.owed) == [second]
+    assert list(server.inbound_requests) == [second]
     assert server.fail(second, RequestFailed("full")) is not None
 
 
@@ -440,11 +440,11 @@ def test_a_connection_watches_only_so_many_resources_by_subscriptions() -> None:
     many = t.SubscriptionsListenRequestParams(
         notifications=t.SubscriptionFilter(resource_subscriptions=("a", "b", "c"))
     )
-    both.send(Role.CLIENT, both.client.call(m.SUBSCRIPTIONS_LISTEN, many))
-    code, message, _ = error_of(both.deliver(Role.SERVER))
+    both.send(Side.CLIENT, both.client.request(m.SUBSCRIPTIONS_LISTEN, many))
+    code, message, _ = error_of(both.deliver(Side.SERVER))
     assert code == ErrorCode.INVALID_REQUEST
     assert "3 is over the limit of 2" in message
-    assert list(server.owed) == []
+    assert list(server.inbound_requests) == []
     pair_of = t.SubscriptionFilter(resource_subscriptions=("a", "b"))
     first = both.call(m.SUBSCRIPTIONS_LISTEN, t.SubscriptionsListenRequestParams(notifications=pair_of)).id
     second = both.call(m.SUBSCRIPTIONS_LISTEN, t.SubscriptionsListenRequestParams(notifications=pair_of)).id
@@ -457,7 +457,7 @@ def test_a_connection_watches_only_so_many_resources_by_subscriptions() -> None:
 
 
 def test_notices_of_lists_need_no_room() -> None:
-    interests = Interests(Limits(watched_resources=0))
+    interests = SubscriptionRegistry(Limits(watched_resources=0))
     wanted = t.SubscriptionFilter(tools_list_changed=True)
     interests.listen("x", wanted)
     assert interests.listening == ("x",)

@@ -12,7 +12,7 @@ from mcp_core.engine.events import NotificationReceived
 from mcp_core.errors import InvalidValue, LocalProtocolError
 from mcp_core.features.tasks import TaskState, as_task
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
 
@@ -33,7 +33,7 @@ def test_a_session_is_told_of_its_tasks_when_their_requests_were_answered_long_a
         "progress": 1,
         "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "t"}},
     }
-    both.send(Role.SERVER, status)
+    both.send(Side.SERVER, status)
     both.run()
     event = both.client_events[-1]
     assert isinstance(event, NotificationReceived)
@@ -59,8 +59,8 @@ def test_nobody_else_is_told(revision: Revision) -> None:
 def test_a_session_that_is_not_open_is_told_nothing() -> None:
     assert make_server(R2025_11_25).publish(m.NOTIFICATIONS_TASKS_STATUS, STATUS) == ()
     both = pair(R2025_11_25, R2025_11_25)
-    both.send(Role.CLIENT, both.client.open())
-    both.deliver(Role.SERVER)
+    both.send(Side.CLIENT, both.client.open())
+    both.deliver(Side.SERVER)
     assert both.server.publish(m.NOTIFICATIONS_TASKS_STATUS, STATUS) == ()
 
 
@@ -138,5 +138,5 @@ def test_who_declares_only_the_old_capability_does_not_have_the_extension() -> N
     client = make_client(R2026_07_28, capabilities=t.ClientCapabilities(tasks=tasks))
     both = pair(client, make_server(R2026_07_28)).open()
     with pytest.raises(LocalProtocolError, match=r"io\.modelcontextprotocol/tasks"):
-        both.client.call(m.EXTENSION_TASKS_GET, t.GetTaskRequestParams(task_id="t"))
+        both.client.request(m.EXTENSION_TASKS_GET, t.GetTaskRequestParams(task_id="t"))
     assert NOTHING_DECLARED.extensions is None

@@ -6,9 +6,9 @@ import pytest
 
 from mcp_core import errors
 from mcp_core.errors import (
-    Circumstances,
     ConnectionEnded,
     ErrorCode,
+    ErrorContext,
     HeaderMismatch,
     InvalidValue,
     LimitExceeded,
@@ -49,7 +49,7 @@ def test_the_blame_for_a_broken_rule_has_to_be_known() -> None:
 def test_an_error_tells_what_it_happened_to() -> None:
     error = RequestFailed("no such city", code=7)
     assert str(error) == "no such city [7]"
-    error.circumstances = Circumstances(
+    error.context = ErrorContext(
         method="tools/call",
         request_id="a",
         peer="weather 1.2",
@@ -60,7 +60,7 @@ def test_an_error_tells_what_it_happened_to() -> None:
         "no such city (method tools/call, id 'a', peer weather 1.2, phase request) [7]\n"
         "Last lines of stderr:\nTraceback\nKeyError"
     )
-    assert Circumstances().describe() == ""
+    assert ErrorContext().describe() == ""
 
 
 def test_a_limit_names_its_setting() -> None:

@@ -150,7 +150,9 @@ def test_initialize_says_nothing_that_was_not_agreed() -> None:
 def test_a_modern_post_repeats_its_message_and_has_no_session() -> None:
     message = Request(7, "tools/call", {"name": "add", "arguments": {"region": "eu"}})
     region = ParamHeader(header="Region", path=("region",), type="string")
-    exchange = ClientExchange(message, revision=R2026_07_28, limits=LIMITS, session_id="left over", designated=[region])
+    exchange = ClientExchange(
+        message, revision=R2026_07_28, limits=LIMITS, session_id="left over", header_params=[region]
+    )
 
     headers = dict(exchange.headers())
 

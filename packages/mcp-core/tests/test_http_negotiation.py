@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.engine.client import ClientConnection
-from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened, Outgoing, Reaction
+from mcp_core.engine.events import ConnectionOpened, Negotiating, NegotiationEnded, Outgoing, ReceiveResult
 from mcp_core.errors import (
     AccessDenied,
     ConnectionEnded,
@@ -25,7 +25,7 @@ from mcp_core.errors import (
 )
 from mcp_core.framing.sse import encode_event
 from mcp_core.http.client import ClientExchange, Expect, Lost
-from mcp_core.http.fallback import EraCache, Next, Spoken, neither, next_after, tells_the_era
+from mcp_core.http.fallback import EraCache, NegotiatedEndpoint, Next, neither, next_after, shows_era
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, JsonObject, Message, Notification, Request
 from mcp_core.limits import Limits
@@ -48,7 +48,7 @@ def result(**members: object) -> bytes:
 
 def attempt(
     client: ClientConnection, outgoing: Outgoing, status: int | None, kind: str | None, body: bytes
-) -> tuple[str, Reaction | McpError | None]:
+) -> tuple[str, ReceiveResult | McpError | None]:
     """Sends what the engine wants to a server that answers so: the next method, or how it ended."""
     message = outgoing.message
     assert isinstance(message, Request)
@@ -56,7 +56,7 @@ def attempt(
     exchange = ClientExchange(message, revision=R2026_07_28 if modern else None, limits=LIMITS)
     exchange.headers()
     failure: McpError | None = None
-    reaction: Reaction | None = None
+    reaction: ReceiveResult | None = None
     try:
         if status is not None:
             head = HttpHead(status=status, headers=Headers([] if kind is None else [("content-type", kind)]))
@@ -84,7 +84,7 @@ def answers(exchange: ClientExchange, expect: Expect, body: bytes) -> tuple[obje
     return exchange.receive_body(body) if expect is Expect.MESSAGE else ()
 
 
-def receive(client: ClientConnection, what: object) -> Reaction | None:
+def receive(client: ClientConnection, what: object) -> ReceiveResult | None:
     if isinstance(what, MalformedMessage):
         # As whoever reads does it: for the engine the request has failed.
         return (
@@ -98,11 +98,11 @@ def receive(client: ClientConnection, what: object) -> Reaction | None:
     return client.receive(what)
 
 
-def told(reaction: Reaction) -> str:
+def told(reaction: ReceiveResult) -> str:
     event = reaction.event
     if isinstance(event, Negotiating):
         return event.method
-    return event.peer.revision.name if isinstance(event, Opened) else type(event).__name__
+    return event.peer.revision.name if isinstance(event, ConnectionOpened) else type(event).__name__
 
 
 def client_of() -> ClientConnection:
@@ -299,7 +299,7 @@ def test_only_what_opens_a_connection_leads_on(message: Message | None) -> None:
     ids=str,
 )
 def test_only_what_a_server_said_tells_what_it_speaks(failure: McpError, told: bool) -> None:
-    assert tells_the_era(failure) is told
+    assert shows_era(failure) is told
 
 
 # --- neither -------------------------------------------------------------------------------------------------------
@@ -334,9 +334,9 @@ def test_another_failure_stays_what_it_is() -> None:
 
 # --- the cache -----------------------------------------------------------------------------------------------------
 
-LEGACY_SERVER: Final = Spoken(revision=R2025_11_25)
-MODERN_SERVER: Final = Spoken(revision=R2026_07_28)
-OLD_SERVER: Final = Spoken(revision=R2024_11_05, http_sse=True)
+LEGACY_SERVER: Final = NegotiatedEndpoint(revision=R2025_11_25)
+MODERN_SERVER: Final = NegotiatedEndpoint(revision=R2026_07_28)
+OLD_SERVER: Final = NegotiatedEndpoint(revision=R2024_11_05, http_sse=True)
 
 
 @pytest.mark.spec("compat.client-cache-era", "compat.era-is-server-property")
@@ -389,7 +389,7 @@ def test_it_is_bounded_and_the_least_used_goes_first(
     steps: list[tuple[Literal["find", "learn", "forget"], str]], most: int
 ) -> None:
     eras = EraCache(most)
-    model: dict[str, Spoken] = {}
+    model: dict[str, NegotiatedEndpoint] = {}
     for step, name in steps:
         url = f"https://{name}.example/"
         if step == "find":
@@ -417,7 +417,7 @@ def test_a_server_that_became_modern_is_found_out_by_the_engine_alone() -> None:
 
     then, reaction = attempt(client, first, 404, JSON, error(-32601, "Method not found", id=1))
     assert then == "server/discover"
-    assert isinstance(reaction, Reaction)
+    assert isinstance(reaction, ReceiveResult)
     assert reaction.reply is not None
     discovery = orjson.loads(result(supportedVersions=["2026-07-28"], capabilities={})) | {"id": 2}
     then, _ = attempt(client, reaction.reply, 200, JSON, orjson.dumps(discovery))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
-from mcp_core.http.sessions import Departed, Departure, SessionTable
+from mcp_core.http.sessions import EvictedSession, EvictionReason, SessionTable
 from mcp_core.limits import Limits
 
 IDLE = 100.0
@@ -49,7 +49,7 @@ def test_a_session_that_is_not_used_expires() -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)
     assert sessions.expire(99.9) == []
-    assert sessions.expire(100) == [Departed("a", "one", Departure.IDLE)]
+    assert sessions.expire(100) == [EvictedSession("a", "one", EvictionReason.IDLE)]
     assert len(sessions) == 0
     assert sessions.expired == 1
 
@@ -98,9 +98,9 @@ def test_the_longest_unused_makes_room() -> None:
     sessions.add("a", None, "one", 0)
     sessions.add("b", None, "two", 1)
     sessions.find("a", None, 2)
-    assert sessions.add("c", None, "three", 3) == Departed("b", "two", Departure.CROWDED_OUT)
+    assert sessions.add("c", None, "three", 3) == EvictedSession("b", "two", EvictionReason.LEAST_RECENTLY_USED)
     assert sorted(sessions) == ["one", "three"]
-    assert (sessions.opened, sessions.crowded_out, sessions.expired) == (3, 1, 0)
+    assert (sessions.opened, sessions.evicted, sessions.expired) == (3, 1, 0)
 
 
 def test_a_session_in_which_a_request_runs_makes_no_room() -> None:
@@ -210,7 +210,7 @@ class Sessions(RuleBasedStateMachine):
         departed = self.table.add(id, principal, self.count, self.now)
         if len(self.model) == 3:
             assert victim is not None
-            assert departed == Departed(victim, self.model.pop(victim).value, Departure.CROWDED_OUT)
+            assert departed == EvictedSession(victim, self.model.pop(victim).value, EvictionReason.LEAST_RECENTLY_USED)
         else:
             assert departed is None
         self.model[id] = Known(principal, self.count, self.now)
@@ -247,7 +247,7 @@ class Sessions(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         over = [id for id, known in self.model.items() if not known.running and self.now - known.used >= IDLE]
-        gone = [Departed(id, self.model.pop(id).value, Departure.IDLE) for id in over]
+        gone = [EvictedSession(id, self.model.pop(id).value, EvictionReason.IDLE) for id in over]
         assert self.table.expire(self.now) == gone
 
     @invariant()
@@ -255,7 +255,7 @@ class Sessions(RuleBasedStateMachine):
         assert sorted(self.table) == sorted(known.value for known in self.model.values())
         assert len(self.table) == len(self.model) <= 3
         assert self.table.running == sum(1 for known in self.model.values() if known.running)
-        assert self.table.opened - self.table.expired - self.table.crowded_out >= len(self.model)
+        assert self.table.opened - self.table.expired - self.table.evicted >= len(self.model)
 
 
 TestSessions = Sessions.TestCase

@@ -24,7 +24,7 @@ from mcp_core.methods import (
     TASKS_GET,
     TOOLS_CALL,
     TOOLS_LIST,
-    Role,
+    Side,
     input_requests,
     method_for,
     methods,
@@ -47,9 +47,9 @@ def test_a_row_says_who_it_is() -> None:
 
 
 def test_roles_contain_each_other() -> None:
-    assert Role.CLIENT in Role.BOTH
-    assert Role.SERVER in Role.SERVER
-    assert Role.CLIENT not in Role.SERVER
+    assert Side.CLIENT in Side.BOTH
+    assert Side.SERVER in Side.SERVER
+    assert Side.CLIENT not in Side.SERVER
 
 
 def test_one_name_may_be_two_rows_of_different_revisions() -> None:
@@ -78,7 +78,7 @@ def test_a_row_is_found_by_its_params() -> None:
 def test_servers_ask_within_results_in_2026_07_28_and_by_requests_before() -> None:
     assert set(input_requests(R2026_07_28).values()) == {ROOTS_LIST, SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE}
     assert not input_requests(R2025_11_25)
-    assert all(row.sender is Role.CLIENT for row in methods(R2026_07_28).values())
+    assert all(row.sender is Side.CLIENT for row in methods(R2026_07_28).values())
 
 
 @pytest.mark.spec("mrtr.allowed-methods", "mrtr.not-on-other-methods")
@@ -96,8 +96,8 @@ def test_the_kinds_of_result_follow_from_the_revision() -> None:
 
 
 def test_only_the_server_reports_progress_in_2026_07_28() -> None:
-    assert NOTIFICATIONS_PROGRESS.sender_in(R2025_11_25) is Role.BOTH
-    assert NOTIFICATIONS_PROGRESS.sender_in(R2026_07_28) is Role.SERVER
+    assert NOTIFICATIONS_PROGRESS.sender_in(R2025_11_25) is Side.BOTH
+    assert NOTIFICATIONS_PROGRESS.sender_in(R2026_07_28) is Side.SERVER
 
 
 def test_completion_needs_a_capability_since_2025_03_26() -> None:
@@ -111,7 +111,7 @@ def test_what_a_filter_asks_for_is_a_member_of_the_filter() -> None:
 
 
 def test_names_from_before_the_specification_are_aliases_and_never_rows() -> None:
-    assert ALIASES["$/logTrace"].row is NOTIFICATIONS_MESSAGE
-    assert ALIASES["notifications/resources/changed"].row is NOTIFICATIONS_RESOURCES_UPDATED
+    assert ALIASES["$/logTrace"].definition is NOTIFICATIONS_MESSAGE
+    assert ALIASES["notifications/resources/changed"].definition is NOTIFICATIONS_RESOURCES_UPDATED
     for revision in REVISIONS.values():
         assert not ALIASES.keys() & notifications(revision).keys()

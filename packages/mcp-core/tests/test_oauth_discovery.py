@@ -22,13 +22,13 @@ from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.challenge import Challenge
 from mcp_core.oauth.discovery import (
-    Discovered,
     Discovery,
+    DiscoveryResult,
     authorization_server_urls,
     default_endpoints,
     protected_resource_urls,
 )
-from mcp_core.oauth.steps import FetchJson, HttpAnswer, Unreachable
+from mcp_core.oauth.steps import FetchedResponse, FetchJson, Unreachable
 from mcp_core.oauth.urls import parse_url
 
 OPENID = "https://as.example/.well-known/openid-configuration"
@@ -39,7 +39,7 @@ def _challenge(url: str) -> Challenge:
     return Challenge(scheme="Bearer", parameters={"resource_metadata": url})
 
 
-def _find(world: World, *, challenge: Challenge | None = None, discovery: Discovery | None = None) -> Discovered:
+def _find(world: World, *, challenge: Challenge | None = None, discovery: Discovery | None = None) -> DiscoveryResult:
     return world.run((discovery or Discovery(MCP)).run(challenge))
 
 
@@ -112,15 +112,15 @@ def test_a_challenge_that_leads_nowhere_is_survived() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        HttpAnswer(status=404),
-        HttpAnswer(status=401),
-        HttpAnswer(status=302),
-        HttpAnswer(status=200, body=b"<!doctype html><title>app</title>"),
+        FetchedResponse(status=404),
+        FetchedResponse(status=401),
+        FetchedResponse(status=302),
+        FetchedResponse(status=200, body=b"<!doctype html><title>app</title>"),
         json_answer([]),
         json_answer({"authorization_servers": [ISSUER]}),
     ],
 )
-def test_what_is_no_document_is_passed_over_and_told(answer: HttpAnswer) -> None:
+def test_what_is_no_document_is_passed_over_and_told(answer: FetchedResponse) -> None:
     world = World()
     world.routes[PRM] = answer
     world.routes[PRM_ROOT] = json_answer(resource_document())
@@ -149,7 +149,7 @@ def test_metadata_of_another_resource_end_the_search(resource: str) -> None:
 def test_a_resource_above_the_server_is_believed_from_its_own_place_only() -> None:
     above = json_answer(resource_document(resource="https://mcp.example"))
     world = World()
-    world.routes[PRM] = HttpAnswer(status=404)
+    world.routes[PRM] = FetchedResponse(status=404)
     world.routes[PRM_ROOT] = above
     assert _find(world).resource == "https://mcp.example"
 
@@ -271,8 +271,10 @@ def test_a_client_of_later_revisions_does_not_try_them() -> None:
     assert world.fetched == [PRM, PRM_ROOT]
 
 
-@pytest.mark.parametrize("answer", [HttpAnswer(status=503), HttpAnswer(status=429), Unreachable(reason="no route")])
-def test_nothing_follows_from_a_question_that_was_not_answered(answer: HttpAnswer | Unreachable) -> None:
+@pytest.mark.parametrize(
+    "answer", [FetchedResponse(status=503), FetchedResponse(status=429), Unreachable(reason="no route")]
+)
+def test_nothing_follows_from_a_question_that_was_not_answered(answer: FetchedResponse | Unreachable) -> None:
     world = World()
     world.routes[PRM] = answer
     with pytest.raises(DiscoveryFailed, match="has no metadata that names its authorization server"):
@@ -344,7 +346,7 @@ def test_a_server_without_tls_gets_no_token(url: str) -> None:
 
 
 _ANSWERS = st.one_of(
-    st.sampled_from([200, 302, 401, 404, 429, 500]).map(lambda status: HttpAnswer(status=status, body=b"{}")),
+    st.sampled_from([200, 302, 401, 404, 429, 500]).map(lambda status: FetchedResponse(status=status, body=b"{}")),
     st.builds(Unreachable, reason=st.text(max_size=5)),
     st.builds(
         lambda resource, servers: json_answer({"resource": resource, "authorization_servers": servers}),
@@ -364,7 +366,7 @@ _ANSWERS = st.one_of(
     st.lists(_ANSWERS, max_size=30), st.booleans(), st.sampled_from([None, PRM_ROOT, "https://x.example/", "http://x"])
 )
 def test_whatever_comes_the_search_ends_with_a_matching_issuer_or_a_typed_error(
-    answers: list[HttpAnswer | Unreachable], legacy: bool, named: str | None
+    answers: list[FetchedResponse | Unreachable], legacy: bool, named: str | None
 ) -> None:
     discovery = Discovery(MCP, legacy=legacy)
     machine = discovery.run(None if named is None else _challenge(named))
@@ -376,9 +378,9 @@ def test_whatever_comes_the_search_ends_with_a_matching_issuer_or_a_typed_error(
             assert isinstance(step, FetchJson)
             fetched.append(step.url)
             assert len(fetched) <= 3 + 3 * 4
-            step = machine.send(next(pending, HttpAnswer(status=404)))
+            step = machine.send(next(pending, FetchedResponse(status=404)))
     except StopIteration as end:
-        found: Discovered = end.value
+        found: DiscoveryResult = end.value
         named_by = None if found.protected_resource is None else found.protected_resource.authorization_servers
         assert found.server.issuer in (named_by or ("https://mcp.example", "https://mcp.example/"))
         assert found.resource in (MCP, "https://mcp.example", "https://mcp.example/")

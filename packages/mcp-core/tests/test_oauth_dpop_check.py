@@ -19,7 +19,7 @@ from oauth_keys import EcKey
 from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.oauth.dpop import Dpop, token_hash
-from mcp_core.oauth.dpop_verification import InvalidProof, Nonces, NonceWanted, ProofCheck, Replays
+from mcp_core.oauth.dpop_verification import InvalidProof, NonceIssuer, NonceRequired, ProofCheck, ReplayCache
 from mcp_core.oauth.jws import sign, thumbprint
 
 NOW = 1_800_000_000.0
@@ -169,10 +169,17 @@ def test_a_proof_that_is_refused_is_not_used_up() -> None:
 
 @pytest.mark.spec("dpop.server-nonce")
 def test_a_nonce_is_asked_for_and_told() -> None:
-    nonces = Nonces(b"k" * 32)
+    nonces = NonceIssuer(b"k" * 32)
     checker = ProofCheck(EcVerifier(), nonces=nonces)
-    for wrong in (None, "x", 7, nonces.current(NOW - 600), nonces.current(NOW + 300), Nonces(b"j" * 32).current(NOW)):
-        with pytest.raises(NonceWanted) as caught:
+    for wrong in (
+        None,
+        "x",
+        7,
+        nonces.current(NOW - 600),
+        nonces.current(NOW + 300),
+        NonceIssuer(b"j" * 32).current(NOW),
+    ):
+        with pytest.raises(NonceRequired) as caught:
             check(proof(nonce=wrong), checker=checker)
         assert caught.value.nonce == nonces.current(NOW)
     assert check(proof(nonce=nonces.current(NOW)), checker=checker) == JKT
@@ -180,18 +187,18 @@ def test_a_nonce_is_asked_for_and_told() -> None:
 
 
 def test_a_nonce_is_known_to_every_process_with_the_key() -> None:
-    nonce = Nonces(b"k" * 32).current(NOW)
-    assert Nonces(b"k" * 32).is_current(nonce, NOW)
-    assert not Nonces(b"k" * 33).is_current(nonce, NOW)
-    assert not Nonces(b"k" * 32).is_current("ü\ud800", NOW)
+    nonce = NonceIssuer(b"k" * 32).current(NOW)
+    assert NonceIssuer(b"k" * 32).is_current(nonce, NOW)
+    assert not NonceIssuer(b"k" * 33).is_current(nonce, NOW)
+    assert not NonceIssuer(b"k" * 32).is_current("ü\ud800", NOW)
     with pytest.raises(LocalProtocolError, match="31 bytes: at least 32 are required"):
-        Nonces(b"k" * 31)
+        NonceIssuer(b"k" * 31)
 
 
 @pytest.mark.property
 @given(st.floats(min_value=0, max_value=4e9), st.floats(min_value=0, max_value=299))
 def test_a_nonce_lasts_for_five_minutes_at_least(issued: float, later: float) -> None:
-    nonces = Nonces(b"k" * 32)
+    nonces = NonceIssuer(b"k" * 32)
     assert nonces.is_current(nonces.current(issued), issued + later)
     assert not nonces.is_current(nonces.current(issued), issued + 600)
 
@@ -203,7 +210,7 @@ def test_the_algorithms_are_told() -> None:
 
 
 def test_a_full_memory_takes_nothing_twice_and_shortens_the_window() -> None:
-    replays = Replays(limit=3)
+    replays = ReplayCache(limit=3)
     assert [replays.take(bytes([each]), NOW + each, since=NOW) for each in range(3)] == [True] * 3
     assert len(replays) == 3
     assert replays.take(b"new", NOW + 3, since=NOW)
@@ -216,7 +223,7 @@ def test_a_full_memory_takes_nothing_twice_and_shortens_the_window() -> None:
 
 
 def test_proof_is_not_taken_again_when_the_clock_was_put_forward_and_back() -> None:
-    replays = Replays()
+    replays = ReplayCache()
     assert replays.take(b"a", NOW, since=NOW - 300)
     assert replays.take(b"b", NOW + 3_600, since=NOW + 3_600 - 300)
     assert not replays.take(b"a", NOW, since=NOW - 300)
@@ -230,7 +237,7 @@ class ReplayMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.replays = Replays(limit=5)
+        self.replays = ReplayCache(limit=5)
         self.taken: set[tuple[int, int]] = set()
         self.now = 100
 

@@ -9,8 +9,8 @@ from mcp_core.errors import (
     Attempt,
     AuthorizationError,
     AuthorizationRefused,
-    Circumstances,
     DiscoveryFailed,
+    ErrorContext,
     InsufficientScope,
     IssuerMismatch,
     McpError,
@@ -27,7 +27,7 @@ def test_an_error_lists_every_url_with_its_verdict() -> None:
         Attempt("https://a.example/x", "issuer", "status 404"),
         Attempt("https://b.example/", "token", "gone"),
     )
-    error.circumstances = Circumstances(method="tools/call")
+    error.context = ErrorContext(method="tools/call")
     assert str(error) == (
         "nothing was found (method tools/call)\n"
         "  https://a.example/x (issuer): status 404\n"

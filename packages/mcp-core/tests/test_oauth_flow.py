@@ -46,15 +46,15 @@ from mcp_core.oauth.scopes import StepUps
 from mcp_core.oauth.settings import FlowSettings
 from mcp_core.oauth.steps import (
     AwaitRedirect,
-    ClientAnswer,
-    Done,
-    Failed,
+    BrowserOpened,
+    ClientFound,
+    FetchedResponse,
     FetchJson,
-    HttpAnswer,
+    FlowDone,
+    FlowFailed,
     OpenBrowser,
-    Opened,
     PostForm,
-    Redirected,
+    RedirectReceived,
     Register,
     Unreachable,
 )
@@ -119,7 +119,7 @@ def _done(
     world: World, flow: Flow, challenge: Challenge | None = None, tokens: TokenRecord | None = None
 ) -> TokenRecord:
     end = world.walk(flow, flow.start(NOW, challenge=challenge, tokens=tokens))
-    if isinstance(end, Failed):
+    if isinstance(end, FlowFailed):
         raise end.error
     return end.tokens
 
@@ -128,11 +128,11 @@ def _failed(
     world: World, flow: Flow, challenge: Challenge | None = None, tokens: TokenRecord | None = None
 ) -> AuthorizationError:
     end = world.walk(flow, flow.start(NOW, challenge=challenge, tokens=tokens))
-    assert isinstance(end, Failed)
+    assert isinstance(end, FlowFailed)
     return end.error
 
 
-def _refusal(error: str, status: int = 400, **headers: str) -> HttpAnswer:
+def _refusal(error: str, status: int = 400, **headers: str) -> FetchedResponse:
     return json_answer({"error": error}, status, **headers)
 
 
@@ -194,13 +194,13 @@ def test_no_step_shows_a_secret() -> None:
     world.routes[TOKEN] = json_answer(tokens_document(access_token="acc3ss", refresh_token="r3fresh"))
     end = world.walk(flow, flow.start(NOW))
     shown = " ".join(repr(step) for step in [*world.steps, end, flow.client, flow.discovery.attempts])
-    assert isinstance(end, Done)
+    assert isinstance(end, FlowDone)
     state = [step.state for step in world.steps if isinstance(step, AwaitRedirect)]
     verifier = [form["code_verifier"] for form in world.forms]
     for secret in ("s3cret", "acc3ss", "r3fresh", "code-1", *verifier):
         assert secret not in shown
     assert all(f"state={secret!r}" not in shown for secret in state)
-    assert "code-1" not in repr(Redirected(url="?code=code-1"))
+    assert "code-1" not in repr(RedirectReceived(url="?code=code-1"))
     assert "acc3ss" not in repr(world.routes[TOKEN])
 
 
@@ -298,7 +298,10 @@ def test_a_registration_that_was_lost_is_made_anew_once() -> None:
 
 @pytest.mark.parametrize(
     ("kept", "error"),
-    [(REGISTERED, "invalid_grant"), (attrs.evolve(REGISTERED, registration=Registration.ASKED), "invalid_client")],
+    [
+        (REGISTERED, "invalid_grant"),
+        (attrs.evolve(REGISTERED, registration=Registration.USER_PROVIDED), "invalid_client"),
+    ],
 )
 def test_other_refusals_end_the_flow(kept: ClientRecord, error: str) -> None:
     world, flow = World(), _flow()
@@ -376,16 +379,16 @@ def test_tokens_that_are_void_are_told_when_there_are_no_others() -> None:
     world, flow = World(), _flow()
     world.routes[TOKEN] = _refusal("invalid_grant")
     end = world.walk(flow, flow.start(NOW, tokens=TOKENS))
-    assert isinstance(end, Failed)
+    assert isinstance(end, FlowFailed)
     assert end.forget == TOKENS
 
 
-@pytest.mark.parametrize("answer", [Unreachable(reason="x"), HttpAnswer(status=503), HttpAnswer(status=429)])
-def test_nobody_is_bothered_for_a_network_that_fails(answer: HttpAnswer | Unreachable) -> None:
+@pytest.mark.parametrize("answer", [Unreachable(reason="x"), FetchedResponse(status=503), FetchedResponse(status=429)])
+def test_nobody_is_bothered_for_a_network_that_fails(answer: FetchedResponse | Unreachable) -> None:
     world, flow = World(), _flow()
     world.routes[TOKEN] = answer
     end = world.walk(flow, flow.start(NOW, tokens=TOKENS))
-    assert isinstance(end, Failed)
+    assert isinstance(end, FlowFailed)
     assert end.forget is None
     assert len(world.steps) == 1
 
@@ -473,7 +476,7 @@ def test_a_server_that_is_never_content_does_not_bother_the_person_for_ever() ->
         end = world.walk(
             flow, flow.start(NOW, challenge=_challenge(error="insufficient_scope", scope="all"), tokens=tokens)
         )
-        if isinstance(end, Failed):
+        if isinstance(end, FlowFailed):
             break
         asked += len(world.browsed)
         tokens = end.tokens
@@ -550,7 +553,7 @@ def _managed(**more: str | None) -> EnterpriseManaged:
     return EnterpriseManaged(identity_provider=provider, token_endpoint=IDP, subject_token="id-t0ken")
 
 
-def _jag(**more: JsonValue) -> HttpAnswer:
+def _jag(**more: JsonValue) -> FetchedResponse:
     return json_answer({"access_token": "j4g", "token_type": "N_A", "issued_token_type": ID_JAG, **more})
 
 
@@ -612,7 +615,7 @@ def test_a_public_client_names_itself_at_the_identity_provider_and_one_with_a_ke
     ],
 )
 def test_without_an_id_jag_nothing_goes_to_the_authorization_server(
-    answer: HttpAnswer | Unreachable, problem: str
+    answer: FetchedResponse | Unreachable, problem: str
 ) -> None:
     world = World()
     world.routes[IDP] = answer
@@ -660,7 +663,7 @@ def test_a_key_is_proved_where_the_authorization_server_can_check_it() -> None:
 def test_a_nonce_that_is_wanted_is_taken_from_the_answer() -> None:
     world, proof = _bound(), Dpop(Key(), random_bytes())
     good = world.routes[TOKEN]
-    assert isinstance(good, HttpAnswer)
+    assert isinstance(good, FetchedResponse)
     world.routes[TOKEN] = lambda step: (
         good
         if isinstance(step, PostForm) and _claims(step).get("nonce") == "n1"
@@ -693,14 +696,14 @@ def test_a_key_that_is_not_wanted_is_not_proved() -> None:
 
 @pytest.mark.parametrize("by_challenge", [True, False])
 def test_where_only_bound_tokens_are_taken_no_other_is_asked_for(*, by_challenge: bool) -> None:
-    def start(world: World, settings: FlowSettings) -> Done | Failed:
+    def start(world: World, settings: FlowSettings) -> FlowDone | FlowFailed:
         if not by_challenge:
             world.routes[PRM] = json_answer(resource_document(dpop_bound_access_tokens_required=True))
         flow = _flow(settings)
         return world.walk(flow, flow.start(NOW, challenge=Challenge(scheme="dpop") if by_challenge else None))
 
-    def message(end: Done | Failed) -> str:
-        assert isinstance(end, Failed)
+    def message(end: FlowDone | FlowFailed) -> str:
+        assert isinstance(end, FlowFailed)
         return end.error.message
 
     assert "bound to a key with DPoP, and there is no key" in message(start(World(), _settings()))
@@ -745,21 +748,21 @@ def test_a_token_goes_in_the_header_and_to_its_server_alone() -> None:
 def test_a_flow_is_for_one_attempt_and_takes_only_answers_to_its_step() -> None:
     world, flow = World(), _flow()
     with pytest.raises(LocalProtocolError, match="Opened is not a result of no step"):
-        flow.receive(Opened(), NOW)
+        flow.receive(BrowserOpened(), NOW)
     with pytest.raises(LocalProtocolError, match="cannot be abandoned"):
         flow.abandon("x")
     step = flow.start(NOW)
     assert isinstance(step, FetchJson)
     with pytest.raises(LocalProtocolError, match="has started already"):
         flow.start(NOW)
-    for answer in (Opened(), ClientAnswer(client=None), Redirected(url="")):
+    for answer in (BrowserOpened(), ClientFound(client=None), RedirectReceived(url="")):
         with pytest.raises(LocalProtocolError, match=f"{type(answer).__name__} is not a result of FetchJson"):
             flow.receive(answer, NOW)
     # The flow goes on all the same.
     end = world.walk(flow, step)
-    assert isinstance(end, Done)
+    assert isinstance(end, FlowDone)
     with pytest.raises(LocalProtocolError, match="Opened is not a result of Done"):
-        flow.receive(Opened(), NOW)
+        flow.receive(BrowserOpened(), NOW)
     with pytest.raises(LocalProtocolError, match="cannot be abandoned"):
         flow.abandon("x")
 
@@ -771,7 +774,7 @@ def test_a_flow_that_is_abandoned_is_over() -> None:
     assert isinstance(end.error, AuthorizationRefused)
     assert end.error.message == "the deadline passed"
     with pytest.raises(LocalProtocolError, match="is not a result of Failed"):
-        flow.receive(HttpAnswer(status=200), NOW)
+        flow.receive(FetchedResponse(status=200), NOW)
 
 
 def test_tokens_of_another_server_are_no_use() -> None:
@@ -785,10 +788,10 @@ def test_a_lifetime_begins_when_the_token_came() -> None:
     world, flow = World(), _flow()
     step = flow.start(NOW)
     later = NOW
-    while not isinstance(step, Done | Failed):
+    while not isinstance(step, FlowDone | FlowFailed):
         later += 10
         step = flow.receive(world.answer(step), later)
-    assert isinstance(step, Done)
+    assert isinstance(step, FlowDone)
     assert step.tokens.expires_at == later + 3600
 
 

@@ -33,21 +33,21 @@ from mcp_core.oauth.grants import AuthorizationCode, ClientCredentials, Enterpri
 from mcp_core.oauth.records import ClientRecord, Registration, TokenRecord
 from mcp_core.oauth.settings import FlowSettings
 from mcp_core.oauth.steps import (
-    Answer,
     AskClient,
     AwaitRedirect,
-    ClientAnswer,
-    Done,
-    Failed,
+    BrowserOpened,
+    ClientFound,
+    FetchedResponse,
     FetchJson,
     FindClient,
-    HttpAnswer,
+    FlowDone,
+    FlowFailed,
     OpenBrowser,
-    Opened,
     PostForm,
-    Redirected,
+    RedirectReceived,
     Register,
     Step,
+    StepResult,
     Unreachable,
 )
 
@@ -102,9 +102,9 @@ TOKENS = TokenRecord(
 
 _FAILURES = st.sampled_from(
     [
-        HttpAnswer(status=404),
-        HttpAnswer(status=503, body=b"<html>"),
-        HttpAnswer(status=200, body=b"<!doctype html>"),
+        FetchedResponse(status=404),
+        FetchedResponse(status=503, body=b"<html>"),
+        FetchedResponse(status=200, body=b"<!doctype html>"),
         Unreachable(reason="no route"),
         json_answer({"error": "invalid_client"}, 401),
         json_answer({"error": "invalid_grant"}, 400),
@@ -198,18 +198,23 @@ class FlowMachine(RuleBasedStateMachine):
         given = None if challenge is None else Challenge(scheme="Bearer", parameters={**said, "error": challenge})
         self.step: Step = self.flow.start(NOW, challenge=given, tokens=TOKENS if tokens else None)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: StepResult) -> None:
         self.seen.append(self.step)
         self.step = self.flow.receive(answer, NOW)
 
     @property
     def over(self) -> bool:
-        return isinstance(self.step, Done | Failed)
+        return isinstance(self.step, FlowDone | FlowFailed)
 
     @precondition(lambda self: isinstance(self.step, FetchJson))
     @rule(resource=_RESOURCES, server=_SERVERS, good=_GOOD_SERVERS, failure=_FAILURES, luck=st.integers(0, 9))
     def fetched(
-        self, resource: HttpAnswer, server: HttpAnswer, good: JsonObject, failure: HttpAnswer | Unreachable, luck: int
+        self,
+        resource: FetchedResponse,
+        server: FetchedResponse,
+        good: JsonObject,
+        failure: FetchedResponse | Unreachable,
+        luck: int,
     ) -> None:
         assert isinstance(self.step, FetchJson)
         about_resource = "oauth-protected-resource" in self.step.url
@@ -224,7 +229,7 @@ class FlowMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: isinstance(self.step, Register))
     @rule(failure=_FAILURES, luck=st.integers(0, 4))
-    def registered(self, failure: HttpAnswer | Unreachable, luck: int) -> None:
+    def registered(self, failure: FetchedResponse | Unreachable, luck: int) -> None:
         self._answer(failure if luck == 0 else json_answer({"client_id": "new", "redirect_uris": [REDIRECT]}, 201))
 
     @precondition(lambda self: isinstance(self.step, FindClient | AskClient))
@@ -233,14 +238,14 @@ class FlowMachine(RuleBasedStateMachine):
         assert isinstance(self.step, FindClient | AskClient)
         # A store that gives what is of another issuer is survived too.
         client = KEPT[EVIL] if wrong and isinstance(self.step, FindClient) else KEPT.get(self.step.issuer)
-        self._answer(ClientAnswer(client=client if known else None))
+        self._answer(ClientFound(client=client if known else None))
 
     @precondition(lambda self: isinstance(self.step, OpenBrowser))
     @rule()
     def opened(self) -> None:
         assert isinstance(self.step, OpenBrowser)
         self.browser_from = self.step.url
-        self._answer(Opened())
+        self._answer(BrowserOpened())
 
     @precondition(lambda self: isinstance(self.step, AwaitRedirect))
     @rule(
@@ -255,12 +260,12 @@ class FlowMachine(RuleBasedStateMachine):
         if issuer == "own":
             issuer = f"https://{_host(self.browser_from or '')}"
         before = self.step
-        self._answer(Redirected(url=f"{REDIRECT}?{what}&state={state}&iss={issuer}"))
+        self._answer(RedirectReceived(url=f"{REDIRECT}?{what}&state={state}&iss={issuer}"))
         assert ours or self.step == before
 
     @precondition(lambda self: isinstance(self.step, PostForm))
     @rule(failure=_FAILURES, granted=_GRANTED, luck=st.integers(0, 9))
-    def posted(self, failure: HttpAnswer | Unreachable, granted: HttpAnswer, luck: int) -> None:
+    def posted(self, failure: FetchedResponse | Unreachable, granted: FetchedResponse, luck: int) -> None:
         assert isinstance(self.step, PostForm)
         good = _JAG if self.step.url.startswith(IDP) else granted
         if luck == 1:
@@ -273,12 +278,12 @@ class FlowMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.over)
     @rule()
     def ended(self) -> None:
-        if isinstance(self.step, Failed):
+        if isinstance(self.step, FlowFailed):
             assert isinstance(self.step.error, AuthorizationError)
             text = str(self.step.error)
             assert all(secret not in text for secret in (*SECRETS, "code-1"))
         else:
-            assert isinstance(self.step, Done)
+            assert isinstance(self.step, FlowDone)
             assert self.step.tokens.server_url == MCP
             assert self.step.tokens.client is None or self.step.tokens.client.issuer == self.step.tokens.issuer
 
@@ -303,7 +308,12 @@ class FlowMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_no_answer_changes_nothing(self) -> None:
-        for answer in (Opened(), HttpAnswer(status=200), ClientAnswer(client=None), Redirected(url="")):
+        for answer in (
+            BrowserOpened(),
+            FetchedResponse(status=200),
+            ClientFound(client=None),
+            RedirectReceived(url=""),
+        ):
             if hasattr(self, "step") and not isinstance(answer, self.step.answered_by):
                 with pytest.raises(LocalProtocolError):
                     self.flow.receive(answer, NOW)

@@ -21,7 +21,7 @@ from mcp_core.oauth.jws import Signer
 from mcp_core.oauth.metadata import read_authorization_server
 from mcp_core.oauth.records import AuthMethod, ClientRecord, Registration
 from mcp_core.oauth.registration import Registrar, read_registration
-from mcp_core.oauth.steps import AskClient, FindClient, HttpAnswer, Register, Unreachable
+from mcp_core.oauth.steps import AskClient, FetchedResponse, FindClient, Register, Unreachable
 
 DOCUMENT = "https://app.example/client.json"
 APP = ClientSettings(client_name="App", redirect_uris=("http://127.0.0.1/callback",), metadata_url=DOCUMENT)
@@ -134,7 +134,7 @@ def test_the_last_way_is_to_ask(endpoint: JsonValue) -> None:
     world = World()
     world.typed = ClientRecord(client_id="typed", issuer=None, client_secret="s")
     client = _client(world, server={"registration_endpoint": endpoint})
-    assert (client.client_id, client.issuer, client.registration) == ("typed", ISSUER, Registration.ASKED)
+    assert (client.client_id, client.issuer, client.registration) == ("typed", ISSUER, Registration.USER_PROVIDED)
     assert _kinds(world) == ["FindClient", "AskClient"]
 
 
@@ -147,14 +147,14 @@ def test_the_last_way_is_to_ask(endpoint: JsonValue) -> None:
             f"registration at {ISSUER} was rejected: invalid_redirect_uri (no loopback), status 400",
         ),
         (
-            HttpAnswer(status=403, body=b"<html>"),
+            FetchedResponse(status=403, body=b"<html>"),
             "status 403 without a valid document: the document is not JSON, but a web page",
         ),
         (Unreachable(reason="no\nroute"), f"no response to the registration at {REGISTER}: no route"),
     ],
 )
 def test_a_registration_that_is_refused_is_told_to_whoever_is_asked(
-    answer: HttpAnswer | Unreachable, reason: str
+    answer: FetchedResponse | Unreachable, reason: str
 ) -> None:
     world = World()
     world.routes[REGISTER] = answer

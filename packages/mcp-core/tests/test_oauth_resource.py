@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mcp_core.errors import UnsafeUrl
 from mcp_core.oauth.access_token import InvalidToken
 from mcp_core.oauth.challenge import Challenge, choose_challenge, read_challenges
-from mcp_core.oauth.dpop_verification import InvalidProof, NonceWanted
+from mcp_core.oauth.dpop_verification import InvalidProof, NonceRequired
 from mcp_core.oauth.metadata import ResourceMatch, match_resource, read_protected_resource
-from mcp_core.oauth.protected_resource import Credentials, Denial, DpopUse, ProtectedResource, bearer_token
+from mcp_core.oauth.protected_resource import AccessDenial, Credentials, DpopUse, ProtectedResource, bearer_token
 from mcp_core.oauth.urls import parse_url
 
 AS = "https://as.example"
@@ -27,7 +27,7 @@ def make(
     )
 
 
-def challenges(denial: Denial) -> tuple[Challenge, ...]:
+def challenges(denial: AccessDenial) -> tuple[Challenge, ...]:
     return read_challenges(value for name, value in denial.headers if name == "www-authenticate")
 
 
@@ -78,7 +78,7 @@ def test_a_bad_token_is_told_by_the_scheme_that_it_came_by() -> None:
 def test_a_bad_proof_is_told_and_a_nonce_given() -> None:
     (challenge,) = challenges(make().proof_invalid(InvalidProof("the DPoP proof was used before")))
     assert (challenge.scheme, challenge.error, challenge.wants_nonce) == ("DPoP", "invalid_dpop_proof", False)
-    denial = make().proof_invalid(NonceWanted("n1"))
+    denial = make().proof_invalid(NonceRequired("n1"))
     (challenge,) = challenges(denial)
     assert (denial.status, challenge.wants_nonce) == (401, True)
     assert ("dpop-nonce", "n1") in denial.headers

@@ -10,7 +10,7 @@ from oauth_world import ISSUER, MCP
 
 from mcp_core.errors import InsufficientScope
 from mcp_core.oauth.challenge import Challenge
-from mcp_core.oauth.discovery import Discovered
+from mcp_core.oauth.discovery import DiscoveryResult
 from mcp_core.oauth.metadata import AuthorizationServerMetadata, ProtectedResourceMetadata
 from mcp_core.oauth.records import TokenRecord
 from mcp_core.oauth.scopes import STEP_UPS, StepUps, select_scopes, union
@@ -28,8 +28,8 @@ TOKENS = TokenRecord(
 )
 
 
-def _found(resource: tuple[str, ...] | None = None, server: tuple[str, ...] | None = None) -> Discovered:
-    return Discovered(
+def _found(resource: tuple[str, ...] | None = None, server: tuple[str, ...] | None = None) -> DiscoveryResult:
+    return DiscoveryResult(
         resource=MCP,
         server=AuthorizationServerMetadata(issuer=ISSUER, scopes_supported=server),
         protected_resource=ProtectedResourceMetadata(resource=MCP, scopes_supported=resource),
@@ -37,7 +37,7 @@ def _found(resource: tuple[str, ...] | None = None, server: tuple[str, ...] | No
 
 
 def _select(
-    found: Discovered,
+    found: DiscoveryResult,
     challenged: str | None = None,
     *,
     configured: tuple[str, ...] | None = None,

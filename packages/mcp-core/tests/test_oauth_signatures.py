@@ -13,7 +13,7 @@ from oauth_keys import EcKey
 from mcp_core.errors import InvalidValue
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.oauth.jws import base64url, sign
-from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
+from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
 
 KEY = EcKey()
 
@@ -25,7 +25,7 @@ def compact(header: JsonValue, claims: JsonValue = None, signature: bytes = b"x"
 
 def test_what_is_signed_is_taken_apart() -> None:
     text = sign({"a": [1]}, KEY, header={"typ": "at+jwt", "kid": "k1"})
-    signed = read_signed(text, algorithms=VERIFIED_ALGORITHMS)
+    signed = read_signed_jwt(text, algorithms=VERIFIED_ALGORITHMS)
     assert (signed.algorithm, signed.key_id, signed.kind, signed.claims) == ("ES256", "k1", "at+jwt", {"a": [1]})
     assert signed.data.decode() == text.rpartition(".")[0]
     assert len(signed.signature) == 64
@@ -44,11 +44,11 @@ def test_what_is_signed_is_taken_apart() -> None:
     ],
 )
 def test_a_kind_is_compared_in_one_spelling(typ: JsonValue, kind: str) -> None:
-    assert read_signed(compact({"alg": "ES256", "typ": typ}), algorithms=["ES256"]).kind == kind
+    assert read_signed_jwt(compact({"alg": "ES256", "typ": typ}), algorithms=["ES256"]).kind == kind
 
 
 def test_what_does_not_say_its_kind_is_any_jwt() -> None:
-    signed = read_signed(compact({"alg": "ES256"}), algorithms=["ES256"])
+    signed = read_signed_jwt(compact({"alg": "ES256"}), algorithms=["ES256"])
     assert (signed.kind, signed.key_id) == ("jwt", None)
 
 
@@ -58,13 +58,13 @@ def test_what_does_not_say_its_kind_is_any_jwt() -> None:
 )
 def test_an_algorithm_that_is_not_listed_is_refused(algorithm: JsonValue) -> None:
     with pytest.raises(InvalidValue, match="algorithm"):
-        read_signed(compact({"alg": algorithm}), algorithms=VERIFIED_ALGORITHMS)
+        read_signed_jwt(compact({"alg": algorithm}), algorithms=VERIFIED_ALGORITHMS)
     assert not {"none", "HS256", "HS384", "HS512"} & set(VERIFIED_ALGORITHMS)
 
 
 def test_an_algorithm_has_to_be_one_that_is_wanted_here() -> None:
     with pytest.raises(InvalidValue, match="'RS256' is not allowed; allowed: ES256"):
-        read_signed(compact({"alg": "RS256"}), algorithms=["ES256"])
+        read_signed_jwt(compact({"alg": "RS256"}), algorithms=["ES256"])
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_an_algorithm_has_to_be_one_that_is_wanted_here() -> None:
 )
 def test_what_is_no_jwt_is_refused(text: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
-        read_signed(text, algorithms=VERIFIED_ALGORITHMS)
+        read_signed_jwt(text, algorithms=VERIFIED_ALGORITHMS)
 
 
 @pytest.mark.property
 @given(st.text(alphabet="abcAB01-_.=+/ ", max_size=60) | st.text(max_size=20))
 def test_anything_is_read_or_refused(text: str) -> None:
     with suppress(InvalidValue):
-        assert text.encode().startswith(read_signed(text, algorithms=VERIFIED_ALGORITHMS).data)
+        assert text.encode().startswith(read_signed_jwt(text, algorithms=VERIFIED_ALGORITHMS).data)

@@ -14,7 +14,7 @@ from mcp_core.errors import TokenRefused
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.oauth.metadata import AuthorizationServerMetadata
 from mcp_core.oauth.records import AuthMethod, ClientRecord
-from mcp_core.oauth.steps import HttpAnswer, Pairs
+from mcp_core.oauth.steps import FetchedResponse, Pairs
 from mcp_core.oauth.tokens import (
     ID_JAG,
     ID_TOKEN,
@@ -25,7 +25,7 @@ from mcp_core.oauth.tokens import (
     client_credentials_form,
     code_form,
     jwt_bearer_form,
-    read_token_answer,
+    read_token_response,
     refresh_form,
     secrets_of,
     token_exchange_form,
@@ -139,7 +139,7 @@ def test_what_the_method_needs_has_to_be_there() -> None:
 
 def test_a_token_is_read() -> None:
     answer = json_answer(tokens_document(refresh_token="r", scope="a b", issued_token_type=ID_JAG))
-    token = read_token_answer(answer, issuer=ISSUER)
+    token = read_token_response(answer, issuer=ISSUER)
     assert (token.access_token, token.token_type, token.expires_in) == ("access-1", "Bearer", 3600)
     assert (token.refresh_token, token.scopes, token.issued_token_type) == ("r", ("a", "b"), ID_JAG)
     assert token.notes == ()
@@ -165,17 +165,17 @@ def test_a_token_is_read() -> None:
     ],
 )
 def test_what_is_odd_is_survived(more: dict[str, JsonValue], name: str, expected: object, notes: int) -> None:
-    token = read_token_answer(json_answer({**tokens_document(), **more}), issuer=ISSUER)
+    token = read_token_response(json_answer({**tokens_document(), **more}), issuer=ISSUER)
     assert getattr(token, name) == expected
     assert len(token.notes) == notes
 
 
 def test_an_answer_as_a_form_is_read() -> None:
     body = b"access_token=a%2Bb&token_type=bearer&expires_in=60&scope=x+y"
-    answer = HttpAnswer(
+    answer = FetchedResponse(
         status=200, headers=(("Content-Type", "Application/x-www-form-urlencoded; charset=utf-8"),), body=body
     )
-    token = read_token_answer(answer, issuer=ISSUER)
+    token = read_token_response(answer, issuer=ISSUER)
     assert (token.access_token, token.expires_in, token.scopes) == ("a+b", 60, ("x", "y"))
 
 
@@ -202,15 +202,15 @@ def test_an_answer_as_a_form_is_read() -> None:
         (json_answer({"access_token": "\xe4"}), None, "an access_token that a header cannot carry"),
         (json_answer([]), None, "status 200 without a valid document: the document is JSON, but not an object"),
         (
-            HttpAnswer(status=502, body=b"<html>"),
+            FetchedResponse(status=502, body=b"<html>"),
             None,
             "status 502 without a valid document: the document is not JSON, but a web page",
         ),
     ],
 )
-def test_what_is_no_token_is_a_typed_error(answer: HttpAnswer, error: str | None, message: str) -> None:
+def test_what_is_no_token_is_a_typed_error(answer: FetchedResponse, error: str | None, message: str) -> None:
     with pytest.raises(TokenRefused) as caught:
-        read_token_answer(answer, issuer=ISSUER)
+        read_token_response(answer, issuer=ISSUER)
     assert message in caught.value.message
     assert (caught.value.error, caught.value.status) == (error, answer.status)
 
@@ -220,9 +220,9 @@ def test_what_is_no_token_is_a_typed_error(answer: HttpAnswer, error: str | None
     [(b"a=1&" * 101, "more than 100 fields"), (b"a" * 300_000, "has 300000 bytes")],
 )
 def test_a_form_has_bounds_too(body: bytes, problem: str) -> None:
-    answer = HttpAnswer(status=200, headers=(("content-type", "application/x-www-form-urlencoded"),), body=body)
+    answer = FetchedResponse(status=200, headers=(("content-type", "application/x-www-form-urlencoded"),), body=body)
     with pytest.raises(TokenRefused, match=problem):
-        read_token_answer(answer, issuer=ISSUER)
+        read_token_response(answer, issuer=ISSUER)
 
 
 def test_an_error_does_not_quote_the_secrets_that_were_sent() -> None:
@@ -231,7 +231,7 @@ def test_an_error_does_not_quote_the_secrets_that_were_sent() -> None:
     said = "code c0de-1 of s3cret for read by s3:c%t ü"
     answer = json_answer({"error": "bad s3cret", "error_description": said}, 400)
     with pytest.raises(TokenRefused) as caught:
-        read_token_answer(answer, issuer=ISSUER, secrets=secrets_of(sent, SECRET))
+        read_token_response(answer, issuer=ISSUER, secrets=secrets_of(sent, SECRET))
     assert caught.value.description == "code <secret> of <secret> for read by <secret>"
     assert caught.value.error == "bad <secret>"
     assert "s3cret" not in str(caught.value)
@@ -249,7 +249,7 @@ def test_any_answer_is_a_token_or_a_typed_error(status: int, document: dict[str,
     if any(isinstance(value, int) and abs(value) >= 2**63 for value in document.values()):
         return
     try:
-        token = read_token_answer(json_answer(document, status), issuer=ISSUER)
+        token = read_token_response(json_answer(document, status), issuer=ISSUER)
     except TokenRefused:
         return
     assert 200 <= status < 300
@@ -263,4 +263,4 @@ def test_any_answer_is_a_token_or_a_typed_error(status: int, document: dict[str,
 def test_any_bytes_are_a_token_or_a_typed_error(body: bytes, form: bool) -> None:
     headers = (("content-type", "application/x-www-form-urlencoded"),) if form else ()
     with pytest.raises(TokenRefused):
-        read_token_answer(HttpAnswer(status=200, headers=headers, body=b"x" + body), issuer=ISSUER)
+        read_token_response(FetchedResponse(status=200, headers=headers, body=b"x" + body), issuer=ISSUER)

@@ -7,9 +7,9 @@ import pytest
 
 from mcp_core.errors import ConnectionEnded, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.middleware import Passing
+from mcp_core.middleware import MiddlewareMessage
 from mcp_core.revisions import R2026_07_28
-from mcp_core.telemetry import Outcome, carried, carrying, outcome, told
+from mcp_core.telemetry import Outcome, carried, carrying, describe_message, outcome
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -19,7 +19,7 @@ from mcp_core.types import (
     ReadResourceRequestParams,
 )
 
-CALL = Passing(
+CALL = MiddlewareMessage(
     method="tools/call",
     params=CallToolRequestParams(name="add", arguments={"secret": "s3cr3t"}),
     raw={},
@@ -30,7 +30,7 @@ CALL = Passing(
 
 
 def test_a_call_is_told_with_its_tool_and_without_its_arguments() -> None:
-    facts = told(CALL)
+    facts = describe_message(CALL)
     assert facts.span_name == "tools/call add"
     assert facts.common == {
         "mcp.method.name": "tools/call",
@@ -42,11 +42,15 @@ def test_a_call_is_told_with_its_tool_and_without_its_arguments() -> None:
 
 
 def test_a_prompt_and_a_resource_are_told_by_name_and_uri() -> None:
-    prompt = told(attrs.evolve(CALL, method="prompts/get", params=GetPromptRequestParams(name="hello"), revision=None))
+    prompt = describe_message(
+        attrs.evolve(CALL, method="prompts/get", params=GetPromptRequestParams(name="hello"), revision=None)
+    )
     assert prompt.span_name == "prompts/get hello"
     assert prompt.names == {"gen_ai.prompt.name": "hello"}
     assert prompt.common == {"mcp.method.name": "prompts/get"}
-    read = told(attrs.evolve(CALL, method="resources/read", params=ReadResourceRequestParams(uri="a:b"), id=None))
+    read = describe_message(
+        attrs.evolve(CALL, method="resources/read", params=ReadResourceRequestParams(uri="a:b"), id=None)
+    )
     assert read.span_name == "resources/read"  # there are too many URIs to name spans after them
     assert read.attributes["mcp.resource.uri"] == "a:b"
     assert "mcp.resource.uri" not in read.common
@@ -54,7 +58,7 @@ def test_a_prompt_and_a_resource_are_told_by_name_and_uri() -> None:
 
 
 def test_what_a_peer_names_is_told_up_to_a_length() -> None:
-    facts = told(attrs.evolve(CALL, params=CallToolRequestParams(name="x" * 5_000)))
+    facts = describe_message(attrs.evolve(CALL, params=CallToolRequestParams(name="x" * 5_000)))
     assert len(facts.span_name) < 1_100
     assert len(facts.names["gen_ai.tool.name"]) == 1_024
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_core import types as t
 from mcp_core.conversion.compatibility import DESCRIPTIVE, LISTS, REPAIRS, receive
 from mcp_core.conversion.converter import converter
-from mcp_core.conversion.wire_types import shape
+from mcp_core.conversion.wire_types import wire_class
 from mcp_core.errors import InvalidValue
 from mcp_core.json_schema import wire_classes
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -333,7 +333,7 @@ def test_the_tables_name_what_exists() -> None:
         member.wire
         for revision in REVISIONS.values()
         for cls in wire_classes(revision)
-        for member in shape(cls, revision).members
+        for member in wire_class(cls, revision).members
     }
     assert names >= DESCRIPTIVE
     assert {member for _, member in LISTS} <= names

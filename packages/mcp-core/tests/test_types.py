@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core import types as t
-from mcp_core.conversion.wire_types import Array, Choice, Dictionary, Form, Ref, shape, wire_name
+from mcp_core.conversion.wire_types import Array, Choice, Dictionary, Form, Ref, wire_class, wire_name
 from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.json_schema import wire_classes
 from mcp_core.revisions import REVISIONS
@@ -132,7 +132,7 @@ def refs(form: Form) -> list[type[t.WireObject]]:
 def test_no_member_is_older_than_its_type() -> None:
     for revision in REVISIONS.values():
         for cls in wire_classes(revision):
-            for member in shape(cls, revision).members:
+            for member in wire_class(cls, revision).members:
                 assert all(revision in each.__wire__.alive for each in refs(member.form)), (cls, member.wire, revision)
                 if isinstance(member.form, Choice) and all(isinstance(each, Ref) for each in member.form.forms):
                     alive = [

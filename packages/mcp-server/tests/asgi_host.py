@@ -14,7 +14,7 @@ from mcp_core.framing.sse import Event, SseParser
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Era, Revision
-from mcp_server.asgi import Application, Companion, Message, Scope
+from mcp_server.asgi import Application, BackgroundTask, Message, Scope
 
 BOTH = "application/json, text/event-stream"
 
@@ -328,7 +328,7 @@ class Client:
     async def _run(self, reply: Reply, scope: Scope) -> None:
         async with trio.open_nursery() as nursery:
 
-            def start_later(companion: Companion) -> None:
+            def start_later(companion: BackgroundTask) -> None:
                 async def later() -> None:
                     await trio.sleep(0.1)
                     reply.companions += 1

@@ -29,7 +29,7 @@ from mcp_server.auth.authorization_server import (
     RegistrationPolicy,
     SqliteStore,
 )
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import listen
 
 START: Final = 1_800_000_000.0
@@ -286,7 +286,7 @@ async def world(
         dpop_nonces=dpop_nonces,
         clock=clock,
     )
-    host = Host(cast("Application", server.app))  # it says more of its events than we do
+    host = HttpHost(cast("Application", server.app))  # it says more of its events than we do
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(host.run, listeners)

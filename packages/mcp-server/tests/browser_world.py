@@ -31,7 +31,7 @@ from mcp_server.auth.authorization_server import (
     Users,
     hash_password,
 )
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -188,7 +188,7 @@ async def _open(nursery: trio.Nursery, browser: Browser, users: Users | None, *,
     ours_app = cast("Application", server.app)  # it says more of its events than we do
     apps: list[Application] = [ours_app, client, harm, provider, client]
     for app, listener in zip(apps, listeners, strict=True):
-        await nursery.start(partial(Host(app, limits=SERVER_LIMITS, timeouts=None).run, [listener]))
+        await nursery.start(partial(HttpHost(app, limits=SERVER_LIMITS, timeouts=None).run, [listener]))
     return Place(
         server=server,
         client=client,

@@ -21,7 +21,7 @@ import trio
 
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_server.asgi import Application, Receive, Scope, Send
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def served(
             if kind == "embedded":
                 (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
                 host, port = listener.socket.getsockname()[:2]
-                await nursery.start(Host(app, limits=limits, timeouts=timeouts).run, [listener])
+                await nursery.start(HttpHost(app, limits=limits, timeouts=timeouts).run, [listener])
                 yield f"http://{host}:{port}"
             else:
                 config = hypercorn.Config()

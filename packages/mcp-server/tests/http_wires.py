@@ -15,7 +15,7 @@ from mcp_core.framing.sse import Event, SseParser
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2026_07_28, Era, Revision
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 
 META: JsonObject = {
     "io.modelcontextprotocol/protocolVersion": R2026_07_28.name,
@@ -277,7 +277,7 @@ def legacy(session: str | None, revision: Revision, body: Body = b"", method: st
 Connect = Callable[[], Awaitable[trio.abc.HalfCloseableStream]]
 
 
-def connector(host: Host, nursery: trio.Nursery) -> Connect:
+def connector(host: HttpHost, nursery: trio.Nursery) -> Connect:
     """Connections in memory. A client has no room for what it did not read yet, so that writing to it waits."""
 
     async def connect() -> trio.abc.HalfCloseableStream:

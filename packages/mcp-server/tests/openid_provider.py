@@ -16,7 +16,7 @@ from joserfc import jwk, jwt
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.limits import SERVER_LIMITS
 from mcp_server.asgi import Receive, Scope, Send
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 
 _JSON: Final = (b"content-type", b"application/json")
 
@@ -133,6 +133,6 @@ async def provider(clock: Callable[[], float]) -> AsyncIterator[Provider]:
     made.issuer = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            await nursery.start(Host(made, limits=SERVER_LIMITS, timeouts=None).run, [listener])
+            await nursery.start(HttpHost(made, limits=SERVER_LIMITS, timeouts=None).run, [listener])
             yield made
             nursery.cancel_scope.cancel()

@@ -12,7 +12,11 @@ import attrs
 from quart import Response
 from quart_trio import QuartTrio
 
-from mcp_server.auth.authorization_server.model.interaction import AskingClient, PendingAuthorization, RegistrationKind
+from mcp_server.auth.authorization_server.model.interaction import (
+    PendingAuthorization,
+    RegistrationKind,
+    RequestingClient,
+)
 from mcp_server.auth.authorization_server.model.store import MemoryStore, SqliteStore
 from mcp_server.auth.authorization_server.pages import routes as pages
 from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSessions
@@ -21,7 +25,7 @@ from mcp_server.auth.authorization_server.pages.users import Users
 
 START: Final = 1_800_000_000.0
 SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change your notes"}
-CLIENT: Final = AskingClient(
+CLIENT: Final = RequestingClient(
     client_id="c1",
     name="Notebook reader",
     kind=RegistrationKind.DYNAMIC,
@@ -52,7 +56,7 @@ class WaitingRequests:
 
     def add(
         self,
-        client: AskingClient = CLIENT,
+        client: RequestingClient = CLIENT,
         *,
         scopes: Sequence[str] = tuple(SCOPES),
         resources: Sequence[str] = ("https://mcp.example/mcp",),

@@ -14,7 +14,7 @@ from raw_client import ALL_CAPABILITIES, Answer, RawClient, as_object, connected
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_server import Accepted, Context, RequestFailed, Server, TaskPolicy, ToolError
+from mcp_server import Context, ElicitationAccepted, RequestFailed, Server, TaskPolicy, ToolError
 
 __all__ = [
     "BOTH",
@@ -86,7 +86,7 @@ def make_server(control: ToolControl, *, tasks: TaskPolicy | None = None, limits
     @server.tool(task="optional")
     async def elicits(context: Context) -> str:
         match await context.elicit(Name, "Who?"):
-            case Accepted(value):
+            case ElicitationAccepted(value):
                 return f"hello {value.name}"
             case other:
                 return type(other).__name__
@@ -97,7 +97,7 @@ def make_server(control: ToolControl, *, tasks: TaskPolicy | None = None, limits
 
         async def ask(key: str) -> None:
             answer = await context.elicit(Name, f"Who is {key}?", key=key)
-            names.append(answer.value.name if isinstance(answer, Accepted) else "nobody")
+            names.append(answer.value.name if isinstance(answer, ElicitationAccepted) else "nobody")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask, "a")
@@ -121,7 +121,7 @@ def make_server(control: ToolControl, *, tasks: TaskPolicy | None = None, limits
         await context.begin_task()
         control.tasks.append(context.task)
         await control.go.wait()
-        return f"hello {answer.value.name}" if isinstance(answer, Accepted) else "nobody"
+        return f"hello {answer.value.name}" if isinstance(answer, ElicitationAccepted) else "nobody"
 
     return server
 

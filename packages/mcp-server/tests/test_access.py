@@ -16,7 +16,7 @@ from mcp_core.errors import ErrorCode
 from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
-from mcp_core.methods import METHODS, Role
+from mcp_core.methods import METHODS, Side
 from mcp_core.oauth.principal import Principal
 from mcp_core.revisions import MODERN, R2025_11_25, R2026_07_28, Era, Revision
 from mcp_server import AccessRequest, Param, Server
@@ -68,7 +68,7 @@ def make(
 
 @asynccontextmanager
 async def client_of(server: Server, revision: Revision, principal: str) -> AsyncIterator[Client]:
-    app = server.asgi(identify=identify)
+    app = server.asgi(authenticate=identify)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = principal
         if revision.era is Era.LEGACY:
@@ -106,7 +106,7 @@ ROUTES: dict[str, list[Callable[[str], JsonObject]]] = {
 
 def test_the_table_has_all_methods_that_lead_to_a_thing() -> None:
     features = {"tools", "resources", "prompts", "completions"}
-    names = {row.name for row in METHODS if Role.CLIENT in row.sender and features & {*(row.server_capability or ())}}
+    names = {row.name for row in METHODS if Side.CLIENT in row.sender and features & {*(row.server_capability or ())}}
     assert names == set(ROUTES)
 
 
@@ -180,7 +180,7 @@ async def test_who_is_allowed_sees_and_uses_everything(revision: Revision, tmp_p
 
 @pytest.mark.spec("tools.access-controls", "resources.list-by-authorization", "tools.list-by-authorization")
 async def test_lists_differ_by_who_asks() -> None:
-    app = make().asgi(identify=identify)
+    app = make().asgi(authenticate=identify)
     async with hosted(app, R2026_07_28) as client:
         for principal, count in (("guest", 1), ("admin", 2), ("guest", 1)):
             client.headers["authorization"] = principal
@@ -199,7 +199,7 @@ async def test_a_subscription_is_not_granted_for_what_is_not_allowed(tmp_path: P
         "docs://d/secret.txt",
         "docs://d/open.txt",
     ]
-    app = server.asgi(identify=identify)
+    app = server.asgi(authenticate=identify)
     for principal, granted in (("guest", ["a:open", "docs://d/open.txt"]), ("admin", uris)):
         async with hosted(app, R2026_07_28) as client:
             client.headers["authorization"] = principal
@@ -210,7 +210,7 @@ async def test_a_subscription_is_not_granted_for_what_is_not_allowed(tmp_path: P
 
 
 async def test_a_wrong_header_does_not_tell_of_a_tool_that_is_not_allowed() -> None:
-    app = make().asgi(identify=identify)
+    app = make().asgi(authenticate=identify)
     codes = {}
     async with hosted(app, R2026_07_28) as client:
         for principal in ("guest", "admin"):
@@ -232,7 +232,7 @@ async def test_a_wrong_header_does_not_tell_of_a_tool_that_is_not_allowed() -> N
 
 
 async def test_headers_that_say_the_same_are_taken() -> None:
-    app = make().asgi(identify=identify)
+    app = make().asgi(authenticate=identify)
     async with hosted(app, R2026_07_28) as client:
         message = client.request("tools/call", {"name": "open", "arguments": {"region": "eu"}})
         assert "result" in await client.post(message, mcp_param_region="eu").answer()
@@ -331,7 +331,7 @@ async def test_a_hook_that_fails_allows_nothing(caplog: pytest.LogCaptureFixture
 
 async def test_a_hook_is_told_who_asks() -> None:
     seen: list[AccessRequest] = []
-    app = make(seen.append).asgi(identify=identify)
+    app = make(seen.append).asgi(authenticate=identify)
     async with hosted(app, R2026_07_28) as client:
         await client.post(client.request("prompts/get", {"name": "open"}), authorization="guest").answer()
     (request,) = seen

@@ -17,7 +17,7 @@ from http_hosts import Answer, RawHttp
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.methods import methods
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_server import Accepted, Context, Server, serve_http
+from mcp_server import Context, ElicitationAccepted, Server, serve_http
 from mcp_server.auth import AccessToken, InvalidToken, ResourceServer
 
 RESOURCE: Final = "https://mcp.example/mcp"
@@ -76,7 +76,7 @@ class Place:
         async def ask(context: Context) -> str:
             """Asks the user."""
             answer = await context.elicit(Name, "Who?")
-            return f"hello {answer.value.name}" if isinstance(answer, Accepted) else "nobody"
+            return f"hello {answer.value.name}" if isinstance(answer, ElicitationAccepted) else "nobody"
 
         @server.tool(task="optional")
         async def work() -> str:

@@ -273,7 +273,7 @@ def test_the_two_ways_to_know_who_asks_exclude_each_other() -> None:
         return None
 
     with pytest.raises(ValueError, match="auth and identify both authenticate"):
-        Server("both", version="0").asgi(auth=guard(Table()), identify=identify)
+        Server("both", version="0").asgi(auth=guard(Table()), authenticate=identify)
 
 
 def test_what_cannot_be_meant_is_found_at_once() -> None:

@@ -7,7 +7,7 @@ import pytest
 import trio.testing
 from page_world import CLIENT, START, Browser, Shown, World, form_token
 
-from mcp_server.auth.authorization_server.model.interaction import AskingClient, RegistrationKind
+from mcp_server.auth.authorization_server.model.interaction import RegistrationKind, RequestingClient
 from mcp_server.auth.authorization_server.pages import browser_sessions
 from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSessions
 from mcp_server.auth.authorization_server.pages.display_names import one_line, shown_client
@@ -680,7 +680,7 @@ def test_it_is_said_where_the_browser_goes(uri: str, shown: str, note: str) -> N
 
 
 def test_a_client_without_a_name_is_called_so() -> None:
-    nameless = AskingClient(
+    nameless = RequestingClient(
         client_id="c", name="\u202e", kind=RegistrationKind.DYNAMIC, redirect_uri="https://a.example/", local_only=False
     )
     assert shown_client(nameless).name == "An application without a name"

@@ -27,7 +27,7 @@ from mcp_server.asgi import Receive, Scope, Send
 from mcp_server.auth.authorization_server import Client, DynamicRegistration, Lifetimes, RegistrationPolicy
 from mcp_server.auth.authorization_server.clients.metadata import Unacceptable, check_document_id, shown
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import listen
 
 # --- dynamic registration --------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ async def served(authority: trustme.CA) -> AsyncIterator[Web]:
     listeners = await listen("127.0.0.1:0")
     it = Web(f"https://localhost:{listeners[0].socket.getsockname()[1]}")
     async with trio.open_nursery() as nursery:
-        await nursery.start(Host(it.app, tls=context).run, listeners)
+        await nursery.start(HttpHost(it.app, tls=context).run, listeners)
         yield it
         nursery.cancel_scope.cancel()
 

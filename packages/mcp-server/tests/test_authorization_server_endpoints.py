@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.oauth.access_token import InvalidToken
 from mcp_core.oauth.metadata import check_pkce, read_authorization_server
-from mcp_core.oauth.signatures import read_signed
+from mcp_core.oauth.signatures import read_signed_jwt
 from mcp_server.auth.authorization_server import (
     AuthorizationServer,
     Client,
@@ -90,7 +90,7 @@ async def test_the_metadata_do_not_promise_what_the_policy_denies() -> None:
 
 
 def key_of(token: str) -> str | None:
-    return read_signed(token, algorithms=["ES256"]).key_id
+    return read_signed_jwt(token, algorithms=["ES256"]).key_id
 
 
 async def shown_keys(it: World) -> list[object]:
@@ -219,7 +219,7 @@ async def test_a_public_client_cannot_ask_what_a_token_is() -> None:
 async def test_a_token_that_somebody_else_signed_is_not_active() -> None:
     async with world() as it:
         token = (await it.tokens()).text("access_token")
-        signed = read_signed(token, algorithms=["ES256"])
+        signed = read_signed_jwt(token, algorithms=["ES256"])
         forged = ECKey.generate_key("P-256")
         for header in ({"kid": signed.key_id}, {"kid": "another"}, {}):
             text = jwt.encode({"alg": "ES256", "typ": "at+jwt", **header}, dict(signed.claims), forged)
@@ -466,7 +466,7 @@ async def test_it_takes_its_own_paths_beside_another_application() -> None:
     async def nothing(*_: object) -> dict[str, object]:
         return {"type": "http.disconnect"}
 
-    app = server.beside(other)
+    app = server.combine(other)
     scopes = [{"type": "http", "path": "/mcp"}, {"type": "lifespan"}]
     for scope in scopes:
         await app(scope, nothing, nothing)  # type: ignore[arg-type]  # a narrower one

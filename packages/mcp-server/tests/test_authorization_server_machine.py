@@ -24,7 +24,7 @@ from mcp_server.auth.authorization_server.clients.documents import Documents
 from mcp_server.auth.authorization_server.model.messages import Answer
 from mcp_server.auth.authorization_server.model.settings import Settings
 from mcp_server.auth.authorization_server.protocol.authorization import Requests
-from mcp_server.auth.authorization_server.protocol.endpoints import Arrived, Endpoints
+from mcp_server.auth.authorization_server.protocol.endpoints import ClientRequest, Endpoints
 from mcp_server.auth.keys import JoseVerifier
 
 T = TypeVar("T")
@@ -100,10 +100,12 @@ class Grants(RuleBasedStateMachine):
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
         return trio.run(function)
 
-    def post(self, endpoint: Callable[[Arrived], Awaitable[Answer]], **form: str) -> Answer:
+    def post(self, endpoint: Callable[[ClientRequest], Awaitable[Answer]], **form: str) -> Answer:
         body = urlencode(form).encode()
         kind = "application/x-www-form-urlencoded"
-        return self.run(partial(endpoint, Arrived(body=body, kind=kind, authorization=(), proofs=(), address="x")))
+        return self.run(
+            partial(endpoint, ClientRequest(body=body, kind=kind, authorization=(), proofs=(), address="x"))
+        )
 
     def learn(self, family: Family, answer: Answer) -> str:
         assert answer.body is not None

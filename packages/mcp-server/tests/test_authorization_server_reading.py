@@ -24,7 +24,7 @@ from mcp_server.auth.authorization_server.clients.metadata import (
 )
 from mcp_server.auth.authorization_server.model.client import Client
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
-from mcp_server.auth.authorization_server.model.messages import Refused, answer_url, read_form
+from mcp_server.auth.authorization_server.model.messages import OAuthRequestRejected, answer_url, read_form
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
 VALUES: st.SearchStrategy[JsonValue] = st.recursive(
@@ -65,7 +65,7 @@ DESCRIPTIONS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
 def test_a_form_is_read_or_refused(text: str) -> None:
     try:
         parameters, repeated = read_form(text)
-    except Refused as refused:
+    except OAuthRequestRejected as refused:
         code = refused.code
     else:
         code = "invalid_request"
@@ -85,7 +85,7 @@ def test_a_form_is_read_or_refused(text: str) -> None:
 def test_credentials_are_read_or_refused(authorization: list[str], form: dict[str, str]) -> None:
     try:
         found = read_credentials(authorization, form)
-    except Refused as refused:
+    except OAuthRequestRejected as refused:
         code = refused.code
     else:
         code = "invalid_client"

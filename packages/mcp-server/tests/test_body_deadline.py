@@ -21,7 +21,7 @@ CHUNKS = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 100_000)), max_size
 def make_deadline(
     length: int = 4 << 20, *, now: float = 0, timeout: float = TIMEOUT, rate: float = RATE
 ) -> BodyDeadline:
-    return BodyDeadline(now=now, length=length, patience=timeout, rate=rate)
+    return BodyDeadline(now=now, length=length, grace=timeout, rate=rate)
 
 
 def arrivals(deadline: BodyDeadline, chunks: list[tuple[float, int]]) -> list[tuple[float, int]]:

@@ -20,7 +20,7 @@ from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_06_18, R2026_07_28, Revision
 from mcp_server import Context, OutputBroken, Server, serve_stream
-from mcp_server.connection.stream_channel import Link
+from mcp_server.connection.stream_channel import StreamChannel
 from mcp_server.transports.stream import ByteStream
 from mcp_server.transports.stream import serve_stream as serve_channel
 
@@ -234,12 +234,12 @@ async def test_broken_output_fails_pending_client_requests_once() -> None:
     stream = BreakableStream(server_end)
     client = RawClient(client_end, R2025_06_18)
     connection = counter.server.connection()
-    channels: list[Link] = []
+    channels: list[StreamChannel] = []
     with trio.fail_after(TIMEOUT_SECONDS):
         async with trio.open_nursery() as nursery:
 
             async def serve() -> None:
-                await serve_channel(counter.server._service, connection, stream, on_link=channels.append)
+                await serve_channel(counter.server._service, connection, stream, on_channel=channels.append)
                 await server_end.aclose()
 
             nursery.start_soon(serve)
@@ -252,8 +252,8 @@ async def test_broken_output_fails_pending_client_requests_once() -> None:
             await client.start("ping")
     assert len(counter.outcomes) == 3
     assert all("disconnected" in outcome for outcome in counter.outcomes)
-    assert connection.asked == {}
-    assert len(channels[0]._questions) == 0
+    assert connection.outbound_requests == {}
+    assert len(channels[0]._client_requests) == 0
 
 
 def fail_to_write(data: bytes) -> int:

@@ -11,7 +11,7 @@ import trio.testing
 
 from mcp_client import Client
 from mcp_client.testing import Transcript, open_in_memory
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import CacheableResult, CacheScope, ReadResourceResult, TextResourceContents
 from mcp_server import AccessRequest, CacheHint, Server, serve_stream
@@ -60,7 +60,7 @@ class HintRecorder(Middleware):
     def __init__(self) -> None:
         self.hints: list[tuple[int, str]] = []
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         result = await proceed(message)
         assert isinstance(result, CacheableResult)
         self.hints.append((result.ttl_ms, result.cache_scope))

@@ -30,7 +30,7 @@ from mcp_core.conversion.wire_types import (
     Scalar,
     ScalarKind,
     form_of,
-    shape,
+    wire_class,
 )
 from mcp_core.errors import AccessDenied, McpError
 from mcp_core.http.messages import HttpRequest
@@ -41,13 +41,13 @@ from mcp_core.methods import (
     METHODS,
     NOTIFICATIONS,
     SUBSCRIPTIONS_LISTEN,
-    AnyMethod,
-    AnyNotification,
-    NotificationRow,
-    Role,
+    AnyNotificationMethod,
+    AnyRequestMethod,
+    NotificationMethod,
+    Side,
 )
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 
 MARK: Final = "m" * 2**20
@@ -69,7 +69,7 @@ def samples(form: Form, revision: Revision, depth: int = 0) -> Iterator[JsonValu
     """Yield JSON values of a form with all members, one for each alternative."""
     match form:
         case Ref(cls):
-            record = shape(cls, revision)
+            record = wire_class(cls, revision)
             members: JsonObject = {}
             for member in record.members:
                 if depth < 3 and member.wire != "_meta":
@@ -114,7 +114,9 @@ def mark_parts(value: JsonValue, path: str = "") -> Iterator[tuple[str, JsonValu
         yield path, MARK
 
 
-def mark_params(definition: AnyMethod | AnyNotification, revision: Revision) -> Iterator[tuple[str, JsonObject]]:
+def mark_params(
+    definition: AnyRequestMethod | AnyNotificationMethod, revision: Revision
+) -> Iterator[tuple[str, JsonObject]]:
     """Yield params of a definition with the mark in each position."""
     sample_params = wire_sample(definition)
     positions_done: set[str] = set()
@@ -151,13 +153,13 @@ REQUESTS: Final = [
     pytest.param(definition, revision, id=f"{definition.name}-{revision}")
     for definition in METHODS
     for revision in REVISIONS
-    if Role.CLIENT in definition.sender and revision in definition.revisions
+    if Side.CLIENT in definition.sender and revision in definition.revisions
 ]
 
 
 @pytest.mark.parametrize(("definition", "revision"), REQUESTS)
 async def test_response_contains_only_excerpt_of_request(
-    definition: AnyMethod, revision: Revision, caplog: pytest.LogCaptureFixture
+    definition: AnyRequestMethod, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     cases = list(mark_params(definition, revision))
@@ -174,7 +176,7 @@ async def test_response_contains_only_excerpt_of_request(
 
 
 async def check_response(
-    client: RawClient, definition: AnyMethod, position: str, params: JsonObject, caplog: pytest.LogCaptureFixture
+    client: RawClient, definition: AnyRequestMethod, position: str, params: JsonObject, caplog: pytest.LogCaptureFixture
 ) -> None:
     id = await client.start(definition.name, params)
     # A subscription is acknowledged. Its response is sent when it ends.
@@ -192,13 +194,13 @@ NOTIFICATION_CASES: Final = [
     pytest.param(definition, revision, id=f"{definition.name}-{revision}")
     for definition in NOTIFICATIONS
     for revision in REVISIONS
-    if Role.CLIENT in definition.sender and revision in definition.revisions
+    if Side.CLIENT in definition.sender and revision in definition.revisions
 ]
 
 
 @pytest.mark.parametrize(("definition", "revision"), NOTIFICATION_CASES)
 async def test_log_contains_only_excerpt_of_notification(
-    definition: AnyNotification, revision: Revision, caplog: pytest.LogCaptureFixture
+    definition: AnyNotificationMethod, revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with connected(make_server(declares=True), revision) as client:
@@ -286,7 +288,7 @@ VALUES: Final = (
 )
 
 
-async def exchange(host: Host, head: str, body: bytes = b"") -> bytes:
+async def exchange(host: HttpHost, head: str, body: bytes = b"") -> bytes:
     """Send a request to the embedded host and return all bytes that it sends in response."""
     client_end, server_end = trio.testing.memory_stream_pair()
     response = b""
@@ -301,7 +303,7 @@ async def exchange(host: Host, head: str, body: bytes = b"") -> bytes:
 
 
 @asynccontextmanager
-async def open_host() -> AsyncIterator[Host]:
+async def open_host() -> AsyncIterator[HttpHost]:
     """Serve the walk server over HTTP to clients with any token."""
 
     async def identify(request: HttpRequest) -> str:
@@ -311,7 +313,7 @@ async def open_host() -> AsyncIterator[Host]:
 
     server = make_server(declares=True)
     async with trio.open_nursery() as nursery, server.running():
-        host = Host(server.asgi(identify=identify), limits=Limits(), timeouts=HostTimeouts())
+        host = HttpHost(server.asgi(authenticate=identify), limits=Limits(), timeouts=HostTimeouts())
         await nursery.start(host.run)
         yield host
         nursery.cancel_scope.cancel()
@@ -446,11 +448,11 @@ class ScriptedServer:
 
 
 FROM_SERVER: Final = [
-    *[definition for definition in METHODS if Role.SERVER in definition.sender and R2025_11_25 in definition.revisions],
+    *[definition for definition in METHODS if Side.SERVER in definition.sender and R2025_11_25 in definition.revisions],
     *[
         definition
         for definition in NOTIFICATIONS
-        if Role.SERVER in definition.sender and R2025_11_25 in definition.revisions
+        if Side.SERVER in definition.sender and R2025_11_25 in definition.revisions
     ],
 ]
 
@@ -458,7 +460,7 @@ FROM_SERVER: Final = [
 @pytest.mark.parametrize("supported", [True, False], ids=["able", "unable"])
 @pytest.mark.parametrize("definition", FROM_SERVER, ids=lambda definition: definition.name)
 async def test_client_response_and_log_contain_only_excerpt(
-    definition: AnyMethod | AnyNotification,
+    definition: AnyRequestMethod | AnyNotificationMethod,
     supported: bool,
     caplog: pytest.LogCaptureFixture,
     autojump_clock: trio.testing.MockClock,
@@ -479,7 +481,7 @@ async def test_client_response_and_log_contain_only_excerpt(
     messages: list[JsonValue] = []
     for number, (_, params) in enumerate(mark_params(definition, R2025_11_25)):
         message: JsonObject = {"jsonrpc": "2.0", "method": definition.name, "params": params}
-        messages.append(message if isinstance(definition, NotificationRow) else {**message, "id": number})
+        messages.append(message if isinstance(definition, NotificationMethod) else {**message, "id": number})
     server = ScriptedServer([{"jsonrpc": "2.0", "id": 1, "result": HELLO}, *messages])
     limits = attrs.evolve(CLIENT_LIMITS, outgoing_bytes=2**26)
     handlers = handlers if supported else Handlers()

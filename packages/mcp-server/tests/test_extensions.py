@@ -21,9 +21,9 @@ from mcp_core.methods import (
     PROMPTS_LIST,
     RESOURCES_LIST,
     TOOLS_LIST,
-    Method,
-    NotificationRow,
-    Role,
+    NotificationMethod,
+    RequestMethod,
+    Side,
 )
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
 from mcp_core.types import (
@@ -63,19 +63,23 @@ class TextParams(NotificationParams):
     text: str
 
 
-SEARCH = Method(name="com.example/search", sender=Role.CLIENT, params=SearchParams, result=SearchResult, extension=NAME)
-NARROW = Method(
+SEARCH = RequestMethod(
+    name="com.example/search", sender=Side.CLIENT, params=SearchParams, result=SearchResult, extension=NAME
+)
+NARROW = RequestMethod(
     name="com.example/narrow",
-    sender=Role.SERVER,
+    sender=Side.SERVER,
     params=SearchParams,
     result=SearchResult,
     revisions=frozenset(LEGACY),
     extension=NAME,
 )
-READ_UP_TO = NotificationRow(
-    name="notifications/com.example/seen", sender=Role.CLIENT, params=TextParams, extension=NAME
+READ_UP_TO = NotificationMethod(
+    name="notifications/com.example/seen", sender=Side.CLIENT, params=TextParams, extension=NAME
 )
-MATCHES = NotificationRow(name="notifications/com.example/found", sender=Role.SERVER, params=TextParams, extension=NAME)
+MATCHES = NotificationMethod(
+    name="notifications/com.example/found", sender=Side.SERVER, params=TextParams, extension=NAME
+)
 
 
 @attrs.define
@@ -94,7 +98,7 @@ def make_search_server(received: ReceivedTexts) -> Server:
     async def search(params: SearchParams, context: Context) -> SearchResult:
         found = len(params.words)
         if context.peer.revision.server_requests:
-            found += (await context.ask(NARROW, params)).found
+            found += (await context.request(NARROW, params)).found
         await context.notify(MATCHES, TextParams(text=f"found {found}"))
         return SearchResult(found=found)
 
@@ -152,7 +156,7 @@ async def test_extension_methods_and_notifications_in_both_directions(revision: 
     "definition", [PING, NOTIFICATIONS_PROGRESS, SEARCH, READ_UP_TO], ids=lambda definition: definition.name
 )
 def test_extension_sends_foreign_definition_raises(
-    definition: Method[object, object] | NotificationRow[object],
+    definition: RequestMethod[object, object] | NotificationMethod[object],
 ) -> None:
     server = Server("searching", version="1")
     with pytest.raises(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from mcp_core.limits import Limits
 from mcp_server.asgi import COMPANION, Application, Receive, Scope, Send, StartLater
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 
 PATIENCE = 1_000
@@ -87,7 +87,7 @@ class Recorder:
 class Place:
     """A host that runs, and clients of it."""
 
-    def __init__(self, host: Host, nursery: trio.Nursery) -> None:
+    def __init__(self, host: HttpHost, nursery: trio.Nursery) -> None:
         self.host = host
         self.nursery = nursery
 
@@ -105,7 +105,7 @@ async def hosted(
 ) -> AsyncIterator[Place]:
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            host = Host(app, limits=limits or Limits(), timeouts=timeouts)
+            host = HttpHost(app, limits=limits or Limits(), timeouts=timeouts)
             await nursery.start(host.run)
             yield Place(host, nursery)
             nursery.cancel_scope.cancel()
@@ -1227,7 +1227,7 @@ async def test_a_stopping_host_breaks_off_nothing(autojump_clock: Clock) -> None
 
 
 async def test_a_host_has_ended_when_the_last_connection_has(autojump_clock: Clock) -> None:
-    host = Host(Companied(5))
+    host = HttpHost(Companied(5))
     async with trio.open_nursery() as nursery:
         ended = trio.Event()
 
@@ -1250,7 +1250,7 @@ async def test_a_host_has_ended_when_the_last_connection_has(autojump_clock: Clo
 
 async def test_a_host_that_does_not_run_starts_nothing(autojump_clock: Clock) -> None:
     with pytest.raises(RuntimeError, match="host is not running"):
-        Host(echo).start_soon(trio.sleep_forever)
+        HttpHost(echo).start_soon(trio.sleep_forever)
 
 
 class Odd(trio.abc.Stream):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.host.head import BodyReader, Head, HeadReader, Refused, read_common
+from mcp_server.host.head import BodyReader, Head, HeadReader, RequestHeadRejected, read_common
 
 LIMIT = 1_000
 HOST = b"Host: h\r\n"
@@ -237,7 +237,7 @@ def test_a_body_that_ends_early_is_no_body() -> None:
 )
 def test_a_head_with_other_line_ends_is_refused_wherever_it_is_cut(head: bytes, why: str) -> None:
     for cut in range(1, len(head)):
-        with pytest.raises(Refused, match=why) as caught:
+        with pytest.raises(RequestHeadRejected, match=why) as caught:
             read_in_two(head, cut)
         assert caught.value.status == 400
 

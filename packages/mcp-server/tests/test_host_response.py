@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.host.response import Response, plain_response
+from mcp_server.host.response import ResponseWriter, plain_response
 
 DATE = b"Sun, 22 Nov 2026 02:33:42 GMT"
 
 HEADERS = [(b"content-type", b"text/plain"), (b"x-note", b"caf\xe9")]
 
 
-def made(response: Response, *parts: bytes) -> bytes:
+def made(response: ResponseWriter, *parts: bytes) -> bytes:
     return b"".join(
         response.body(part, more=number < len(parts), date=DATE) for number, part in enumerate(parts, start=1)
     )
@@ -42,7 +42,7 @@ def read(data: bytes, method: bytes = b"GET") -> tuple[h11.Response, bytes, h11.
     counted=st.booleans(),
 )
 def test_a_client_reads_the_body_that_was_sent(parts: list[bytes], old: bool, close: bool, counted: bool) -> None:
-    response = Response(head_only=False, old=old)
+    response = ResponseWriter(head_only=False, old=old)
     response.close = response.close or close
     length = [(b"Content-Length", b"%d" % len(b"".join(parts)))] if counted else []
     response.start(200, HEADERS + length)
@@ -56,10 +56,10 @@ def test_a_client_reads_the_body_that_was_sent(parts: list[bytes], old: bool, cl
 
 
 def test_a_whole_response_has_a_length_and_a_stream_has_chunks() -> None:
-    whole = Response(head_only=False, old=False)
+    whole = ResponseWriter(head_only=False, old=False)
     whole.start(200, [])
     assert made(whole, b"all") == b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ndate: " + DATE + b"\r\n\r\nall"
-    stream = Response(head_only=False, old=False)
+    stream = ResponseWriter(head_only=False, old=False)
     stream.start(200, [])
     assert made(stream, b"", b"one", b"", b"two", b"") == (
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ndate: " + DATE + b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
@@ -71,7 +71,7 @@ def test_a_whole_response_has_a_length_and_a_stream_has_chunks() -> None:
     [(204, b"GET", None), (304, b"GET", b"3"), (200, b"HEAD", b"3"), (405, b"HEAD", b"3")],
 )
 def test_what_has_no_body_gets_none(status: int, method: bytes, length: bytes | None) -> None:
-    response = Response(head_only=method == b"HEAD", old=False)
+    response = ResponseWriter(head_only=method == b"HEAD", old=False)
     response.start(status, [])
     head, body, _ = read(made(response, b"abc"), method)
     assert body == b""
@@ -80,7 +80,7 @@ def test_what_has_no_body_gets_none(status: int, method: bytes, length: bytes | 
 
 
 def test_the_framing_is_not_for_the_application_to_say() -> None:
-    response = Response(head_only=False, old=False)
+    response = ResponseWriter(head_only=False, old=False)
     response.start(200, [(b"Transfer-Encoding", b"gzip"), (b"Connection", b"keep-alive"), (b"Date", b"today")])
     head, body, client = read(made(response, b"one", b"two"))
     assert body == b"onetwo"
@@ -89,14 +89,14 @@ def test_the_framing_is_not_for_the_application_to_say() -> None:
 
 
 def test_the_application_may_end_the_connection() -> None:
-    response = Response(head_only=False, old=False)
+    response = ResponseWriter(head_only=False, old=False)
     response.start(200, [(b"connection", b"Close")])
     assert response.close
     assert b"connection: close\r\n" in made(response, b"")
 
 
 def test_a_status_without_a_name_is_sent_without() -> None:
-    response = Response(head_only=False, old=False)
+    response = ResponseWriter(head_only=False, old=False)
     response.start(299, [])
     assert made(response, b"").startswith(b"HTTP/1.1 299 \r\n")
 
@@ -119,17 +119,17 @@ def test_a_status_without_a_name_is_sent_without() -> None:
 )
 def test_a_header_that_would_be_two_is_refused(header: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match=r"header|Content-Length"):
-        Response(head_only=False, old=False).start(200, [header])
+        ResponseWriter(head_only=False, old=False).start(200, [header])
 
 
 @pytest.mark.parametrize("status", [0, 100, 199, 1000, -200])
 def test_a_status_that_is_no_answer_is_refused(status: int) -> None:
     with pytest.raises(ValueError, match="invalid status"):
-        Response(head_only=False, old=False).start(status, [])
+        ResponseWriter(head_only=False, old=False).start(status, [])
 
 
 def test_the_order_of_the_parts_is_kept() -> None:
-    response = Response(head_only=False, old=False)
+    response = ResponseWriter(head_only=False, old=False)
     with pytest.raises(RuntimeError, match=r"before http\.response\.start"):
         response.body(b"", more=False, date=DATE)
     response.start(200, [])
@@ -153,7 +153,7 @@ def test_the_order_of_the_parts_is_kept() -> None:
     ],
 )
 def test_a_body_keeps_to_its_length(parts: list[bytes], message: str) -> None:
-    response = Response(head_only=False, old=False)
+    response = ResponseWriter(head_only=False, old=False)
     response.start(200, [(b"content-length", b"3")])
     with pytest.raises(ValueError, match=message):
         made(response, *parts)

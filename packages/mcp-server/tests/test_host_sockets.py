@@ -20,7 +20,7 @@ from http_hosts import RawHttp, served
 
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_server.asgi import COMPANION, WRITE_NOW, Application, Message, Receive, Scope, Send, WriteNow
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.stream import SocketPipe, StreamPipe
 from mcp_server.host.timeouts import HostTimeouts
 
@@ -62,19 +62,19 @@ async def embedded(
     limits: Limits = SERVER_LIMITS,
     timeouts: HostTimeouts | None = None,
     tls: ssl.SSLContext | None = None,
-) -> AsyncIterator[tuple[Host, str]]:
+) -> AsyncIterator[tuple[HttpHost, str]]:
     """The host and its URL."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
             address, port = listeners[0].socket.getsockname()
-            host = Host(app, limits=limits, timeouts=timeouts, tls=tls)
+            host = HttpHost(app, limits=limits, timeouts=timeouts, tls=tls)
             await nursery.start(host.run, listeners)
             yield host, f"http://{address}:{port}"
             nursery.cancel_scope.cancel()
 
 
-async def until(host: Host, connections: int) -> None:
+async def until(host: HttpHost, connections: int) -> None:
     """Returns when the host has so many connections. A test that waits in vain fails by the time-out of its host."""
     while host.connections != connections:
         await trio.lowlevel.checkpoint()
@@ -373,7 +373,7 @@ async def test_a_full_host_accepts_when_one_leaves() -> None:
             await client.aclose()
 
 
-def is_full(host: Host) -> bool:
+def is_full(host: HttpHost) -> bool:
     """Asked anew each time: a type checker takes a property for a constant."""
     return host.is_full
 
@@ -436,7 +436,7 @@ async def test_one_that_works_on_for_nobody_keeps_no_other_out_but_is_waited_for
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             address, port = listener.socket.getsockname()
-            host = Host(app, limits=Limits(connections=2))
+            host = HttpHost(app, limits=Limits(connections=2))
             await nursery.start(host.run, [listener])
             gone = await RawHttp.to(f"http://{address}:{port}")
             await gone.write(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -500,7 +500,7 @@ async def test_a_system_without_room_is_asked_again(caplog: pytest.LogCaptureFix
             address, port = listener.socket.getsockname()
             failures = ["accept", "accept", "gone"]
             listener.socket = FailingSocket(listener.socket, failures)  # type: ignore[assignment]  # what is used of it
-            host = Host(echo)
+            host = HttpHost(echo)
             await nursery.start(host.run, [listener])
             client = await RawHttp.to(f"http://{address}:{port}")
             assert await client.closed()
@@ -834,7 +834,7 @@ async def test_a_broken_write_tells_that_the_client_has_left() -> None:
     theirs.setblocking(False)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            host = Host(app)
+            host = HttpHost(app)
             await nursery.start(host.run)
             host.start(host._connection(Broken(theirs), "http", None, None))
             client = RawHttp(trio.SocketStream(trio.socket.from_stdlib_socket(ours)))

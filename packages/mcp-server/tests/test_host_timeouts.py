@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_server.host.timeouts import HostTimeouts, Housekeeper
+from mcp_server.host.timeouts import HostTimeouts, TimeoutScheduler
 
 FIELDS = [field.name for field in attrs.fields(HostTimeouts)]
 
@@ -17,7 +17,7 @@ FIELDS = [field.name for field in attrs.fields(HostTimeouts)]
 class Thing:
     """Wants to be looked at at certain times."""
 
-    def __init__(self, keeper: Housekeeper, *times: float) -> None:
+    def __init__(self, keeper: TimeoutScheduler, *times: float) -> None:
         self.keeper = keeper
         self.times = [trio.current_time() + each for each in times]
         self.looked: list[float] = []
@@ -33,13 +33,13 @@ class Thing:
         self.next()
 
 
-Kept = tuple[Housekeeper, list[Thing]]
+Kept = tuple[TimeoutScheduler, list[Thing]]
 
 
 @pytest.fixture
 def keeper(nursery: trio.Nursery) -> Kept:
     things: list[Thing] = []
-    keeper = Housekeeper(things)
+    keeper = TimeoutScheduler(things)
     nursery.start_soon(keeper.run)
     return keeper, things
 
@@ -70,7 +70,7 @@ async def test_an_earlier_wish_shortens_the_sleep(keeper: Kept, autojump_clock: 
 
 async def test_nothing_runs_while_nothing_is_due(nursery: trio.Nursery) -> None:
     things: list[Thing] = []
-    keeper = Housekeeper(things)
+    keeper = TimeoutScheduler(things)
     nursery.start_soon(keeper.run)
     await trio.testing.wait_all_tasks_blocked()
     # Nothing but the housekeeper has a deadline, and it has none either.

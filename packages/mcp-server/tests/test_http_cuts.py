@@ -70,10 +70,10 @@ def chatty() -> Server:
 
 
 def nothing_left(app: HttpEndpoint) -> None:
-    assert (app.running, len(app._exchanges)) == (0, 0)
+    assert (app.running, len(app._modern_requests)) == (0, 0)
     for session in app._sessions:
-        assert (len(session._calls), session._places.unused) == (0, True)
-        assert session.connection.owed == ()
+        assert (len(session._calls), session._queue.unused) == (0, True)
+        assert session.connection.inbound_requests == ()
         assert session._log is not None
         assert session._log.live == {}
 

@@ -293,7 +293,7 @@ async def test_rounds_of_input_work_and_belong_to_who_began_them() -> None:
     async def identify(request: HttpRequest) -> str | None:
         return request.headers.get("authorization")
 
-    async with hosted(gate.server.asgi(identify=identify)) as client:
+    async with hosted(gate.server.asgi(authenticate=identify)) as client:
         first = as_object((await client.post(client.call("look"), authorization="a").json())["result"])
         assert first["resultType"] == "input_required"
         (key,) = as_object(first["inputRequests"])
@@ -430,7 +430,7 @@ async def test_a_request_that_ended_leaves_nothing() -> None:
             gate.let("a1", "a2")
             await reply.returned.wait()
             gate.gates.clear()
-        assert (app.running, app.sessions, len(app._exchanges)) == (0, 0, 0)
+        assert (app.running, app.sessions, len(app._modern_requests)) == (0, 0, 0)
 
 
 async def test_a_handler_that_is_cancelled_while_it_sends_spoils_nothing() -> None:
@@ -460,7 +460,7 @@ async def test_a_handler_cannot_ask_by_a_request() -> None:
         await gate.until_running("a")
         call = gate.contexts[0]._call
         with pytest.raises(LocalProtocolError, match="must not send"):
-            await call.link.ask(ROOTS_LIST, ListRootsRequestParams(), call)
+            await call.channel.request_client(ROOTS_LIST, ListRootsRequestParams(), call)
 
 
 async def test_deviations_that_are_survived_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -483,7 +483,7 @@ async def identify(request: HttpRequest) -> str | None:
 @HOOKED
 async def test_no_more_requests_of_one_principal_run_or_wait_than_allowed(hooked: bool) -> None:
     gate = Gate(Limits(running_requests=1, waiting_requests=1))
-    app = gate.server.asgi(identify=identify)
+    app = gate.server.asgi(authenticate=identify)
     async with hosted(app, hooked=hooked) as client:
         client.headers["authorization"] = "me"
         running = client.post(client.call("hold", name="a"))
@@ -522,13 +522,13 @@ async def test_where_nobody_is_told_apart_each_request_is_a_client_of_its_own() 
 
 async def test_nothing_is_kept_of_a_principal_that_has_no_request() -> None:
     gate = Gate()
-    app = gate.server.asgi(identify=identify)
+    app = gate.server.asgi(authenticate=identify)
     async with hosted(app) as client:
         for who in "abc":
             client.headers["authorization"] = who
             assert text_of(await client.post(client.call("echo", text=who)).answer()) == who
             await client.tell("notifications/cancelled", {"requestId": 5})
-        assert len(app._peers) == 0
+        assert len(app._queues) == 0
 
 
 # --- what the requirements say besides -------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2024_11_05, R2025_03_26, R2025_11_25, Revision
 from mcp_server import Context, Server
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.transports.http.endpoint import HttpEndpoint
 
@@ -101,7 +101,7 @@ class Tools:
 class World:
     """A server, a client whose connection breaks, and others."""
 
-    def __init__(self, tools: Tools, endpoint: HttpEndpoint, host: Host, connect: Connect) -> None:
+    def __init__(self, tools: Tools, endpoint: HttpEndpoint, host: HttpHost, connect: Connect) -> None:
         self.tools = tools
         self.endpoint = endpoint
         self.host = host
@@ -185,7 +185,7 @@ async def world_of(tools: Tools, *, sockets: bool = False) -> AsyncIterator[Worl
     endpoint = tools.server.asgi(legacy_sse=True)
     with trio.fail_after(30 if sockets else PATIENCE):
         async with trio.open_nursery() as nursery:
-            host = Host(endpoint, timeouts=HostTimeouts(idle=math.inf))
+            host = HttpHost(endpoint, timeouts=HostTimeouts(idle=math.inf))
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1") if sockets else []
             await nursery.start(host.run, listeners)
 

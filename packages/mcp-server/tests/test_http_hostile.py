@@ -20,7 +20,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_server import Context, MemoryStore, Server
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.transports.http.endpoint import HttpEndpoint
 from mcp_server.transports.http.subscription import Subscription
 
@@ -82,7 +82,7 @@ class Tools:
 class Place:
     """A server, hostile clients and one that is not."""
 
-    def __init__(self, tools: Tools, endpoint: HttpEndpoint, host: Host, nursery: trio.Nursery) -> None:
+    def __init__(self, tools: Tools, endpoint: HttpEndpoint, host: HttpHost, nursery: trio.Nursery) -> None:
         self.tools = tools
         self.endpoint = endpoint
         self.host = host
@@ -117,7 +117,7 @@ class Place:
                 await self.others_are_served()
                 await self.friend_leaves()
                 await trio.sleep(MOMENT)
-        assert not self.endpoint._exchanges
+        assert not self.endpoint._modern_requests
 
 
 @asynccontextmanager
@@ -126,7 +126,7 @@ async def place_of(limits: Limits | None = None, store: MemoryStore | None = Non
     endpoint = tools.server.asgi(legacy_sse=True, store=store)
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            host = Host(endpoint, limits=tools.server.limits)
+            host = HttpHost(endpoint, limits=tools.server.limits)
             await nursery.start(host.run)
             yield Place(tools, endpoint, host, nursery)
             nursery.cancel_scope.cancel()
@@ -145,8 +145,8 @@ async def test_a_subscriber_that_reads_nothing_is_dropped_and_its_notices_are_fe
             for uri in uris:
                 place.tools.server.resource_updated(str(uri))
             await place.others_are_served()
-            subscriptions = [each for each in place.endpoint._exchanges if isinstance(each, Subscription)]
-            assert max(len(subscription._notices) for subscription in subscriptions) <= 100
+            subscriptions = [each for each in place.endpoint._modern_requests if isinstance(each, Subscription)]
+            assert max(len(subscription._pending) for subscription in subscriptions) <= 100
         await place.nothing_runs(within=40)
         await wire.aclose()
 
@@ -177,7 +177,7 @@ async def test_what_a_session_never_reads_is_bounded(autojump_clock: Clock) -> N
         # It was no cancellation, so that the handler went on; the oldest of what it said is forgotten.
         assert place.tools.told == 5_000
         (stream,) = await store.streams(session)
-        assert (stream.last, stream.owed) == (5_001, ())
+        assert (stream.last, stream.pending) == (5_001, ())
         kept = await store.events(session, stream.stream, 0)
         assert [event.number for event in kept] == list(range(5_001 - 49, 5_002))
         await wire.aclose()
@@ -426,7 +426,7 @@ async def test_ten_thousand_subscriptions_that_are_abandoned_leave_nothing(autoj
                 await stream.send_all(listen)
             for stream in streams:
                 assert b"notifications/subscriptions/acknowledged" in await stream.receive_some()
-            assert len(place.endpoint._exchanges) == 500
+            assert len(place.endpoint._modern_requests) == 500
             for stream in streams:
                 await stream.aclose()
             await place.nothing_runs(within=5)

@@ -119,7 +119,7 @@ async def test_each_subscription_is_told_until_its_client_leaves() -> None:
             assert await told(reply) == ("notifications/tools/list_changed", "same")
         assert len(replies[0].chunks) == before
         assert app.running == 2
-        assert len(gate.server._service._links) == 2
+        assert len(gate.server._service._channels) == 2
 
 
 async def test_a_subscriber_that_does_not_read_holds_up_nobody(autojump_clock: trio.testing.MockClock) -> None:
@@ -441,7 +441,7 @@ async def test_the_pair_of_2024_is_served_where_it_is_wanted() -> None:
         raise ZeroDivisionError
 
     for broken in (False, True):
-        app = gate.server.asgi(legacy_sse=True, identify=identify if broken else None)
+        app = gate.server.asgi(legacy_sse=True, authenticate=identify if broken else None)
         async with hosted(app, R2024_11_05) as client:
             client.path = "/sse"
             stream = client.get()

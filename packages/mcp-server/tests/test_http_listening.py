@@ -137,7 +137,7 @@ async def test_a_subscription_that_cannot_be_acknowledged_is_none() -> None:
         reply = client.post(client.request("subscriptions/listen", wanted))
         assert as_object((await reply.message())["error"])["code"] == ErrorCode.INTERNAL_ERROR
         await reply.returned.wait()
-        assert (failures, app.running, len(gate.server._service._links)) == ([], 0, 0)
+        assert (failures, app.running, len(gate.server._service._channels)) == ([], 0, 0)
 
 
 # --- slow clients ----------------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ async def test_what_the_host_kept_back_follows_and_then_what_came_meanwhile(room
             gate.server.resource_updated("memo://x")
             await trio.testing.wait_all_tasks_blocked()
         # Should the herald come by: its task is at it.
-        (subscription,) = app._exchanges
+        (subscription,) = app._modern_requests
         assert isinstance(subscription, Subscription)
-        subscription.tell()
+        subscription.notify_pending()
         assert (reply.prompt_writes, len(reply.chunks)) == (1, written)
         reply.room = None
         reply.reading.set()
@@ -282,7 +282,12 @@ async def test_a_client_that_leaves_is_told_nothing_more() -> None:
         assert await told(there) == CHANGED
         gate.server.resource_updated("memo://x")
         assert await told(there) == CHANGED
-        assert (app.running, len(app._exchanges), len(gate.server._service._links), gone.complete) == (1, 1, 1, False)
+        assert (app.running, len(app._modern_requests), len(gate.server._service._channels), gone.complete) == (
+            1,
+            1,
+            1,
+            False,
+        )
 
 
 async def test_a_subscription_that_ends_before_it_can_be_told_is_forgotten() -> None:
@@ -291,12 +296,12 @@ async def test_a_subscription_that_ends_before_it_can_be_told_is_forgotten() -> 
     async with hosted(app, prompt=True) as client:
         await listen(client, "memo://x")
         gate.server.resource_updated("memo://x")
-        (subscription,) = app._exchanges
+        (subscription,) = app._modern_requests
         assert isinstance(subscription, Subscription)
-        assert list(app._herald._due) == [subscription]
+        assert list(app._notifier._due) == [subscription]
         subscription.close()
         # Else nobody would be told in another run.
-        assert not app._herald._due
+        assert not app._notifier._due
 
 
 async def test_nothing_of_the_request_is_held_on_to() -> None:

@@ -26,7 +26,7 @@ from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_core.types import CallToolRequestParams
 from mcp_server import MemoryStore, SessionRecord, StoredEvent
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.transports.http.endpoint import HttpEndpoint
 from mcp_server.transports.http.subscription import Subscription
@@ -45,7 +45,7 @@ class Place:
 
     gate: Gate
     endpoint: HttpEndpoint
-    host: Host
+    host: HttpHost
     nursery: trio.Nursery
     _ports: Callable[[], int]
 
@@ -85,10 +85,10 @@ async def place_of(
     identify: Callable[[HttpRequest], Awaitable[str | None]] | None = None,
 ) -> AsyncIterator[Place]:
     gate = Gate(limits or Limits(total_bytes=TOTAL))
-    endpoint = gate.server.asgi(legacy_sse=True, identify=identify)
+    endpoint = gate.server.asgi(legacy_sse=True, authenticate=identify)
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            host = Host(endpoint, limits=gate.server.limits, timeouts=timeouts, budget=endpoint.budget)
+            host = HttpHost(endpoint, limits=gate.server.limits, timeouts=timeouts, budget=endpoint.budget)
             await nursery.start(host.run)
             yield Place(gate, endpoint, host, nursery, itertools.count(1_000).__next__)
             nursery.cancel_scope.cancel()
@@ -432,11 +432,11 @@ async def test_changes_below_a_watched_resource_are_bounded_for_a_listen_stream(
         wanted: JsonObject = {"resourceSubscriptions": ["memo://a", "memo://b"]}
         await wire.send(modern(asking("subscriptions/listen", {"notifications": wanted})))
         await wire.until(lambda: bool(wire.reader.events))
-        (subscription,) = place.endpoint._exchanges
+        (subscription,) = place.endpoint._modern_requests
         assert isinstance(subscription, Subscription)
         for number in range(100):
             place.gate.server.resource_updated(f"memo://{'ab'[number % 2]}/{number}")
-        assert len(subscription._notices) == 5
+        assert len(subscription._pending) == 5
         await wire.until(lambda: len(wire.reader.events) == 6)
         changed = [json.loads(each.data)["params"]["uri"] for each in wire.reader.events[1:]]
         assert changed == ["memo://a/0", "memo://b/1", "memo://a/2", "memo://b", "memo://a"]
@@ -486,7 +486,7 @@ async def test_output_that_the_largest_client_does_not_read_is_dropped(autojump_
         await send({"type": "http.response.body", "body": b"x" * 700_000})  # type: ignore[misc]
 
     async def connect(
-        host: Host, nursery: trio.Nursery, port: int
+        host: HttpHost, nursery: trio.Nursery, port: int
     ) -> trio.testing.MemoryReceiveStream | trio.abc.Stream:
         ours, theirs = trio.testing.lockstep_stream_pair()
         nursery.start_soon(lambda: host.serve_stream(theirs, client=("192.0.2.1", port)))
@@ -496,7 +496,7 @@ async def test_output_that_the_largest_client_does_not_read_is_dropped(autojump_
 
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
-            host = Host(large, limits=Limits(total_bytes=3_000_000))
+            host = HttpHost(large, limits=Limits(total_bytes=3_000_000))
             await nursery.start(host.run)
             first = await connect(host, nursery, 1)
             assert host.budget.used > 3 * 690_000

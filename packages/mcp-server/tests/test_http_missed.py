@@ -63,11 +63,11 @@ async def settled(store: SqliteStore) -> None:
     """Wait until nothing more happens: each call of the store is done, and what follows from it."""
     while True:
         await trio.testing.wait_all_tasks_blocked()
-        asked = store.thread.asked
+        asked = store.thread.requested
         # Calls are done in their order, so this one is done after all that wait.
         await store.load("")
         await trio.testing.wait_all_tasks_blocked()
-        if store.thread.asked == asked + 1:
+        if store.thread.requested == asked + 1:
             break
 
 
@@ -261,7 +261,7 @@ def test_registering_before_the_server_runs_is_no_change(tmp_path: Path) -> None
     app = gate.server.asgi(store=store)
     gate.server.remove_tool("fail")
     gate.server.resource_updated("memo://x")
-    assert store.thread.asked == 0
+    assert store.thread.requested == 0
     assert app.sessions == 0
     store.thread.connection.close()
 

@@ -21,7 +21,7 @@ from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_11_25
 from mcp_server import Server
 from mcp_server.asgi import Message
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 
 Clock = trio.testing.MockClock
 
@@ -55,9 +55,9 @@ class Place:
             policy=EndpointPolicy(allowed_origins=origins),
             healthz="/healthz",
             legacy_sse=True,
-            identify=by_header if identified else None,
+            authenticate=by_header if identified else None,
         )
-        self.host = Host(self.endpoint, limits=LIMITS)
+        self.host = HttpHost(self.endpoint, limits=LIMITS)
         self.user: dict[str, str | None] = {"x_user": "somebody"} if identified else {}
         self.session = ""
         self.target = ""
@@ -504,7 +504,7 @@ async def test_nobody_is_identified_who_is_refused_in_any_case(method: str, path
         if "status" in message:
             statuses.append(message["status"])
 
-    endpoint = Server("guarded", version="1").asgi(legacy_sse=True, identify=identify)
+    endpoint = Server("guarded", version="1").asgi(legacy_sse=True, authenticate=identify)
     for host in (b"evil.example", b"localhost"):
         headers = [
             (b"host", host),

@@ -134,7 +134,7 @@ async def test_a_session_that_was_ended_is_not_found(revision: Revision) -> None
 @pytest.mark.spec("elicitation.bind-user", "elicitation.state-per-user", "elicitation.state-not-session-only")
 async def test_a_session_of_somebody_else_looks_like_none() -> None:
     gate = Gate()
-    app = gate.server.asgi(identify=identify)
+    app = gate.server.asgi(authenticate=identify)
     async with hosted(app, R2025_11_25) as client:
         client.headers["authorization"] = "a"
         await client.open()
@@ -207,7 +207,7 @@ async def test_the_session_that_rests_longest_makes_room() -> None:
         clients = [Client(app, client.nursery, R2025_11_25) for _ in range(3)]
         for each in clients:
             await each.open()
-        assert app.sessions == len(server._service._links) == 2
+        assert app.sessions == len(server._service._channels) == 2
         assert [await store.load(str(each.session)) is not None for each in clients] == [False, True, True]
         gone = clients[0].post(clients[0].request("ping"))
         await gone.body()
@@ -443,7 +443,7 @@ async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_rea
     revision: Revision, body: bytes
 ) -> None:
     gate = Gate()
-    app = gate.server.asgi(identify=identify)
+    app = gate.server.asgi(authenticate=identify)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = "me"
         await client.open()
@@ -643,7 +643,7 @@ async def test_who_is_not_let_in_is_told_how_to_ask(caplog: pytest.LogCaptureFix
             raise ZeroDivisionError("a secret")
         return "a"
 
-    async with hosted(Gate().server.asgi(identify=strict), R2025_11_25) as client:
+    async with hosted(Gate().server.asgi(authenticate=strict), R2025_11_25) as client:
         reply = client.post(client.request("ping"))
         assert b"a token is needed" in await reply.body()
         assert (reply.status, reply.headers["www-authenticate"]) == (401, 'Basic realm="x"')
@@ -720,7 +720,7 @@ async def test_a_record_says_what_another_process_has_to_know() -> None:
             changes.append(f"-{uri}")
             await super().unsubscribe(session, uri)
 
-    async with session(Gate().server.asgi(store=Watched(), identify=identify)) as client:
+    async with session(Gate().server.asgi(store=Watched(), authenticate=identify)) as client:
         await client.ask("resources/subscribe", {"uri": "memo://x"})
         await client.ask("logging/setLevel", {"level": "error"})
         await client.ask("resources/unsubscribe", {"uri": "memo://x"})
@@ -815,7 +815,7 @@ async def test_a_legacy_session_has_no_subscriptions_by_request() -> None:
         await gate.until_running("a")
         call = gate.contexts[0]._call
         with pytest.raises(LocalProtocolError, match="does not exist"):
-            await call.link.listen(call, SubscriptionFilter())
+            await call.channel.listen(call, SubscriptionFilter())
 
 
 async def test_the_record_of_a_session_in_use_is_kept_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from http_wires import request as asking
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, R2026_07_28, Revision
 from mcp_server import Server
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 
 Clock = trio.testing.MockClock
 
@@ -59,7 +59,7 @@ async def place_of() -> AsyncIterator[Place]:
 
     with trio.fail_after(100_000):
         async with trio.open_nursery() as nursery:
-            host = Host(server.asgi())
+            host = HttpHost(server.asgi())
             await nursery.start(host.run)
             wire = Wire(await connector(host, nursery)())
             yield Place(wire)

@@ -113,7 +113,7 @@ class Recorder:
     def __init__(self) -> None:
         self.paths: list[str] = []
 
-    def beside(self, other: Application) -> Application:
+    def combine(self, other: Application) -> Application:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
                 await other(scope, receive, send)
@@ -165,7 +165,7 @@ each_host = pytest.mark.parametrize("kind", HOSTS)
 )
 async def test_a_request_of_doubtful_length_is_refused_and_ends_the_connection(kind: str, name: str) -> None:
     recorder = Recorder()
-    async with serving(kind, beside=recorder) as address:
+    async with serving(kind, companion=recorder) as address:
         statuses = await replies(address, REFUSED[name])
     assert recorder.paths == []
     assert statuses in ([400], [501], [505])
@@ -174,7 +174,7 @@ async def test_a_request_of_doubtful_length_is_refused_and_ends_the_connection(k
 @pytest.mark.parametrize(("kind", "name"), LENIENT)
 async def test_a_head_with_other_line_ends_is_read_by_hypercorn(kind: str, name: str) -> None:
     recorder = Recorder()
-    async with serving(kind, beside=recorder) as address:
+    async with serving(kind, companion=recorder) as address:
         await replies(address, REFUSED[name].replace(SECOND, SECOND.replace(b"X: y", b"Connection: close")))
     assert recorder.paths == LENIENT[kind, name]
 
@@ -184,7 +184,7 @@ async def test_a_head_with_other_line_ends_is_read_by_hypercorn(kind: str, name:
 async def test_a_request_of_certain_length_is_served_once(kind: str, name: str) -> None:
     raw, paths = HARMLESS[name]
     recorder = Recorder()
-    async with serving(kind, beside=recorder) as address:
+    async with serving(kind, companion=recorder) as address:
         statuses = await replies(address, raw)
     assert (recorder.paths, statuses) == (paths, [200] * len(paths))
 

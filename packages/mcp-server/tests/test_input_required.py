@@ -26,7 +26,7 @@ from mcp_core.types import (
     StringSchema,
     TextContent,
 )
-from mcp_server import Context, Depends, InputPolicy, InputRequired, Question, Server, serve_stream
+from mcp_server import ClientRequestParams, Context, Depends, InputPolicy, InputRequired, Server, serve_stream
 
 BOTH_REVISIONS = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
 
@@ -75,7 +75,7 @@ async def test_input_required_function_is_called_again_with_responses(revision: 
 
     @server.tool
     async def ask(greeting: str, context: Context, word: Annotated[str, Depends(provide)]) -> str | InputRequired:
-        calls.append((sorted(context.answers), context.round_state))
+        calls.append((sorted(context.answers), context.retry_state))
         if "name" not in context.answers:
             return InputRequired({"name": NAME, "roots": ROOTS}, state={"step": 1})
         if "model" not in context.answers:
@@ -128,7 +128,7 @@ async def test_input_required_with_context_client_request(revision: Revision) ->
 
 @BOTH_REVISIONS
 async def test_input_required_without_end_fails(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
-    server = Server("by hand", version="1", input_policy=InputPolicy(rounds=3))
+    server = Server("by hand", version="1", input_policy=InputPolicy(round_trips=3))
 
     @server.tool
     async def ask() -> InputRequired:
@@ -175,7 +175,7 @@ async def test_unanswered_input_request_is_requested_again() -> None:
     @server.tool
     async def ask(context: Context) -> str | InputRequired:
         answered.append(sorted(context.answers))
-        input_requests: dict[str, Question] = {"name": NAME, "roots": ROOTS}
+        input_requests: dict[str, ClientRequestParams] = {"name": NAME, "roots": ROOTS}
         missing = {key: input_request for key, input_request in input_requests.items() if key not in context.answers}
         return InputRequired(missing) if missing else "done"
 

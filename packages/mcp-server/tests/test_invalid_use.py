@@ -19,7 +19,7 @@ from raw_client import RawClient, as_object, connected, text_of
 
 from mcp_core.errors import ErrorCode
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.methods import INITIALIZE, LOGGING_SET_LEVEL, NOTIFICATIONS, PING, SERVER_DISCOVER, TOOLS_LIST, Role
+from mcp_core.methods import INITIALIZE, LOGGING_SET_LEVEL, NOTIFICATIONS, PING, SERVER_DISCOVER, TOOLS_LIST, Side
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_server import Context, Depends, Param, RegistrationError, Server
 
@@ -352,7 +352,7 @@ def _other_cases() -> Iterator[InvalidUse]:
         yield InvalidUse(f"{value!r:.9} is mounted", lambda server, o=value: server.mount(o), "mount accepts")
     yield InvalidUse("a method by a plain function", lambda server: server.method(TOOLS_LIST)(plain), "plain")
     for notification in NOTIFICATIONS:
-        if Role.CLIENT not in notification.sender:
+        if Side.CLIENT not in notification.sender:
             name = notification.name
             yield InvalidUse(f"taking {name}", lambda server, r=notification: server.notification(r)(plain), name)
     for identifier in ("", "x", "a.b", "a/", "/b", "a b/c", "é/x", 5, None):
@@ -393,7 +393,7 @@ def test_server_invalid_option_raises(name: str, value: object) -> None:
     assert name == "name" or "the server 'culprit'" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["path", "policy", "auth", "identify", "healthz"])
+@pytest.mark.parametrize("name", ["path", "policy", "auth", "authenticate", "healthz"])
 def test_asgi_invalid_option_raises(name: str) -> None:
     with pytest.raises(RegistrationError, match=f"the endpoint of 'fine'.*{name}"):
         make_server().asgi(**{name: 5})  # type: ignore[arg-type]  # invalid on purpose
@@ -790,8 +790,8 @@ MISUSES: Final[dict[str, Callable[[Context], Awaitable[object]]]] = {
     "no log level": lambda context: context.log("loud", "x"),  # type: ignore[arg-type]  # likewise
     "a log message of an object": lambda context: context.info(object()),  # type: ignore[arg-type]  # likewise
     "a log message with half of a pair": lambda context: context.error("\ud800"),
-    "a client request without a definition": lambda context: context.ask(5, 5),  # type: ignore[arg-type]  # likewise
-    "a client request that clients send": lambda context: context.ask(TOOLS_LIST, 5),
+    "a client request without a definition": lambda context: context.request(5, 5),  # type: ignore[arg-type]  # likewise
+    "a client request that clients send": lambda context: context.request(TOOLS_LIST, 5),
     "a form of no class": lambda context: context.elicit(Plain, "?"),
     "a form with a list": lambda context: context.elicit(House, "?"),
     "URL mode without a URL": lambda context: context.elicit_url("?", 5),  # type: ignore[arg-type]  # likewise

@@ -232,7 +232,7 @@ async def test_cursor_of_other_principal_returns_invalid_params() -> None:
     async def identify(request: HttpRequest) -> str | None:
         return request.headers.get("authorization")
 
-    async with hosted(make_server("abcdefg").asgi(identify=identify), R2026_07_28) as client:
+    async with hosted(make_server("abcdefg").asgi(authenticate=identify), R2026_07_28) as client:
         client.headers["authorization"] = "ann"
         cursor = as_object((await client.ask("tools/list"))["result"])["nextCursor"]
         assert "result" in await client.ask("tools/list", {"cursor": cursor})

@@ -21,8 +21,8 @@ from mcp_core.methods import (
     INITIALIZE,
     NOTIFICATIONS_INITIALIZED,
     CapabilityPath,
-    Method,
-    Role,
+    RequestMethod,
+    Side,
 )
 from mcp_core.revisions import REVISIONS, Revision
 
@@ -37,7 +37,7 @@ class Case:
     """A definition with a sender and a revision."""
 
     definition: AnyDefinition
-    sender: Role
+    sender: Side
     revision: Revision
 
     @property
@@ -49,28 +49,30 @@ class Case:
     def may_send(self) -> bool:
         """Whether the revision allows this side to send the message."""
         definition = self.definition
-        if not isinstance(definition, Method):
+        if not isinstance(definition, RequestMethod):
             return self.revision in definition.revisions and self.sender in definition.sender_in(self.revision)
-        as_input_request = self.sender is Role.SERVER and self.revision in definition.input_request
+        as_input_request = self.sender is Side.SERVER and self.revision in definition.input_request
         return self.sender in definition.sender and (as_input_request or self.revision in definition.revisions)
 
     @property
     def server_capability(self) -> CapabilityPath | None:
         """The capability that the server must declare."""
         definition = self.definition
-        if isinstance(definition, Method) and (
-            self.sender is Role.SERVER or self.revision not in definition.capability_revisions
+        if isinstance(definition, RequestMethod) and (
+            self.sender is Side.SERVER or self.revision not in definition.capability_revisions
         ):
             return None
         return (
-            None if self.sender is Role.CLIENT and not isinstance(definition, Method) else definition.server_capability
+            None
+            if self.sender is Side.CLIENT and not isinstance(definition, RequestMethod)
+            else definition.server_capability
         )
 
     @property
     def client_capability(self) -> CapabilityPath | None:
         """The capability that the client must declare."""
         definition = self.definition
-        exempt = isinstance(definition, Method) and self.sender is Role.CLIENT and definition.extension is None
+        exempt = isinstance(definition, RequestMethod) and self.sender is Side.CLIENT and definition.extension is None
         return None if exempt else definition.client_capability
 
     @property
@@ -87,7 +89,7 @@ class Case:
 CASES: Final = [
     Case(definition, sender, revision)
     for definition in DEFINITIONS
-    for sender in (Role.CLIENT, Role.SERVER)
+    for sender in (Side.CLIENT, Side.SERVER)
     for revision in REVISIONS.values()
 ]
 
@@ -141,10 +143,10 @@ async def check_exercised(party: Party, case: Case) -> None:
     await EXERCISES[case.definition, case.sender](party)
     if not is_sent(case.definition, case.sender, party):
         return
-    if case.sender is Role.CLIENT:
+    if case.sender is Side.CLIENT:
         lines = party.handshake if case.definition in _HANDSHAKE else await party.server_received()
         assert case.definition.name in [line.split()[0] for line in lines]
-    elif not (isinstance(case.definition, Method) and case.revision in case.definition.input_request):
+    elif not (isinstance(case.definition, RequestMethod) and case.revision in case.definition.input_request):
         assert case.definition.name in [line.split()[0] for line in party.received]
 
 
@@ -152,7 +154,7 @@ async def check_exercised(party: Party, case: Case) -> None:
 
 
 async def check_refused(party: Party, case: Case) -> None:
-    if case.sender is Role.CLIENT:
+    if case.sender is Side.CLIENT:
         await check_refused_to_client(party, case)
     else:
         await check_refused_to_server(party, case)
@@ -163,14 +165,14 @@ async def check_refused_to_client(party: Party, case: Case) -> None:
     with pytest.raises(LocalProtocolError, match=definition.name) as caught:
         await (
             party.client.request(definition, sample(definition))
-            if isinstance(definition, Method)
+            if isinstance(definition, RequestMethod)
             else party.client.notify(definition, sample(definition))
         )
     _check_missing_capability_named(caught.value.message, party, case)
     assert await party.server_received() == []
     if case.is_shadowed:
         return
-    if not isinstance(definition, Method):
+    if not isinstance(definition, RequestMethod):
         await party.notify_unchecked(definition, wire_sample(definition))
         line = await party.server_received()
         assert line in ([f"{definition.name} Ignored"], [f"{definition.name} NotificationReceived"])
@@ -190,7 +192,7 @@ async def check_refused_to_server(party: Party, case: Case) -> None:
     definition = case.definition
     number = DEFINITIONS.index(definition)
     # A tool gets the more specific error for a client request.
-    outcome = await (party.call_by_tool if isinstance(definition, Method) else party.call)(
+    outcome = await (party.call_by_tool if isinstance(definition, RequestMethod) else party.call)(
         "attempt", index=number, raw=False
     )
     assert party.received == ["answer AnswerReceived"]
@@ -207,7 +209,7 @@ async def check_refused_to_server(party: Party, case: Case) -> None:
     answer = await party.call("attempt", index=number, raw=True)
     assert party.received[-1] == "answer AnswerReceived"
     (line,) = [line for line in party.received if line.startswith(definition.name)]
-    if not isinstance(definition, Method):
+    if not isinstance(definition, RequestMethod):
         assert answer == "sent"
         assert line.endswith("NotificationReceived" if case.may_send else "Ignored")
         # An undeclared notification is accepted and noted.
@@ -221,13 +223,13 @@ async def check_refused_to_server(party: Party, case: Case) -> None:
 
 def _is_published(case: Case) -> bool:
     """Return whether the message goes only to subscribers. Without subscribers, publishing is no error."""
-    return not isinstance(case.definition, Method) and case.definition.filter_member is not None
+    return not isinstance(case.definition, RequestMethod) and case.definition.filter_member is not None
 
 
 def _expected_errors(party: Party, case: Case) -> set[str]:
     """Return the names of the errors that a handler can get."""
     own, missing = LocalProtocolError.__name__, MissingRequiredClientCapability.__name__
-    if not isinstance(case.definition, Method) or case.definition.client_capability is None:
+    if not isinstance(case.definition, RequestMethod) or case.definition.client_capability is None:
         return {own}
     # A client of a revision without the capability has not declared it either.
     return {missing} if case.may_send else {own, missing}
@@ -239,7 +241,7 @@ def _check_missing_capability_named(message: str, party: Party, case: Case) -> N
         return
     path = case.client_capability if not party.spec.client else case.server_capability
     assert path is not None
-    if not isinstance(case.definition, Method) or case.sender is Role.CLIENT:
+    if not isinstance(case.definition, RequestMethod) or case.sender is Side.CLIENT:
         assert ".".join(path) in message
 
 

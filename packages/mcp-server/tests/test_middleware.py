@@ -14,10 +14,10 @@ from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.methods import (
     NOTIFICATIONS_ROOTS_LIST_CHANGED,
     TOOLS_CALL,
-    NotificationRow,
-    Role,
+    NotificationMethod,
+    Side,
 )
-from mcp_core.middleware import Middleware, Passing, Proceed, around, passed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed, around, passed
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolRequestParams,
@@ -38,7 +38,7 @@ class RecordingMiddleware(Middleware):
         self.name = name
         self.log = log
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         direction = "in" if message.incoming else "out"
         self.log.append(f"{self.name} {direction} {message.method}")
         try:
@@ -46,7 +46,7 @@ class RecordingMiddleware(Middleware):
         finally:
             self.log.append(f"{self.name} done {message.method}")
 
-    def notification(self, message: Passing) -> Passing | None:
+    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         self.log.append(f"{self.name} {'in' if message.incoming else 'out'} {message.method}")
         return message
 
@@ -106,13 +106,13 @@ async def test_middleware_receives_messages_in_both_directions(revision: Revisio
 class ChangingMiddleware(Middleware):
     """A middleware that changes requests and log messages, and drops other notifications."""
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if isinstance(message.params, CallToolRequestParams):
             arguments = {"word": "HI"}
             message = attrs.evolve(message, params=evolve(message.params, arguments=arguments))
         return await proceed(message)
 
-    def notification(self, message: Passing) -> Passing | None:
+    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         if isinstance(message.params, LoggingMessageNotificationParams):
             return attrs.evolve(message, params=evolve(message.params, data="CAREFUL"))
         return None
@@ -136,7 +136,7 @@ async def test_middleware_changes_and_drops_messages() -> None:
 class RejectingMiddleware(Middleware):
     """A middleware that rejects tool calls, and returns a list itself."""
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if message.method == TOOLS_CALL.name:
             raise RequestFailed("closed", code=ErrorCode.INVALID_REQUEST)
         if message.method == "tools/list":
@@ -156,12 +156,12 @@ async def test_middleware_rejects_and_responds_itself() -> None:
 class FailingMiddleware(Middleware):
     """A middleware that raises with a secret."""
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if message.method == "tools/call":
             return await proceed(message)
         raise ValueError("hunter2")
 
-    def notification(self, message: Passing) -> Passing | None:
+    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         raise ValueError("hunter2")
 
 
@@ -209,7 +209,7 @@ class NudgeParams(NotificationParams):
     hard: bool
 
 
-NUDGE = NotificationRow(name="example.org/nudge", sender=Role.CLIENT, params=NudgeParams)
+NUDGE = NotificationMethod(name="example.org/nudge", sender=Side.CLIENT, params=NudgeParams)
 
 
 async def test_extension_notification_is_received() -> None:
@@ -246,12 +246,12 @@ def test_notification_function_coroutine_raises() -> None:
         make_server([]).notification(NUDGE)(wait)  # type: ignore[arg-type]  # the tested mistake
 
 
-def _message() -> Passing:
-    return Passing(method="x/y", params=None, raw={}, incoming=True, revision=None)
+def _message() -> MiddlewareMessage:
+    return MiddlewareMessage(method="x/y", params=None, raw={}, incoming=True, revision=None)
 
 
 async def test_default_middleware_passes_messages() -> None:
-    async def last(message: Passing) -> object:
+    async def last(message: MiddlewareMessage) -> object:
         return message
 
     message = _message()
@@ -265,7 +265,7 @@ async def test_middleware_without_result_returns_internal_error(
     revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     class ResultDroppingMiddleware(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             result = await proceed(message)
             return None if message.method == "tools/call" else result
 

@@ -16,7 +16,7 @@ from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
-from mcp_core.middleware import Middleware, Passing, Proceed
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolRequestParams,
@@ -434,7 +434,7 @@ async def test_proxied_list_pages_need_one_request() -> None:
     checked: list[object] = []
 
     class CountingMiddleware(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             checked.append(message.method)
             return await proceed(message)
 
@@ -454,7 +454,7 @@ async def test_proxied_list_pages_need_one_request() -> None:
 
 async def test_client_middleware_error_does_not_end_proxy() -> None:
     class FailingMiddleware(Middleware):
-        async def request(self, message: Passing, proceed: Proceed) -> object:
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             if message.method == "subscriptions/listen":
                 raise ValueError("a mistake")
             return await proceed(message)

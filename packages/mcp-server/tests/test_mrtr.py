@@ -27,7 +27,16 @@ from mcp_core.revisions import (
     REVISIONS,
     Revision,
 )
-from mcp_server import Accepted, Context, Declined, Dismissed, InputPolicy, InputRequired, InvalidAnswer, Server
+from mcp_server import (
+    Context,
+    ElicitationAccepted,
+    ElicitationCancelled,
+    ElicitationDeclined,
+    InputPolicy,
+    InputRequired,
+    InvalidAnswer,
+    Server,
+)
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 WITH_FORMS = pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
@@ -78,22 +87,22 @@ def server() -> Server:
     @server.tool
     async def book(context: Context) -> str:
         match await context.elicit(Booking, "How many seats?"):
-            case Accepted(value):
+            case ElicitationAccepted(value):
                 return f"booked {value!r}"
-            case Declined():
+            case ElicitationDeclined():
                 return "declined"
-            case Dismissed():
+            case ElicitationCancelled():
                 return "dismissed"
 
     @server.tool
     async def paint(context: Context) -> str:
         outcome = await context.elicit(ColorForm, "Which color?")
-        return repr(outcome.value.favorite) if isinstance(outcome, Accepted) else "none"
+        return repr(outcome.value.favorite) if isinstance(outcome, ElicitationAccepted) else "none"
 
     @server.tool
     async def drink(context: Context) -> str:
         outcome = await context.elicit(DrinkForm, "What do you drink?")
-        return repr(outcome.value.likes) if isinstance(outcome, Accepted) else "none"
+        return repr(outcome.value.likes) if isinstance(outcome, ElicitationAccepted) else "none"
 
     @server.tool
     async def visit(context: Context) -> str:
@@ -287,7 +296,7 @@ async def test_ping_from_handler_2026_07_28_raises(caplog: pytest.LogCaptureFixt
 
     @server.tool
     async def ping(context: Context) -> str:
-        await context.ask(PING, t.PingRequestParams())
+        await context.request(PING, t.PingRequestParams())
         return ""
 
     async with connected(server, R2026_07_28) as client:
@@ -304,7 +313,7 @@ async def test_keyed_elicitation_uses_early_input_response() -> None:
     @server.tool
     async def greet(context: Context) -> str:
         outcome = await context.elicit(str, "Your name?", key="user_name")
-        return f"Hello {outcome.value}" if isinstance(outcome, Accepted) else "Hello"
+        return f"Hello {outcome.value}" if isinstance(outcome, ElicitationAccepted) else "Hello"
 
     async with connected(server, R2026_07_28) as client:
         unexpected_inputs: list[JsonObject] = [{}, {"inputResponses": {"stray": accept(value="Ann")}}]
@@ -329,7 +338,7 @@ async def test_ask_with_legacy_enum_schema_sent_unchanged(revision: Revision) ->
     @server.tool
     async def choose(context: Context) -> str:
         form = t.RequestedSchema(properties={"choice": names})
-        answer = await context.ask(
+        answer = await context.request(
             ELICITATION_CREATE, t.ElicitRequestFormParams(message="Choose.", requested_schema=form), key="choice"
         )
         return repr(answer.content)
@@ -680,7 +689,7 @@ async def test_input_response_of_wrong_type_rejected(server: Server) -> None:
 
 
 async def test_round_trips_over_limit_return_invalid_request(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server("s", version="0", input_policy=InputPolicy(rounds=3))
+    server = Server("s", version="0", input_policy=InputPolicy(round_trips=3))
 
     @server.tool
     async def insist(context: Context) -> str:

@@ -36,7 +36,7 @@ from mcp_server.auth import JwtTokens
 from mcp_server.auth.authorization_server import Delegation, RegistrationPolicy
 from mcp_server.auth.authorization_server.pages.delegation import _Provider
 from mcp_server.auth.fetch import fetch
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import listen
 
 Entry = (
@@ -149,7 +149,7 @@ async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> As
     before = trio.socket.set_custom_hostname_resolver(it)
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(Host(it.app, tls=context).run, listeners)
+            await nursery.start(HttpHost(it.app, tls=context).run, listeners)
             yield it
             nursery.cancel_scope.cancel()
     finally:

@@ -35,7 +35,7 @@ class Reader:
         self.body = b""
         self.disconnected = trio.Event()
 
-    def beside(self, _: Application) -> Application:
+    def combine(self, _: Application) -> Application:
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -210,7 +210,7 @@ async def hypercorn_of(app: Reader) -> AsyncIterator[trio.SocketStream]:
     """A connection to hypercorn, where a body has next to no time."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            serve = partial(serve_hypercorn, Server("s", version="1"), "127.0.0.1:0", timeouts=SHORT, beside=app)
+            serve = partial(serve_hypercorn, Server("s", version="1"), "127.0.0.1:0", timeouts=SHORT, companion=app)
             (url,) = await nursery.start(serve)
             port = int(url.removesuffix("/mcp").rpartition(":")[2])
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:

@@ -21,7 +21,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server
-from mcp_server.connection.stream_channel import Link
+from mcp_server.connection.stream_channel import StreamChannel
 from mcp_server.transports.stream import serve_stream
 
 SMALL: Final = Limits(running_requests=2, waiting_requests=2, outgoing_bytes=2_000)
@@ -106,14 +106,14 @@ def make_server(limits: Limits, counts: ClientRequestCounts | None = None) -> Se
     return server
 
 
-def assert_empty(channel: Link, connection: ServerConnection) -> None:
+def assert_empty(channel: StreamChannel, connection: ServerConnection) -> None:
     """Check that the tables of a channel, its workers and its engine are empty."""
     workers = channel._workers
     tables = (
         channel._calls,
         channel._batches,
-        channel._questions,
-        channel._notices,
+        channel._client_requests,
+        channel._pending_notifications,
         workers._waiting,
         connection._inbound.open,
     )
@@ -254,7 +254,7 @@ async def run_steps(
     counts = ClientRequestCounts()
     server = make_server(SMALL, counts)
     connection = server.connection()
-    channels: list[Link] = []
+    channels: list[StreamChannel] = []
     client_end, server_end = trio.testing.memory_stream_pair()
     # The stream accepts no data until it is read.
     server_end.send_stream, client_end.receive_stream = trio.testing.lockstep_stream_one_way_pair()  # type: ignore[assignment]
@@ -287,18 +287,18 @@ async def run_steps(
     assert all(client.responses[id] <= client.sent[id] for id in client.responses)
     # In every case, each client request has one outcome, and the engine has forgotten it.
     assert counts.sent_requests == counts.ended
-    assert connection.asked == {}
-    assert len(channels[0]._questions) == 0
+    assert connection.outbound_requests == {}
+    assert len(channels[0]._client_requests) == 0
 
 
 async def serve_until_end(
     server: Server,
     connection: ServerConnection,
     stream: Memory,
-    channels: list[Link],
+    channels: list[StreamChannel],
 ) -> None:
     with trio.fail_after(9_000):
-        await serve_stream(server._service, connection, stream, on_link=channels.append)
+        await serve_stream(server._service, connection, stream, on_channel=channels.append)
     await stream.aclose()
 
 
@@ -353,7 +353,7 @@ async def test_handler_error_during_shutdown_does_not_fail_server(
 
 async def test_id_reused_before_response_written_gets_two_responses() -> None:
     server = make_server(Limits(outgoing_bytes=10))
-    channels: list[Link] = []
+    channels: list[StreamChannel] = []
     connection = server.connection()
     client_end, server_end = trio.testing.memory_stream_pair()
     server_end.send_stream, client_end.receive_stream = trio.testing.lockstep_stream_one_way_pair()  # type: ignore[assignment]
@@ -447,7 +447,7 @@ async def test_context_variable_not_comparable_counts_as_changed() -> None:
 async def test_calls_10000_leave_no_state() -> None:
     server = make_server(Limits(running_requests=4))
     connection = server.connection()
-    channels: list[Link] = []
+    channels: list[StreamChannel] = []
     client_end, server_end = trio.testing.memory_stream_pair()
     client = RawClient(client_end, R2025_06_18)
     async with trio.open_nursery() as nursery:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.limits import Limits
-from mcp_server.connection.request_queue import Places, excess
+from mcp_server.connection.request_queue import RequestQueue, excess
 
 
 class Clients:
     """Requests of one client, each of which runs until it is finished by the test."""
 
     def __init__(self, nursery: trio.Nursery, limits: Limits) -> None:
-        self.queue = Places(limits)
+        self.queue = RequestQueue(limits)
         self.running: list[int] = []
         self.scopes: dict[int, trio.CancelScope] = {}
         self._nursery = nursery

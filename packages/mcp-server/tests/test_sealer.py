@@ -71,5 +71,5 @@ def test_input_policy_invalid_raises() -> None:
     with pytest.raises(ValueError, match=r"InputPolicy\.seconds must be greater than 0"):
         InputPolicy(seconds=0)
     with pytest.raises(ValueError, match=r"InputPolicy\.rounds must be greater than 0"):
-        InputPolicy(rounds=-1)
+        InputPolicy(round_trips=-1)
     assert "kkk" not in repr(InputPolicy(keys=[b"k" * 32]))

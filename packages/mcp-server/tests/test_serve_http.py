@@ -30,7 +30,7 @@ from mcp_core.http.origin import LOOPBACK_HOSTS
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_server import Server
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import are_loopback, listen, split_bind
 from mcp_server.host.listeners import urls as urls_of
 from mcp_server.host.timeouts import HostTimeouts
@@ -352,7 +352,7 @@ async def test_the_options_reach_the_endpoint(serve: Serve) -> None:
         asked.append(request.path)
         return "someone"
 
-    options = HttpOptions(path="/here", healthz="/fine", legacy_sse=True, identify=identify)
+    options = HttpOptions(path="/here", healthz="/fine", legacy_sse=True, authenticate=identify)
     async with serving(serve, server, **options) as (_, url):
         assert url.endswith("/here")
         client = await RawHttp.to(url.removesuffix("/here"))
@@ -549,20 +549,20 @@ async def test_it_can_be_served_again(serve: Serve) -> None:
 
 
 async def test_a_failure_of_the_host_comes_out_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(self: Host, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
+    async def fail(self: HttpHost, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         raise ExceptionGroup("nurseries", [ExceptionGroup("of the host", [ZeroDivisionError("broken")])])
 
-    monkeypatch.setattr(Host, "run", fail)
+    monkeypatch.setattr(HttpHost, "run", fail)
     with pytest.raises(ZeroDivisionError, match="broken"):
         await serve_http(made()[0], "127.0.0.1:0")
 
 
 async def test_a_host_that_does_not_start_comes_out_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(self: Host, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
+    async def fail(self: HttpHost, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
         raise ZeroDivisionError("broken")
 
-    monkeypatch.setattr(Host, "run", fail)
+    monkeypatch.setattr(HttpHost, "run", fail)
     with pytest.raises(ZeroDivisionError, match="broken"):
         await serve_http(made()[0], "127.0.0.1:0")
 
@@ -570,12 +570,12 @@ async def test_a_host_that_does_not_start_comes_out_as_well(monkeypatch: pytest.
 async def test_an_interrupt_in_a_task_of_the_host_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async def interrupted(self: Host, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
+    async def interrupted(self: HttpHost, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         await trio.sleep(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Host, "run", interrupted)
+    monkeypatch.setattr(HttpHost, "run", interrupted)
     start = trio.current_time()
     with pytest.raises(BaseExceptionGroup) as raised:
         await serve_http(made()[0], "127.0.0.1:0")

@@ -15,7 +15,7 @@ from raw_client import as_list, as_object, connected, text_of
 from mcp_core import types as t
 from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.methods import PING, TOOLS_LIST, Method, Role
+from mcp_core.methods import PING, TOOLS_LIST, RequestMethod, Side
 from mcp_core.revisions import (
     LEGACY,
     MODERN,
@@ -865,7 +865,7 @@ def test_completion_invalid_raises(server: Server) -> None:
 @ALL_REVISIONS
 async def test_custom_method_served_and_overrides_builtin(revision: Revision) -> None:
     server = Server("s", version="0")
-    definition = Method(name="x/greet", sender=Role.CLIENT, params=t.RequestParams, result=t.EmptyResult)
+    definition = RequestMethod(name="x/greet", sender=Side.CLIENT, params=t.RequestParams, result=t.EmptyResult)
 
     @server.method(definition)
     async def greet(params: t.RequestParams, context: Context) -> JsonObject:
@@ -894,7 +894,7 @@ def test_custom_method_ping_or_sync_handler_raises() -> None:
 
     with pytest.raises(RegistrationError, match="ping cannot be replaced"):
         server.method(PING)(handler)
-    definition = Method(name="x/greet", sender=Role.CLIENT, params=t.RequestParams, result=t.EmptyResult)
+    definition = RequestMethod(name="x/greet", sender=Side.CLIENT, params=t.RequestParams, result=t.EmptyResult)
 
     def plain(params: object, context: Context) -> JsonObject:
         return {}
@@ -905,9 +905,9 @@ def test_custom_method_ping_or_sync_handler_raises() -> None:
 
 async def test_extension_declared_with_its_methods() -> None:
     server = Server("s", version="0")
-    definition = Method(
+    definition = RequestMethod(
         name="x/greet",
-        sender=Role.CLIENT,
+        sender=Side.CLIENT,
         params=t.RequestParams,
         result=t.EmptyResult,
         extension="example.org/greeting",

@@ -388,7 +388,7 @@ def test_argument_is_converted_to_value(hint: object, argument: JsonValue, value
 
 @pytest.mark.parametrize(("hint", "argument", "value"), VALUES)
 def test_value_dumped_and_bound_is_equal(hint: object, argument: JsonValue, value: object) -> None:
-    written = Compiler("test").shape(hint, Scope(globals(), {})).dump(value)
+    written = Compiler("test").spec(hint, Scope(globals(), {})).dump(value)
     compiled = parameters_of(hint)
     assert compile_schema(compiled.schema).validate({"x": written}) == ()
     assert compiled.bind({"x": written}) == {"x": value}
@@ -928,7 +928,7 @@ def test_generated_value_dumps_to_schema_and_back(case: tuple[object, object]) -
     hint, value = case
     if "Param" in repr(hint) and hint is not Small:
         return  # hypothesis does not know the limits
-    shape = Compiler("test").shape(hint, Scope({}, {}))
+    shape = Compiler("test").spec(hint, Scope({}, {}))
     written = shape.dump(value)
     compiled = parameters_of(hint)
     assert compile_schema(compiled.schema).validate({"x": written}) == ()

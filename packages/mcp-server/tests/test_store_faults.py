@@ -30,7 +30,7 @@ from mcp_server import (
     SqliteTaskStore,
     StoredEvent,
     StoreError,
-    TaskPlace,
+    TaskOrder,
     TaskRecord,
 )
 from mcp_server.stores.failures import StoreFailures
@@ -119,7 +119,7 @@ async def test_acknowledged_tasks_are_intact_after_kill(tmp_path: Path, kind: st
         # The store is consistent: it can be listed, counted and written.
         ids = {record.state.id for record in await store.unfinished()}
         assert all(steps[-1] != "completed" for id, steps in acknowledged.items() if id in ids)
-        assert await store.listed("Ann", TaskPlace(10**9, ""), 1) == ()
+        assert await store.listed("Ann", TaskOrder(10**9, ""), 1) == ()
         await store.aclose()
         with sqlite3.connect(path) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -85,7 +85,7 @@ async def test_sessions_of_converted_file_continue(tmp_path: Path) -> None:
     await store.append("a", [StoredEvent(1, 3, b"{}", 1), StoredEvent(1, 4, b"{}", 2**70)])
     await store.subscribe("b", "test://b")
     await store.begin("a", 4, ())
-    assert [each.owed for each in await store.streams("a")] == [("1",), (), (), ()]
+    assert [each.pending for each in await store.streams("a")] == [("1",), (), (), ()]
     await store.save(SessionRecord(id="c", principal=None, revision="2025-11-25", client={}, used_at=3.0))
     assert await store.load("a") is None
     assert await store.load("b") is not None

@@ -137,7 +137,7 @@ async def _run_operation(store: SessionStore, operation: tuple[object, ...]) -> 
         case ("delete",):
             await store.delete("a")
             await store.save(_RECORD)
-    return [each for each in await store.streams("a") if each.last or each.owed]
+    return [each for each in await store.streams("a") if each.last or each.pending]
 
 
 async def _run_operations(store: SessionStore, operations: Sequence[tuple[object, ...]]) -> list[object]:
@@ -436,16 +436,16 @@ async def test_frequent_notifications_are_coalesced_in_write_queue(tmp_path: Pat
     await store.subscribe("a", "test://x")
     released = threading.Event()
     store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # the return value is not used
-    count = store.thread.asked
+    count = store.thread.requested
     updates = [PendingNotification("notifications/resources/updated", f"test://x/{number}") for number in range(3)]
     for _ in range(10_000):
         for each in (*updates, _TOOLS):
             store.record_notification(each)
-    assert store.thread.asked == count + 1
+    assert store.thread.requested == count + 1
     released.set()
     assert await store.pending_notifications("a") == (*updates, _TOOLS)
     store.record_notification(_TOOLS)
-    assert store.thread.asked == count + 3
+    assert store.thread.requested == count + 3
     await store.aclose()
 
 

@@ -40,7 +40,7 @@ from mcp_server import (
     SqliteStore,
     SqliteTaskStore,
     StoreError,
-    TaskPlace,
+    TaskOrder,
     TaskPolicy,
     TaskRecord,
     TaskStore,
@@ -101,7 +101,7 @@ class _NeverDeletingStore(MemoryTaskStore):
 
 
 class _MisorderedStore(MemoryTaskStore):
-    async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
+    async def listed(self, owner: str, after: TaskOrder | None, count: int) -> tuple[TaskRecord, ...]:
         return tuple(reversed(await super().listed(owner, after, count)))
 
 

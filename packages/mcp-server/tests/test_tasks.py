@@ -537,7 +537,7 @@ async def test_unsupported_client_request_in_task_fails_task() -> None:
 
     @server.tool(task="required")
     async def pings(context: Context) -> str:
-        await context.ask(PING, PingRequestParams())
+        await context.request(PING, PingRequestParams())
         return "not reached"
 
     async with open_client(server, R2025_11_25) as client:

@@ -14,13 +14,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from mcp_core.errors import RequestTimeout
-from mcp_core.middleware import Passing
+from mcp_core.middleware import MiddlewareMessage
 from mcp_core.revisions import R2026_07_28
 from mcp_core.types import CallToolRequestParams, CallToolResult
 from mcp_server.telemetry import Telemetry
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-CALL = Passing(
+CALL = MiddlewareMessage(
     method="tools/call",
     params=CallToolRequestParams(name="add"),
     raw={"_meta": {"traceparent": PARENT}},
@@ -30,11 +30,11 @@ CALL = Passing(
 )
 
 
-async def return_result(_: Passing) -> object:
+async def return_result(_: MiddlewareMessage) -> object:
     return CallToolResult(content=())
 
 
-async def raise_timeout(_: Passing) -> object:
+async def raise_timeout(_: MiddlewareMessage) -> object:
     raise RequestTimeout("it took too long", deadline="total", seconds=1)
 
 

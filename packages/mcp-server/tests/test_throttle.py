@@ -14,7 +14,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server, ToolError
-from mcp_server.connection.throttle import Allowance
+from mcp_server.connection.throttle import RateLimiter
 
 ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 Clock = trio.testing.MockClock
@@ -41,7 +41,7 @@ def log_data(client: RawClient) -> list[object]:
 def test_rate_limiter_allows_at_most_twice_the_rate_per_second(
     per_second: int, pauses: list[float], start_time: float
 ) -> None:
-    allowance = Allowance(per_second)
+    allowance = RateLimiter(per_second)
     now, times = start_time, []
     for pause in pauses:
         now += pause / per_second
@@ -54,14 +54,14 @@ def test_rate_limiter_allows_at_most_twice_the_rate_per_second(
 
 @given(st.integers(1, 1_000), st.floats(-1e6, 1e9))
 def test_rate_limiter_allows_burst_of_one_second(per_second: int, now: float) -> None:
-    allowance = Allowance(per_second)
+    allowance = RateLimiter(per_second)
     assert [allowance.take(now) for _ in range(per_second + 1)] == [True] * per_second + [False]
     assert allowance.take(now + 1.001 / per_second)
     assert not allowance.take(now + 1.001 / per_second)
 
 
 def test_rate_limiter_keeps_reserve() -> None:
-    allowance = Allowance(10)
+    allowance = RateLimiter(10)
     assert allowance.take(0, left=9)
     assert not allowance.take(0, left=9)
     assert allowance.take(0.1, left=9)

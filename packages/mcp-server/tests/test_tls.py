@@ -22,7 +22,7 @@ from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.limits import Limits
 from mcp_server import Server
 from mcp_server.asgi import Receive, Scope, Send
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import listen
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.runners.http import HttpOptions, serve_http
@@ -146,10 +146,10 @@ async def page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def embedded(authority: trustme.CA, limits: Limits) -> AsyncIterator[tuple[Host, int]]:
+async def embedded(authority: trustme.CA, limits: Limits) -> AsyncIterator[tuple[HttpHost, int]]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    host = Host(page, limits=limits, tls=context)
+    host = HttpHost(page, limits=limits, tls=context)
     listeners = await listen("127.0.0.1:0")
     async with trio.open_nursery() as nursery:
         await nursery.start(host.run, listeners)

@@ -16,7 +16,7 @@ def is_concurrent(workers: Workers[int]) -> bool:
 
 
 def is_at_capacity(workers: Workers[int]) -> bool:
-    return workers.crowded
+    return workers.at_capacity
 
 
 async def test_idle_workers_end_when_stopped(autojump_clock: trio.testing.MockClock) -> None:
@@ -101,10 +101,10 @@ async def test_queue_is_bounded_by_calls_and_bytes() -> None:
         assert not is_at_capacity(workers)
         workers.submit(3, 1)
         assert is_at_capacity(workers)
-        nursery.start_soon(workers.wait_for_room)
+        nursery.start_soon(workers.wait_for_capacity)
         await trio.testing.wait_all_tasks_blocked()
         release.set()
-        await workers.wait_for_room()
+        await workers.wait_for_capacity()
         assert not is_at_capacity(workers)
         workers.stop()
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_server.connection.writer import JoiningWriter
+from mcp_server.connection.writer import CoalescingWriter
 
 
 class Sink:
@@ -33,14 +33,14 @@ class Sink:
         return min(self.accepted, len(data))
 
 
-def is_overdue(writer: JoiningWriter) -> bool:
+def is_overdue(writer: CoalescingWriter) -> bool:
     """Return the property. A function, because a type checker treats a property as constant."""
     return writer.overdue
 
 
 async def test_pending_messages_are_written_together() -> None:
     sink = Sink()
-    writer = JoiningWriter(sink.send_all, 100)
+    writer = CoalescingWriter(sink.send_all, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         writer.put_nowait(b"a")
@@ -57,7 +57,7 @@ async def test_pending_messages_are_written_together() -> None:
 
 async def test_put_over_limit_waits() -> None:
     sink = Sink()
-    writer = JoiningWriter(sink.send_all, 3)
+    writer = CoalescingWriter(sink.send_all, 3)
     completed: list[str] = []
 
     async def put(data: bytes) -> None:
@@ -82,7 +82,7 @@ async def test_put_over_limit_waits() -> None:
 async def test_single_message_is_written_immediately(accepted: int, expected: list[bytes]) -> None:
     sink = Sink(accepted)
     sink.open.set()
-    writer = JoiningWriter(sink.send_all, 100, sink.write_now)
+    writer = CoalescingWriter(sink.send_all, 100, sink.write_now)
     writer.put_nowait(b"abc")
     writer.close()
     await writer.run()
@@ -92,7 +92,7 @@ async def test_single_message_is_written_immediately(accepted: int, expected: li
 async def test_message_with_more_to_come_is_coalesced() -> None:
     sink = Sink(100)
     sink.open.set()
-    writer = JoiningWriter(sink.send_all, 100, sink.write_now)
+    writer = CoalescingWriter(sink.send_all, 100, sink.write_now)
     await writer.put(b"a", more=True)
     await writer.put(b"b")
     writer.close()
@@ -103,7 +103,7 @@ async def test_message_with_more_to_come_is_coalesced() -> None:
 async def test_broken_stream_releases_waiting_puts() -> None:
     sink = Sink()
     sink.broken = True
-    writer = JoiningWriter(sink.send_all, 0)
+    writer = CoalescingWriter(sink.send_all, 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         for _ in range(3):
@@ -117,7 +117,7 @@ async def test_broken_stream_releases_waiting_puts() -> None:
 
 async def test_cancelled_writer_releases_waiting_puts() -> None:
     sink = Sink()
-    writer = JoiningWriter(sink.send_all, 0)
+    writer = CoalescingWriter(sink.send_all, 0)
     async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(writer.put, b"a")
@@ -133,7 +133,7 @@ async def test_failed_immediate_write_reports_once_and_stops() -> None:
     sink.broken = True
     sink.open.set()
     reported: list[str] = []
-    writer = JoiningWriter(sink.send_all, 100, sink.write_now, lambda: reported.append("broken"))
+    writer = CoalescingWriter(sink.send_all, 100, sink.write_now, lambda: reported.append("broken"))
     writer.put_nowait(b"a")
     assert reported == ["broken"]
     assert writer.broken
@@ -151,7 +151,7 @@ async def test_broken_stream_is_reported_once() -> None:
     sink.broken = True
     sink.open.set()
     reported: list[str] = []
-    writer = JoiningWriter(sink.send_all, 100, on_broken=lambda: reported.append("broken"))
+    writer = CoalescingWriter(sink.send_all, 100, on_broken=lambda: reported.append("broken"))
     writer.put_nowait(b"a")
     await writer.run()
     assert reported == ["broken"]
@@ -160,7 +160,7 @@ async def test_broken_stream_is_reported_once() -> None:
 
 async def test_put_nowait_over_limit_is_overdue() -> None:
     sink = Sink()
-    writer = JoiningWriter(sink.send_all, 3)
+    writer = CoalescingWriter(sink.send_all, 3)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         writer.put_nowait(b"a")
@@ -180,7 +180,7 @@ async def test_put_nowait_over_limit_is_overdue() -> None:
 
 async def test_offer_over_limit_is_rejected() -> None:
     sink = Sink()
-    writer = JoiningWriter(sink.send_all, 2)
+    writer = CoalescingWriter(sink.send_all, 2)
     assert writer.offer(b"aa")
     assert writer.offer(b"b")
     assert not writer.offer(b"c")

@@ -21,10 +21,10 @@ from walk_server import DO, EXTENSIONS, make_server
 from mcp_client import Client, Handlers, open_http, open_stdio
 from mcp_client.testing import Options, open_in_memory
 from mcp_core import types as t
-from mcp_core.engine.events import Outgoing, Reaction
+from mcp_core.engine.events import Outgoing, ReceiveResult
 from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonValue, Message, Notification, Request
-from mcp_core.methods import NOTIFICATIONS, AnyMethod, AnyNotification, Role
+from mcp_core.methods import NOTIFICATIONS, AnyNotificationMethod, AnyRequestMethod, Side
 from mcp_core.revisions import Revision
 from mcp_server import serve_http, serve_stream
 
@@ -57,7 +57,7 @@ class Party:
     """The messages that this client received, and the events that the engine returned."""
     notes: list[str] = attrs.field(factory=list)
     """The deviations that the engine noted."""
-    notifications: list[AnyNotification] = attrs.field(factory=list)
+    notifications: list[AnyNotificationMethod] = attrs.field(factory=list)
     """The notifications that the application received."""
     client_cancelled: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
     closed: trio.Event = attrs.field(factory=trio.Event)
@@ -85,32 +85,32 @@ class Party:
 
     # --- messages that no application can send ---------------------------------------------------------------------
 
-    async def request_unchecked(self, definition: AnyMethod, wire_params: dict[str, JsonValue]) -> object:
+    async def request_unchecked(self, definition: AnyRequestMethod, wire_params: dict[str, JsonValue]) -> object:
         """Send a request that the engine does not check."""
-        connection, revision = self.client._link.connection, self.spec.revision
+        connection, revision = self.client._channel.connection, self.spec.revision
 
-        def unchecked(definition: AnyMethod, params: object, *, progress: bool = False) -> Outgoing:
-            outbound = connection._outbound.ask(definition, revision, t.Result, progress=False, augmented=False)
+        def unchecked(definition: AnyRequestMethod, params: object, *, progress: bool = False) -> Outgoing:
+            outbound = connection._outbound.begin(definition, revision, t.Result, progress=False, augmented=False)
             meta = {} if revision.session_log_level else {"_meta": connection._envelope(revision)}
             return Outgoing(Request(outbound.id, definition.name, {**wire_params, **meta}))
 
         connection.__dict__["call"] = unchecked
         try:
-            return (await self.client._link.request(definition, None))[0]
+            return (await self.client._channel.request(definition, None))[0]
         finally:
             del connection.__dict__["call"]
 
-    async def notify_unchecked(self, definition: AnyNotification, wire_params: dict[str, JsonValue]) -> None:
+    async def notify_unchecked(self, definition: AnyNotificationMethod, wire_params: dict[str, JsonValue]) -> None:
         """Send a notification that the engine does not check."""
-        await self.client._link.transport.send(Notification(definition.name, wire_params))
+        await self.client._channel.transport.send(Notification(definition.name, wire_params))
 
     def record(self, client: Client) -> None:
         """Record the inbound messages from now on."""
         self._client = client
-        connection = client._link.connection
+        connection = client._channel.connection
         receive = connection.receive
 
-        def recorded(message: Message) -> Reaction:
+        def recorded(message: Message) -> ReceiveResult:
             reaction = receive(message)
             subject = message.method if isinstance(message, Request | Notification) else "answer"
             self.received.append(f"{subject} {type(reaction.event).__name__}")
@@ -126,7 +126,7 @@ class Party:
         recorders = {
             definition: partial(self.notifications.append, definition)
             for definition in NOTIFICATIONS
-            if Role.SERVER in definition.sender
+            if Side.SERVER in definition.sender
         }
         listeners = {definition: _without_argument(recorder) for definition, recorder in recorders.items()}
         if not self.spec.client:
@@ -164,12 +164,12 @@ class Party:
             raise
 
     async def _roots(self) -> list[t.Root]:
-        connection = self.client._link.connection
-        for id in connection.owed:
+        connection = self.client._channel.connection
+        for id in connection.inbound_requests:
             # No function of the client does this. The server requests progress to show that it arrives.
             outgoing = connection.progress(id, 1)
             if outgoing is not None:
-                await self.client._link.transport.send(outgoing.message)
+                await self.client._channel.transport.send(outgoing.message)
         return [t.Root(uri="file:///")]
 
 
@@ -205,7 +205,7 @@ async def _identify(_: HttpRequest) -> str:
 async def _open_http(spec: ConnectionSpec, options: Options) -> AsyncIterator[Client]:
     server = make_server(declares=spec.server)
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_http, server, "127.0.0.1:0", legacy_sse=True, identify=_identify, grace=0.1)
+        serve = partial(serve_http, server, "127.0.0.1:0", legacy_sse=True, authenticate=_identify, grace=0.1)
         (url,) = await nursery.start(serve)
         if spec.revision.http_sse:
             url = url.removesuffix("/mcp") + "/sse"

@@ -15,7 +15,7 @@ from walk_server import DEFINITIONS, AnyDefinition
 from mcp_client.skills import get_skill, list_skills, read_directory
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.methods import Role
+from mcp_core.methods import Side
 
 __all__ = ["EXERCISES", "is_sent"]
 
@@ -24,7 +24,7 @@ Exercise: TypeAlias = Callable[[Party], Awaitable[None]]
 URI: Final = "walk://text"
 
 
-def is_sent(definition: AnyDefinition, sender: Role, party: Party) -> bool:
+def is_sent(definition: AnyDefinition, sender: Side, party: Party) -> bool:
     """Return whether the message is sent. Over HTTP, a modern side closes the stream instead of a cancellation."""
     spec = party.spec
     closes = spec.revision.disconnect_cancels and spec.transport == "http"
@@ -256,57 +256,57 @@ async def task_notification(party: Party) -> None:
         await party.call("echo")
 
 
-EXERCISES: Final[dict[tuple[AnyDefinition, Role], Exercise]] = {
-    (m.INITIALIZE, Role.CLIENT): initialize,
-    (m.PING, Role.CLIENT): ping,
-    (m.PING, Role.SERVER): client_request_exercise(m.PING),
-    (m.SERVER_DISCOVER, Role.CLIENT): discover,
-    (m.TOOLS_LIST, Role.CLIENT): list_tools,
-    (m.TOOLS_CALL, Role.CLIENT): call_tool,
-    (m.RESOURCES_LIST, Role.CLIENT): list_resources,
-    (m.RESOURCES_TEMPLATES_LIST, Role.CLIENT): list_templates,
-    (m.RESOURCES_READ, Role.CLIENT): read_resource,
-    (m.RESOURCES_SUBSCRIBE, Role.CLIENT): listen_to_resource,
-    (m.RESOURCES_UNSUBSCRIBE, Role.CLIENT): listen_to_resource,
-    (m.PROMPTS_LIST, Role.CLIENT): list_prompts,
-    (m.PROMPTS_GET, Role.CLIENT): get_prompt,
-    (m.COMPLETION_COMPLETE, Role.CLIENT): complete,
-    (m.LOGGING_SET_LEVEL, Role.CLIENT): set_level,
-    (m.SUBSCRIPTIONS_LISTEN, Role.CLIENT): listen_to_lists,
-    (m.ROOTS_LIST, Role.SERVER): client_request_exercise(m.ROOTS_LIST),
-    (m.SAMPLING_CREATE_MESSAGE, Role.SERVER): client_request_exercise(m.SAMPLING_CREATE_MESSAGE, ("tools", "dice")),
-    (m.ELICITATION_CREATE, Role.SERVER): client_request_exercise(
+EXERCISES: Final[dict[tuple[AnyDefinition, Side], Exercise]] = {
+    (m.INITIALIZE, Side.CLIENT): initialize,
+    (m.PING, Side.CLIENT): ping,
+    (m.PING, Side.SERVER): client_request_exercise(m.PING),
+    (m.SERVER_DISCOVER, Side.CLIENT): discover,
+    (m.TOOLS_LIST, Side.CLIENT): list_tools,
+    (m.TOOLS_CALL, Side.CLIENT): call_tool,
+    (m.RESOURCES_LIST, Side.CLIENT): list_resources,
+    (m.RESOURCES_TEMPLATES_LIST, Side.CLIENT): list_templates,
+    (m.RESOURCES_READ, Side.CLIENT): read_resource,
+    (m.RESOURCES_SUBSCRIBE, Side.CLIENT): listen_to_resource,
+    (m.RESOURCES_UNSUBSCRIBE, Side.CLIENT): listen_to_resource,
+    (m.PROMPTS_LIST, Side.CLIENT): list_prompts,
+    (m.PROMPTS_GET, Side.CLIENT): get_prompt,
+    (m.COMPLETION_COMPLETE, Side.CLIENT): complete,
+    (m.LOGGING_SET_LEVEL, Side.CLIENT): set_level,
+    (m.SUBSCRIPTIONS_LISTEN, Side.CLIENT): listen_to_lists,
+    (m.ROOTS_LIST, Side.SERVER): client_request_exercise(m.ROOTS_LIST),
+    (m.SAMPLING_CREATE_MESSAGE, Side.SERVER): client_request_exercise(m.SAMPLING_CREATE_MESSAGE, ("tools", "dice")),
+    (m.ELICITATION_CREATE, Side.SERVER): client_request_exercise(
         m.ELICITATION_CREATE, ("page", "accept"), ("task", "accept")
     ),
-    (m.TASKS_GET, Role.CLIENT): get_task,
-    (m.TASKS_GET, Role.SERVER): client_task(m.TASKS_GET),
-    (m.TASKS_RESULT, Role.CLIENT): get_task,
-    (m.TASKS_RESULT, Role.SERVER): client_task(m.TASKS_RESULT),
-    (m.TASKS_LIST, Role.CLIENT): list_tasks,
-    (m.TASKS_LIST, Role.SERVER): client_task(m.TASKS_LIST),
-    (m.TASKS_CANCEL, Role.CLIENT): cancel_task,
-    (m.TASKS_CANCEL, Role.SERVER): client_task(m.TASKS_CANCEL),
-    (m.EXTENSION_TASKS_GET, Role.CLIENT): get_task,
-    (m.EXTENSION_TASKS_UPDATE, Role.CLIENT): update_task,
-    (m.EXTENSION_TASKS_CANCEL, Role.CLIENT): cancel_task,
-    (m.SKILLS_LIST, Role.CLIENT): skills_list,
-    (m.SKILLS_GET, Role.CLIENT): skills_get,
-    (m.RESOURCES_DIRECTORY_READ, Role.CLIENT): directory_read,
-    (m.NOTIFICATIONS_INITIALIZED, Role.CLIENT): initialized,
-    (m.NOTIFICATIONS_CANCELLED, Role.CLIENT): cancel,
-    (m.NOTIFICATIONS_CANCELLED, Role.SERVER): cancel_of_server,
-    (m.NOTIFICATIONS_PROGRESS, Role.CLIENT): progress_of_client,
-    (m.NOTIFICATIONS_PROGRESS, Role.SERVER): progress,
-    (m.NOTIFICATIONS_MESSAGE, Role.SERVER): message,
-    (m.NOTIFICATIONS_TOOLS_LIST_CHANGED, Role.SERVER): listen_to_lists,
-    (m.NOTIFICATIONS_PROMPTS_LIST_CHANGED, Role.SERVER): listen_to_lists,
-    (m.NOTIFICATIONS_RESOURCES_LIST_CHANGED, Role.SERVER): listen_to_lists,
-    (m.NOTIFICATIONS_RESOURCES_UPDATED, Role.SERVER): listen_to_resource,
-    (m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, Role.SERVER): listen_to_lists,
-    (m.NOTIFICATIONS_ROOTS_LIST_CHANGED, Role.CLIENT): roots_changed,
-    (m.NOTIFICATIONS_ELICITATION_COMPLETE, Role.SERVER): complete_elicitation,
-    (m.NOTIFICATIONS_TASKS_STATUS, Role.CLIENT): task_of_client,
-    (m.NOTIFICATIONS_TASKS_STATUS, Role.SERVER): task_status,
-    (m.NOTIFICATIONS_TASKS, Role.SERVER): task_notification,
+    (m.TASKS_GET, Side.CLIENT): get_task,
+    (m.TASKS_GET, Side.SERVER): client_task(m.TASKS_GET),
+    (m.TASKS_RESULT, Side.CLIENT): get_task,
+    (m.TASKS_RESULT, Side.SERVER): client_task(m.TASKS_RESULT),
+    (m.TASKS_LIST, Side.CLIENT): list_tasks,
+    (m.TASKS_LIST, Side.SERVER): client_task(m.TASKS_LIST),
+    (m.TASKS_CANCEL, Side.CLIENT): cancel_task,
+    (m.TASKS_CANCEL, Side.SERVER): client_task(m.TASKS_CANCEL),
+    (m.EXTENSION_TASKS_GET, Side.CLIENT): get_task,
+    (m.EXTENSION_TASKS_UPDATE, Side.CLIENT): update_task,
+    (m.EXTENSION_TASKS_CANCEL, Side.CLIENT): cancel_task,
+    (m.SKILLS_LIST, Side.CLIENT): skills_list,
+    (m.SKILLS_GET, Side.CLIENT): skills_get,
+    (m.RESOURCES_DIRECTORY_READ, Side.CLIENT): directory_read,
+    (m.NOTIFICATIONS_INITIALIZED, Side.CLIENT): initialized,
+    (m.NOTIFICATIONS_CANCELLED, Side.CLIENT): cancel,
+    (m.NOTIFICATIONS_CANCELLED, Side.SERVER): cancel_of_server,
+    (m.NOTIFICATIONS_PROGRESS, Side.CLIENT): progress_of_client,
+    (m.NOTIFICATIONS_PROGRESS, Side.SERVER): progress,
+    (m.NOTIFICATIONS_MESSAGE, Side.SERVER): message,
+    (m.NOTIFICATIONS_TOOLS_LIST_CHANGED, Side.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_PROMPTS_LIST_CHANGED, Side.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_RESOURCES_LIST_CHANGED, Side.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_RESOURCES_UPDATED, Side.SERVER): listen_to_resource,
+    (m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, Side.SERVER): listen_to_lists,
+    (m.NOTIFICATIONS_ROOTS_LIST_CHANGED, Side.CLIENT): roots_changed,
+    (m.NOTIFICATIONS_ELICITATION_COMPLETE, Side.SERVER): complete_elicitation,
+    (m.NOTIFICATIONS_TASKS_STATUS, Side.CLIENT): task_of_client,
+    (m.NOTIFICATIONS_TASKS_STATUS, Side.SERVER): task_status,
+    (m.NOTIFICATIONS_TASKS, Side.SERVER): task_notification,
 }
 """The exercises by definition and sender."""

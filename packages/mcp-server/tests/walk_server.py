@@ -17,7 +17,7 @@ import trio
 from mcp_core import types as t
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.connection import Extensions
-from mcp_core.engine.events import Outgoing, Reaction
+from mcp_core.engine.events import Outgoing, ReceiveResult
 from mcp_core.engine.server import ServerConnection
 from mcp_core.errors import McpError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message, Notification, Request
@@ -32,10 +32,10 @@ from mcp_core.methods import (
     TASKS_GET,
     TASKS_LIST,
     TASKS_RESULT,
-    AnyMethod,
-    AnyNotification,
-    Method,
-    Role,
+    AnyNotificationMethod,
+    AnyRequestMethod,
+    RequestMethod,
+    Side,
 )
 from mcp_core.revisions import Revision, preferred
 from mcp_core.types.skills import GetSkillRequestParams, ListSkillsRequestParams, ReadResourceDirectoryRequestParams
@@ -56,11 +56,11 @@ __all__ = [
     "wire_sample",
 ]
 
-AnyDefinition: TypeAlias = AnyMethod | AnyNotification
+AnyDefinition: TypeAlias = AnyRequestMethod | AnyNotificationMethod
 
 DEFINITIONS: Final[tuple[AnyDefinition, ...]] = (*METHODS, *NOTIFICATIONS)
 
-DO: Final = Method(name="walk/do", sender=Role.CLIENT, params=t.CallToolRequestParams, result=t.CallToolResult)
+DO: Final = RequestMethod(name="walk/do", sender=Side.CLIENT, params=t.CallToolRequestParams, result=t.CallToolResult)
 """A method that needs no capability: calls a function of the server and returns its JSON as text."""
 
 EXTENSIONS: Final = Extensions(methods={DO.name: DO})
@@ -139,7 +139,7 @@ def sample(definition: AnyDefinition) -> t.WireObject:
 
 def wire_sample(definition: AnyDefinition) -> JsonObject:
     """Return the params as JSON of the newest revision that has the definition."""
-    having = definition.revisions | (definition.input_request if isinstance(definition, Method) else frozenset())
+    having = definition.revisions | (definition.input_request if isinstance(definition, RequestMethod) else frozenset())
     revision = preferred(having)
     assert revision is not None
     return converter(revision).unstructure(sample(definition))
@@ -150,7 +150,7 @@ class RecordingConnection(ServerConnection):
 
     received: list[str]
 
-    def receive(self, message: Message) -> Reaction:
+    def receive(self, message: Message) -> ReceiveResult:
         reaction = super().receive(message)
         subject = message.method if isinstance(message, Request | Notification) else "answer"
         self.received.append(f"{subject} {type(reaction.event).__name__}")
@@ -178,8 +178,8 @@ class WalkServer(Server):
     def capabilities(self) -> t.ServerCapabilities:
         return super().capabilities if self.declares else t.ServerCapabilities()
 
-    def _connection(self, revisions: tuple[Revision, ...], *, tells_apart: bool = True) -> ServerConnection:
-        value = super()._connection(revisions, tells_apart=tells_apart)
+    def _connection(self, revisions: tuple[Revision, ...], *, authenticated: bool = True) -> ServerConnection:
+        value = super()._connection(revisions, authenticated=authenticated)
         value.__class__ = RecordingConnection
         assert isinstance(value, RecordingConnection)
         value.received = self.record.received
@@ -193,9 +193,9 @@ async def attempt(context: Context, index: int, raw: bool) -> JsonValue:
     """Send the client a sample of a definition, without checks if `raw`. Return the outcome."""
     target = DEFINITIONS[index]
     try:
-        if isinstance(target, Method):
+        if isinstance(target, RequestMethod):
             return type(
-                await (_request_unchecked(context, target) if raw else context.ask(target, sample(target)))
+                await (_request_unchecked(context, target) if raw else context.request(target, sample(target)))
             ).__name__
         await (_notify_unchecked(context, target) if raw else _notify(context, target))
     except McpError as refused:
@@ -204,45 +204,45 @@ async def attempt(context: Context, index: int, raw: bool) -> JsonValue:
     return "sent"
 
 
-async def _request_unchecked(context: Context, definition: AnyMethod) -> object:
+async def _request_unchecked(context: Context, definition: AnyRequestMethod) -> object:
     call, revision = context._call, context.peer.revision
-    connection, wire = call.link.connection, wire_sample(definition)
+    connection, wire = call.channel.connection, wire_sample(definition)
     if not revision.server_requests:
-        await call.link.send(Outgoing(Request("raw", definition.name, wire), call.request.id))
+        await call.channel.send(Outgoing(Request("raw", definition.name, wire), call.request.id))
         return None
 
-    def unchecked(definition: AnyMethod, params: object, *, for_request: JsonValue) -> Outgoing:
-        outbound = connection._outbound.ask(definition, revision, t.Result, progress=False, augmented=False)
+    def unchecked(definition: AnyRequestMethod, params: object, *, for_request: JsonValue) -> Outgoing:
+        outbound = connection._outbound.begin(definition, revision, t.Result, progress=False, augmented=False)
         return Outgoing(Request(outbound.id, definition.name, wire), call.request.id)
 
     connection.__dict__["ask"] = unchecked
     try:
-        return await call.link.ask(definition, None, call)
+        return await call.channel.request_client(definition, None, call)
     finally:
         del connection.__dict__["ask"]
 
 
-async def _notify(context: Context, definition: AnyNotification) -> None:
+async def _notify(context: Context, definition: AnyNotificationMethod) -> None:
     call = context._call
-    connection = call.link.connection
+    connection = call.channel.connection
     if definition is NOTIFICATIONS_MESSAGE:
-        await call.link.send(connection.log("error", "broken", for_request=call.request.id))
+        await call.channel.send(connection.log("error", "broken", for_request=call.request.id))
     elif definition.filter_member is not None:
         for outgoing in connection.publish(definition, sample(definition)):
-            await call.link.send(outgoing)
+            await call.channel.send(outgoing)
     else:
         await context.notify(definition, sample(definition))
 
 
-async def _notify_unchecked(context: Context, definition: AnyNotification) -> None:
+async def _notify_unchecked(context: Context, definition: AnyNotificationMethod) -> None:
     call = context._call
-    await call.link.send(Outgoing(Notification(definition.name, wire_sample(definition)), call.request.id))
+    await call.channel.send(Outgoing(Notification(definition.name, wire_sample(definition)), call.request.id))
 
 
 async def ask(context: Context, target: str) -> JsonValue:
     """Send a client request that has several forms."""
     if target == "page":
-        return (await context.ask(ELICITATION_CREATE, URL_MODE)).action
+        return (await context.request(ELICITATION_CREATE, URL_MODE)).action
     if target == "tools":
         tool = t.Tool(name="dice", input_schema={"type": "object"})
         result = await context.sample("hello", max_tokens=5, tools=[tool], tool_choice=t.ToolChoice(mode="auto"))
@@ -257,30 +257,34 @@ async def client_task(context: Context, index: int) -> JsonValue:
     target = DEFINITIONS[index]
     message = "slow" if target is TASKS_CANCEL else "quick"
     form = t.evolve(FORM, message=message, task=t.TaskMetadata())
-    created: object = await context.ask(ELICITATION_CREATE, form)
+    created: object = await context.request(ELICITATION_CREATE, form)
     assert isinstance(created, t.CreateTaskResult)
     id = created.task.task_id
     if target is TASKS_GET:
-        return (await context.ask(TASKS_GET, t.GetTaskRequestParams(task_id=id))).task_id == id
+        return (await context.request(TASKS_GET, t.GetTaskRequestParams(task_id=id))).task_id == id
     if target is TASKS_RESULT:
-        return (await context.ask(TASKS_RESULT, t.GetTaskPayloadRequestParams(task_id=id))).extra["action"] == "accept"
+        return (await context.request(TASKS_RESULT, t.GetTaskPayloadRequestParams(task_id=id))).extra[
+            "action"
+        ] == "accept"
     if target is TASKS_LIST:
-        listed = await context.ask(TASKS_LIST, t.ListTasksRequestParams())
+        listed = await context.request(TASKS_LIST, t.ListTasksRequestParams())
         return id in {task.task_id for task in listed.tasks}
     assert target is TASKS_CANCEL
-    return (await context.ask(TASKS_CANCEL, t.CancelTaskRequestParams(task_id=id))).status == "cancelled"
+    return (await context.request(TASKS_CANCEL, t.CancelTaskRequestParams(task_id=id))).status == "cancelled"
 
 
 async def request_with_progress(context: Context) -> JsonValue:
     """Send a client request that requests progress (legacy)."""
-    connection, id = context._call.link.connection, context._call.request.id
+    connection, id = context._call.channel.connection, context._call.request.id
 
-    def with_progress(definition: AnyMethod, params: object, *, for_request: JsonValue) -> Outgoing:
-        return Outgoing(connection._ask(definition, params, context.peer.revision, progress=True), id)
+    def with_progress(definition: AnyRequestMethod, params: object, *, for_request: JsonValue) -> Outgoing:
+        return Outgoing(connection._begin_request(definition, params, context.peer.revision, progress=True), id)
 
     connection.__dict__["ask"] = with_progress
     try:
-        return type(await context._call.link.ask(ROOTS_LIST, t.ListRootsRequestParams(), context._call)).__name__
+        return type(
+            await context._call.channel.request_client(ROOTS_LIST, t.ListRootsRequestParams(), context._call)
+        ).__name__
     finally:
         del connection.__dict__["ask"]
 
@@ -322,8 +326,8 @@ def _functions(server: WalkServer) -> dict[str, Callable[..., Awaitable[JsonValu
 
     async def end_subscriptions(context: Context) -> JsonValue:
         """End the subscriptions of the client."""
-        calls = context._call.link._calls  # type: ignore[attr-defined]  # of a pipe
-        for id in context._call.link.connection.subscriptions:
+        calls = context._call.channel._calls  # type: ignore[attr-defined]  # of a pipe
+        for id in context._call.channel.connection.subscriptions:
             calls[id].scope.cancel()
         return None
 
@@ -394,7 +398,7 @@ def _add_tools(server: WalkServer, functions: dict[str, Callable[..., Awaitable[
     async def cancels(context: Context) -> str:
         """Send a client request, and cancel it when the client has begun to handle it (legacy)."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(context.ask, SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLING, system_prompt="slow"))
+            nursery.start_soon(context.request, SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLING, system_prompt="slow"))
             await record.released.acquire()
             nursery.cancel_scope.cancel()
         return "gave up"
@@ -408,7 +412,7 @@ def _add_tools(server: WalkServer, functions: dict[str, Callable[..., Awaitable[
     async def elicits(context: Context) -> str:
         """Elicit, as a task."""
 
-        return (await context.ask(ELICITATION_CREATE, FORM)).action
+        return (await context.request(ELICITATION_CREATE, FORM)).action
 
 
 async def _text() -> str:

@@ -26,7 +26,7 @@ from mcp_core.revisions import REVISIONS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_client import Changes, Client, Opening
+    from mcp_client import Changes, Client, Connector
 
 __all__ = ["KINDS"]
 
@@ -46,7 +46,7 @@ class Caller:
     tls: ssl.SSLContext | None
     numbers: itertools.count[int] = attrs.field(factory=itertools.count)
 
-    def open(self, revision: str, path: str = "/mcp") -> Opening:
+    def open(self, revision: str, path: str = "/mcp") -> Connector:
         """Return a client that is not connected yet."""
         return open_http(
             self.url.removesuffix("/mcp") + path,

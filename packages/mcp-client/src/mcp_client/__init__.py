@@ -17,12 +17,12 @@ from mcp_client.connection.pending_request import ProgressHandler
 from mcp_client.connection.response_cache import ResponseCache
 from mcp_client.connection.transport import ByteStream
 from mcp_client.connectors.http import open_http
-from mcp_client.connectors.stdio import Opening, open_stdio, open_stream
+from mcp_client.connectors.stdio import Connector, open_stdio, open_stream
 from mcp_client.deadlines import Deadlines
 from mcp_client.features.changes import Change, ChangeKind, Changes
 from mcp_client.features.output_schema import InvalidToolOutput, OutputPolicy
 from mcp_client.features.tasks import TaskCancelled, TaskHandle
-from mcp_client.group.client_group import ClientGroup, Listed, Member, Named, Restart, configured, open_group
+from mcp_client.group.client_group import ClientGroup, GroupListing, Member, Restart, ServerItem, configured, open_group
 from mcp_client.group.names import NameCollision, Naming
 from mcp_client.handlers import Handlers
 from mcp_client.http_client.tls import Tls
@@ -38,21 +38,21 @@ __all__ = [
     "ClientGroup",
     "ConfigError",
     "ConfigInput",
+    "Connector",
     "Deadlines",
     "Grace",
+    "GroupListing",
     "Handlers",
     "InvalidToolOutput",
-    "Listed",
     "Member",
     "NameCollision",
-    "Named",
     "Naming",
-    "Opening",
     "OutputPolicy",
     "ProgressHandler",
     "ResponseCache",
     "Restart",
     "ServerConfig",
+    "ServerItem",
     "TaskCancelled",
     "TaskHandle",
     "Tls",

@@ -112,13 +112,13 @@ def callable_by_app(tool: Tool) -> bool:
     return _visible_to(_APP, tool)
 
 
-def _visible_to(whom: str, tool: Tool) -> bool:
+def _visible_to(party: str, tool: Tool) -> bool:
     try:
         visibility = read_tool_meta(tool.meta).visibility
     except InvalidValue as error:
         _log.warning("tool omitted, its _meta.ui is invalid: tool=%r error=%s", tool.name, error.message)
         return False
-    return visibility is None or whom in visibility
+    return visibility is None or party in visibility
 
 
 async def read_app(

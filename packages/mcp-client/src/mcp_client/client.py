@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from mcp_client.connection.request_headers import checked
-from mcp_client.features.requests import Features
-from mcp_client.features.subscriptions import Listening
+from mcp_client.features.requests import FeatureRequests
+from mcp_client.features.subscriptions import Subscriptions
 from mcp_core.errors import LocalProtocolError, McpError
 from mcp_core.features.meta import check_members
 from mcp_core.methods import (
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.response_cache import Caching
     from mcp_client.features.changes import Changes
     from mcp_client.features.output_schema import OutputSchemas
     from mcp_core.engine.events import NotificationReceived, ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import (
         Implementation,
@@ -50,7 +50,7 @@ _log: Final = logging.getLogger("mcp_client")
 P = TypeVar("P")
 
 
-class Client(Features):
+class Client(FeatureRequests):
     """A connection to one server. Created by `open_stdio`, `open_stream` and `open_http`.
 
     Any task can call any method, also concurrently. Cancelling the caller cancels the request. All requests raise:
@@ -65,41 +65,41 @@ class Client(Features):
     - `HttpFailure`: the HTTP response is not a response of the protocol; `AccessDenied` if credentials are required.
     """
 
-    def __init__(self, link: Link, outputs: OutputSchemas, caching: Caching | None) -> None:
-        super().__init__(link, outputs, caching)
-        self._listening: Final = Listening(link)
+    def __init__(self, channel: ClientChannel, outputs: OutputSchemas, caching: Caching | None) -> None:
+        super().__init__(channel, outputs, caching)
+        self._subscriptions: Final = Subscriptions(channel)
         if caching is not None:
-            link.listeners.subscribe(caching.heard)
-        link.listeners.subscribe(self._forget_tools)
-        link.listeners.on_renewal(self._renewed)
-        link.listeners.on_loss(self._outputs.forget)
+            channel.listeners.subscribe(caching.notified)
+        channel.listeners.subscribe(self._forget_tools)
+        channel.listeners.on_renewal(self._renewed)
+        channel.listeners.on_loss(self._outputs.forget)
 
     # --- the server ------------------------------------------------------------------------------------------------
 
     @property
     def revision(self) -> Revision:
         """The negotiated revision."""
-        return self._link.server.revision
+        return self._channel.server.revision
 
     @property
     def capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declared."""
-        return self._link.server.capabilities
+        return self._channel.server.capabilities
 
     @property
     def server_info(self) -> Implementation | None:
         """The name and the version that the server reports. Unverified."""
-        return self._link.server.implementation
+        return self._channel.server.implementation
 
     @property
     def instructions(self) -> str | None:
         """Instructions for a model on how to use the server. Untrusted text of the server."""
-        return self._link.server.instructions
+        return self._channel.server.instructions
 
     @property
     def server(self) -> ServerPeer:
         """All of these properties as one object: the argument `server` of `open_http` for a known server."""
-        return self._link.server
+        return self._channel.server
 
     def with_headers(self, headers: Mapping[str, str]) -> Client:
         """Return a view of this connection with additional HTTP headers, for example the credentials of one user.
@@ -116,10 +116,10 @@ class Client(Features):
         Raises:
             LocalProtocolError: The connection does not use HTTP, or the protocol sets one of the headers.
         """
-        if not self._link.transport.takes_headers:
+        if not self._channel.transport.takes_headers:
             raise LocalProtocolError("only requests over HTTP have headers")
-        every = {**dict(self._extras.headers), **dict(checked(headers))}
-        return self._with(attrs.evolve(self._extras, headers=tuple(every.items())))
+        every = {**dict(self._options.headers), **dict(checked(headers))}
+        return self._with(attrs.evolve(self._options, headers=tuple(every.items())))
 
     def with_meta(self, members: JsonObject) -> Client:
         """Return a view of this connection with additional members in `_meta` of each request.
@@ -137,25 +137,25 @@ class Client(Features):
                 is not in its W3C format.
         """
         check_members(members)
-        return self._with(attrs.evolve(self._extras, meta={**self._extras.meta, **members}))
+        return self._with(attrs.evolve(self._options, meta={**self._options.meta, **members}))
 
     def fresh(self) -> Client:
         """Return a view of this connection that bypasses the response cache: `await client.fresh().list_tools()`.
 
         New results replace the cached ones. Spec: server/utilities/caching (2026-07-28)
         """
-        return self._with(attrs.evolve(self._extras, fresh=True))
+        return self._with(attrs.evolve(self._options, fresh=True))
 
     # --- outdated state --------------------------------------------------------------------------------------------
 
     def _forget_tools(self, event: NotificationReceived) -> None:
-        if event.row is NOTIFICATIONS_TOOLS_LIST_CHANGED:
+        if event.definition is NOTIFICATIONS_TOOLS_LIST_CHANGED:
             self._outputs.forget()
 
     def _renewed(self) -> None:
         self._outputs.forget()
-        if self._link.connection.log_level is not None and self.capabilities.logging is not None:
-            self._link.nursery.start_soon(self._set_log_level_again, self._link.connection.log_level)
+        if self._channel.connection.log_level is not None and self.capabilities.logging is not None:
+            self._channel.nursery.start_soon(self._set_log_level_again, self._channel.connection.log_level)
 
     async def _set_log_level_again(self, level: LoggingLevel) -> None:
         try:
@@ -188,7 +188,7 @@ class Client(Features):
         """
         if self.revision.session_log_level:
             await self.request(LOGGING_SET_LEVEL, SetLevelRequestParams(level=level))
-        self._link.connection.log_level = level
+        self._channel.connection.log_level = level
 
     async def roots_changed(self) -> None:
         """Notify a legacy server that the roots have changed.
@@ -201,11 +201,11 @@ class Client(Features):
         if self.revision.server_requests:
             await self.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
 
-    async def notify(self, row: NotificationRow[P], params: P) -> None:
+    async def notify(self, definition: NotificationMethod[P], params: P) -> None:
         """Send a notification of any method: the low-level interface, for extensions.
 
         Args:
-            row: The method.
+            definition: The method.
             params: The parameters.
 
         Raises:
@@ -213,18 +213,18 @@ class Client(Features):
             TransportError: The connection ended, or the message was not delivered.
             RequestTimeout: A deadline of the transport passed.
         """
-        await self._link.notify(row, params, self._extras.headers)
+        await self._channel.notify(definition, params, self._options.headers)
 
     async def wait_ended(self) -> None:
         """Wait until the connection is closed by this client, or lost."""
-        await self._link.wait_ended()
+        await self._channel.wait_ended()
 
     async def aclose(self) -> None:
         """Close the connection. Pending requests raise `ConnectionEnded`.
 
         *Closing*: takes bounded time, shielded from cancellation. Any task can close a client, more than once.
         """
-        await self._link.aclose()
+        await self._channel.aclose()
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
@@ -258,4 +258,4 @@ class Client(Features):
             resources_list_changed=resources,
             resource_subscriptions=tuple(dict.fromkeys(uris)) or None,
         )
-        return self._listening.open(wanted, self._extras)
+        return self._subscriptions.open(wanted, self._options)

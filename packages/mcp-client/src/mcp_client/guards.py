@@ -41,7 +41,7 @@ from mcp_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mcp_core.middleware import Passing, Proceed
+    from mcp_core.middleware import MiddlewareMessage, Proceed
 
 __all__ = [
     "CallConsent",
@@ -103,7 +103,7 @@ class ToolFilter(Middleware):
             return False
         return self._allow is None or any(fnmatchcase(name, pattern) for pattern in self._allow)
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Reject calls of denied tools with `NotAllowed`, and remove denied tools from lists."""
         if message.incoming:
             return await proceed(message)
@@ -144,7 +144,7 @@ class Consent(Middleware):
         self._elicit: Final = elicit
         self._root: Final = root
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Request consent for one request, as the functions of this guard require."""
         params = message.params
         if not message.incoming:
@@ -165,22 +165,24 @@ class Consent(Middleware):
             return evolve(result, roots=tuple([root for root in result.roots if await self._root(root)]))
         return result
 
-    async def _sampling(self, message: Passing, params: CreateMessageRequestParams, proceed: Proceed) -> object:
-        asked: CreateMessageRequestParams | None = params
+    async def _sampling(
+        self, message: MiddlewareMessage, params: CreateMessageRequestParams, proceed: Proceed
+    ) -> object:
+        sent_params: CreateMessageRequestParams | None = params
         if self._sample is not None:
-            asked = await self._sample(params)
-        if asked is None:
+            sent_params = await self._sample(params)
+        if sent_params is None:
             raise _rejected()
-        result = await proceed(attrs.evolve(message, params=asked))
+        result = await proceed(attrs.evolve(message, params=sent_params))
         if self._sampled is None:
             return result
-        given = await self._sampled(asked, _read(result, CreateMessageResult, message))
+        given = await self._sampled(sent_params, _read(result, CreateMessageResult, message))
         if given is None:
             raise _rejected()
         return given
 
 
-def _read(result: object, expected: type[W], message: Passing) -> W:
+def _read(result: object, expected: type[W], message: MiddlewareMessage) -> W:
     """Return a result as an instance of its class: a handler or another middleware may return the wire form.
 
     Raises:
@@ -223,7 +225,7 @@ class RateLimit(Middleware):
         self._tokens: Final = None if tokens is None else Rates(tokens)
         self._elicitations: Final = None if elicitations is None else Rates(elicitations)
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Check the rate limits of one request."""
         params = message.params
         if not message.incoming:

@@ -41,7 +41,7 @@ from mcp_core.types.meta import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
 
 __all__ = [
     "ElicitHandler",
@@ -78,8 +78,8 @@ an instance of its class or in its wire form."""
 NotificationHandler: TypeAlias = Callable[..., None]  # type: ignore[explicit-any]  # parameters of any class
 """A function that receives the parameters of a notification, of the class of its method. It must not block."""
 
-_NO_METHODS: Final[Mapping[Method[object, object], MethodHandler]] = {}
-_NO_NOTIFICATIONS: Final[Mapping[NotificationRow[object], NotificationHandler]] = {}
+_NO_METHODS: Final[Mapping[RequestMethod[object, object], MethodHandler]] = {}
+_NO_NOTIFICATIONS: Final[Mapping[NotificationMethod[object], NotificationHandler]] = {}
 
 
 def check_roots(roots: Sequence[Root]) -> tuple[Root, ...]:
@@ -185,9 +185,9 @@ class Handlers:
     """The handler of log messages; `None` to write them to the logger `mcp_client.server`."""
     extensions: Mapping[str, JsonObject] | None = None
     """The extensions that the application supports, settings by identifier. Extensions of `methods` need no entry."""
-    methods: Mapping[Method[object, object], MethodHandler] = attrs.field(default=_NO_METHODS)
+    methods: Mapping[RequestMethod[object, object], MethodHandler] = attrs.field(default=_NO_METHODS)
     """Coroutine functions for requests that a legacy server sends by an extension, by method."""
-    notifications: Mapping[NotificationRow[object], NotificationHandler] = attrs.field(default=_NO_NOTIFICATIONS)
+    notifications: Mapping[NotificationMethod[object], NotificationHandler] = attrs.field(default=_NO_NOTIFICATIONS)
     """Handlers of notifications of an extension or of the specification, by method."""
     experimental: Mapping[str, JsonObject] | None = None
     """The experimental capabilities outside of the specification, by name."""
@@ -198,14 +198,16 @@ class Handlers:
     `elicit_url`. Their tasks are kept in memory, for at most one hour, and end with the connection."""
 
     def __attrs_post_init__(self) -> None:
-        for row in self.methods:
-            if row in METHODS:
+        for definition in self.methods:
+            if definition in METHODS:
                 raise LocalProtocolError(
-                    f"{row.name} belongs to the specification: use the handler of that name in Handlers"
+                    f"{definition.name} belongs to the specification: use the handler of that name in Handlers"
                 )
-        for row, function in self.methods.items():
+        for definition, function in self.methods.items():
             if not _waits(function):
-                raise LocalProtocolError(f"the handler of {row.name} must be a coroutine function; write `async def`")
+                raise LocalProtocolError(
+                    f"the handler of {definition.name} must be a coroutine function; write `async def`"
+                )
         for notification, listener in self.notifications.items():
             if not _plain(listener):
                 raise LocalProtocolError(f"the handler of {notification.name} must be a plain function; write `def`")
@@ -220,10 +222,10 @@ class Handlers:
         """Return the given extension methods together with those of the handlers."""
         given = extensions or Extensions()
         return Extensions(
-            methods={**given.methods, **{row.name: row for row in self.methods}},
+            methods={**given.methods, **{definition.name: definition for definition in self.methods}},
             notifications={
                 **given.notifications,
-                **{row.name: row for row in self.notifications if row not in NOTIFICATIONS},
+                **{definition.name: definition for definition in self.notifications if definition not in NOTIFICATIONS},
             },
         )
 
@@ -241,7 +243,7 @@ class Handlers:
             tasks=self._own_tasks(),
             extensions={
                 **({TASKS_EXTENSION: {}} if self.tasks else {}),
-                **{row.extension: {} for row in self.methods if row.extension},
+                **{definition.extension: {} for definition in self.methods if definition.extension},
                 **(self.extensions or {}),
             }
             or None,
@@ -249,12 +251,12 @@ class Handlers:
         )
 
     def _own_tasks(self) -> ClientTasksCapability | None:
-        asks = self.elicit is not None or self.elicit_url is not None
-        if not self.answer_as_tasks or not (asks or self.sample is not None):
+        elicits = self.elicit is not None or self.elicit_url is not None
+        if not self.answer_as_tasks or not (elicits or self.sample is not None):
             return None
         requests = ClientTaskRequests(
             sampling=None if self.sample is None else SamplingTaskRequests(create_message={}),
-            elicitation=ElicitationTaskRequests(create={}) if asks else None,
+            elicitation=ElicitationTaskRequests(create={}) if elicits else None,
         )
         return ClientTasksCapability(list={}, cancel={}, requests=requests)
 

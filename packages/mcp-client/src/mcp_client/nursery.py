@@ -29,10 +29,10 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
     except BaseExceptionGroup as group:
         # Unwraps one level only: a group that the block itself raised is kept. If the block is cancelled from outside,
         # the tasks add their own `Cancelled` exceptions, which carry no information.
-        told = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
-        if len(told) > 1:
+        raised = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
+        if len(raised) > 1:
             raise
-        alone = told[0]
+        alone = raised[0]
     else:
         return
     # Raised outside of the `except` block, so that the group does not become the context of the exception.

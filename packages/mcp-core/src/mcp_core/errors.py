@@ -57,10 +57,10 @@ __all__ = [
     "Attempt",
     "AuthorizationError",
     "AuthorizationRefused",
-    "Circumstances",
     "ConnectionEnded",
     "DiscoveryFailed",
     "ErrorCode",
+    "ErrorContext",
     "HeaderMismatch",
     "HttpFailure",
     "InsufficientScope",
@@ -136,7 +136,7 @@ class Phase(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Circumstances:
+class ErrorContext:
     """The context of an error. All attributes are optional."""
 
     method: str | None = None
@@ -174,19 +174,19 @@ class McpError(Exception):
         super().__init__(message)
         self.message: str = message
         """The error in one sentence, without its context."""
-        self.circumstances: Circumstances = Circumstances()
+        self.context: ErrorContext = ErrorContext()
         """The context of the error; filled in by the layer that knows it."""
 
     def __str__(self) -> str:
         lines = [self.message]
-        around = self.circumstances.describe()
+        around = self.context.describe()
         if around:
             lines[0] = f"{self.message} ({around})"
         lines[0] += self._label()
-        lines.extend(f"  {number}. {attempt}" for number, attempt in enumerate(self.circumstances.attempts, 1))
-        if self.circumstances.stderr_tail:
+        lines.extend(f"  {number}. {attempt}" for number, attempt in enumerate(self.context.attempts, 1))
+        if self.context.stderr_tail:
             lines.append("Last lines of stderr:")
-            lines.append(self.circumstances.stderr_tail.rstrip("\n"))
+            lines.append(self.context.stderr_tail.rstrip("\n"))
         return "\n".join(lines)
 
     def _label(self) -> str:

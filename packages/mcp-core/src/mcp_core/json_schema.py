@@ -21,7 +21,7 @@ from mcp_core.conversion.wire_types import (
     ObjectJson,
     Ref,
     Scalar,
-    shape,
+    wire_class,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def schemas(revision: Revision) -> JsonObject:
 
 def schema_of(cls: type[t.WireObject], revision: Revision) -> JsonObject:
     """Return the schema of one class in `revision`. It refers to other classes as `#/$defs/NAME`."""
-    described = shape(cls, revision)
+    described = wire_class(cls, revision)
     properties: JsonObject = {}
     required: list[JsonValue] = []
     if described.tag is not None:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
     from mcp_core.revisions import Revision
 
-__all__ = ["Middleware", "Passing", "Proceed", "around", "passed"]
+__all__ = ["Middleware", "MiddlewareMessage", "Proceed", "around", "passed"]
 
 
 @attrs.frozen(kw_only=True)
-class Passing:
+class MiddlewareMessage:
     """A request or a notification that passes through middleware."""
 
     method: str
@@ -49,14 +49,14 @@ class Passing:
     """On a server: the principal of the client, as `mcp_core.oauth.principal.Principal.key`."""
 
 
-Proceed: TypeAlias = Callable[[Passing], Awaitable[object]]
+Proceed: TypeAlias = Callable[[MiddlewareMessage], Awaitable[object]]
 """A function that passes a request to the next middleware, or to the handler or the peer, and returns the result."""
 
 
 class Middleware:
     """The base class of middleware. It passes all messages unchanged; override the methods of interest."""
 
-    def request(self, message: Passing, proceed: Proceed) -> Awaitable[object]:
+    def request(self, message: MiddlewareMessage, proceed: Proceed) -> Awaitable[object]:
         """Process one request and its response. Override this method with a coroutine method.
 
         Args:
@@ -72,7 +72,7 @@ class Middleware:
         """
         return proceed(message)
 
-    def notification(self, message: Passing) -> Passing | None:
+    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         """Process one inbound or outbound notification. This method must not block.
 
         Args:
@@ -84,7 +84,7 @@ class Middleware:
         return message
 
 
-def around(middleware: Sequence[Middleware], message: Passing, last: Proceed) -> Awaitable[object]:
+def around(middleware: Sequence[Middleware], message: MiddlewareMessage, last: Proceed) -> Awaitable[object]:
     """Run a request through all middleware.
 
     Args:
@@ -101,7 +101,7 @@ def around(middleware: Sequence[Middleware], message: Passing, last: Proceed) ->
     return first.request(message, lambda passing: around(rest, passing, last))
 
 
-def passed(middleware: Sequence[Middleware], message: Passing) -> Passing | None:
+def passed(middleware: Sequence[Middleware], message: MiddlewareMessage) -> MiddlewareMessage | None:
     """Run a notification through all middleware. Return the final notification, or `None` if one dropped it."""
     for each in middleware:
         through = each.notification(message)

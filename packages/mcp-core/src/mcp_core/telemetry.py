@@ -27,9 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.middleware import Passing
+    from mcp_core.middleware import MiddlewareMessage
 
-__all__ = ["BUCKETS", "CLIENT_DURATION", "SERVER_DURATION", "Outcome", "Told", "carried", "carrying", "outcome", "told"]
+__all__ = [
+    "BUCKETS",
+    "CLIENT_DURATION",
+    "SERVER_DURATION",
+    "Outcome",
+    "SpanDescription",
+    "carried",
+    "carrying",
+    "describe_message",
+    "outcome",
+]
 
 CLIENT_DURATION: Final = "mcp.client.operation.duration"
 """The name of the histogram of the side that sends a request, in seconds."""
@@ -46,7 +56,7 @@ _SERVER_FAULTS: Final = range(-32_099, -31_999)
 
 
 @attrs.frozen
-class Told:
+class SpanDescription:
     """The telemetry of a request before its response."""
 
     span_name: str
@@ -74,7 +84,7 @@ class Outcome:
     any number of time series."""
 
 
-def told(message: Passing) -> Told:
+def describe_message(message: MiddlewareMessage) -> SpanDescription:
     """Return the telemetry of a request before its response."""
     params = message.params
     common = {"mcp.method.name": message.method}
@@ -91,10 +101,10 @@ def told(message: Passing) -> Told:
         attributes["mcp.resource.uri"] = params.uri[:_LONGEST]
     if message.id is not None:
         attributes["jsonrpc.request.id"] = str(message.id)
-    return Told(" ".join([message.method, *names.values()]), attributes, common, names)
+    return SpanDescription(" ".join([message.method, *names.values()]), attributes, common, names)
 
 
-def outcome(message: Passing, result: object) -> Outcome:
+def outcome(message: MiddlewareMessage, result: object) -> Outcome:
     """Return the telemetry of the end of a request.
 
     Args:
@@ -120,13 +130,13 @@ def outcome(message: Passing, result: object) -> Outcome:
     return Outcome({})
 
 
-def carried(message: Passing) -> dict[str, str]:
+def carried(message: MiddlewareMessage) -> dict[str, str]:
     """Return the trace context of an inbound message: all texts in `_meta`. A propagator selects its own keys."""
     meta = message.raw.get("_meta")
     return {key: value for key, value in meta.items() if isinstance(value, str)} if isinstance(meta, dict) else {}
 
 
-def carrying(message: Passing, carrier: Mapping[str, str]) -> Passing:
+def carrying(message: MiddlewareMessage, carrier: Mapping[str, str]) -> MiddlewareMessage:
     """Return the message with the carrier of a propagator in its `_meta`. Existing members are not replaced."""
     params = message.params
     if not carrier or not isinstance(params, RequestParams):

@@ -23,8 +23,13 @@ from mcp_server.features.tasks.client_tasks import ask_as_task
 from mcp_server.features.tasks.policy import TaskPolicy
 from mcp_server.handlers.access import Access, AccessKind, AccessRequest
 from mcp_server.handlers.context import Context
-from mcp_server.handlers.elicitation import Accepted, Declined, Dismissed, InvalidAnswer
-from mcp_server.handlers.input_required import Answer, InputRequired, Question
+from mcp_server.handlers.elicitation import (
+    ElicitationAccepted,
+    ElicitationCancelled,
+    ElicitationDeclined,
+    InvalidAnswer,
+)
+from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.lifespan import Lifespan
 from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
@@ -47,11 +52,10 @@ from mcp_server.stores.sessions import (
 )
 from mcp_server.stores.sqlite.sessions import SqliteStore
 from mcp_server.stores.sqlite.tasks import SqliteTaskStore
-from mcp_server.stores.tasks import TaskPlace, TaskRecord, TaskStore
+from mcp_server.stores.tasks import TaskOrder, TaskRecord, TaskStore
 from mcp_server.transports.http.endpoint import HttpEndpoint
 
 __all__ = [
-    "Accepted",
     "Access",
     "AccessDenied",
     "AccessKind",
@@ -59,10 +63,12 @@ __all__ = [
     "Answer",
     "Audio",
     "CacheHint",
+    "ClientRequestParams",
     "Context",
-    "Declined",
     "Depends",
-    "Dismissed",
+    "ElicitationAccepted",
+    "ElicitationCancelled",
+    "ElicitationDeclined",
     "EndpointPolicy",
     "File",
     "HostTimeouts",
@@ -80,7 +86,6 @@ __all__ = [
     "Param",
     "PendingNotification",
     "PromptOptions",
-    "Question",
     "RegistrationError",
     "RemoteServer",
     "RequestFailed",
@@ -94,7 +99,7 @@ __all__ = [
     "StoreError",
     "StoredEvent",
     "StoredStream",
-    "TaskPlace",
+    "TaskOrder",
     "TaskPolicy",
     "TaskRecord",
     "TaskStore",

@@ -9,7 +9,7 @@ __all__ = [
     "COMPANION",
     "WRITE_NOW",
     "Application",
-    "Companion",
+    "BackgroundTask",
     "Message",
     "Receive",
     "Scope",
@@ -36,10 +36,10 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 COMPANION: Final = "mcp_server.companion"
 """Extension name in `scope["extensions"]` under which a host offers `StartLater`."""
 
-Companion: TypeAlias = Callable[[], Awaitable[None]]
+BackgroundTask: TypeAlias = Callable[[], Awaitable[None]]
 """Coroutine function that runs during a request: it detects that the client disconnects, and keeps the stream alive."""
 
-StartLater: TypeAlias = Callable[[Companion], None]
+StartLater: TypeAlias = Callable[[BackgroundTask], None]
 """Function that schedules a companion. The host starts it if the request still runs after 0.1 seconds. The host cancels
 it and waits for it when the response is complete or the application returns. Call it at most once per request. A short
 request therefore costs no task."""

@@ -44,14 +44,14 @@ class CacheHint:
             raise ValueError(f"CacheHint.scope must be 'private' or 'public', not {self.scope!r}")
 
 
-def hinted(result: C, hint: CacheHint | None, *, asks: bool) -> C:
+def hinted(result: C, hint: CacheHint | None, *, restricted: bool) -> C:
     """Return the result with a cache hint.
 
     Args:
         result: The result.
         hint: The cache hint; `None` leaves the result unchanged, and clients do not reuse it.
-        asks: Whether the result depends on the client.
+        restricted: Whether the result depends on the client.
     """
     if hint is None:
         return result
-    return evolve(result, ttl_ms=int(hint.seconds * 1_000), cache_scope="private" if asks else hint.scope)
+    return evolve(result, ttl_ms=int(hint.seconds * 1_000), cache_scope="private" if restricted else hint.scope)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.middleware import Passing, Proceed
+    from mcp_core.middleware import MiddlewareMessage, Proceed
 
 __all__ = ["ConcurrencyLimit", "Rate", "RateLimit", "SizeLimit", "TimeLimit"]
 
@@ -60,7 +60,7 @@ class RateLimit(Middleware):
         self._requests: Final = None if requests is None else Rates(requests)
         self._tools: Final = {name: Rates(rate) for name, rate in (tools or {}).items()}
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Reject the request if it exceeds a rate."""
         if message.incoming:
             now = trio.current_time()
@@ -99,7 +99,7 @@ class ConcurrencyLimit(Middleware):
         self._tools: Final = dict(tools or {})
         self._running: dict[tuple[str | None, str | None], int] = {}
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Reject the call if too many calls are running."""
         tool = _tool(message) if message.incoming else None
         if tool is None:
@@ -148,7 +148,7 @@ class TimeLimit(Middleware):
             if not limit > 0:
                 raise ValueError(f"a time limit must be a number of seconds greater than 0, not {limit!r}")
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Cancel the request when it exceeds its time."""
         if not message.incoming or message.method == "subscriptions/listen":
             return await proceed(message)
@@ -157,10 +157,10 @@ class TimeLimit(Middleware):
         setting = "TimeLimit.tools" if tool in self._tools else "TimeLimit.seconds"
         with trio.move_on_after(seconds):
             return await proceed(message)
-        told = f"the request took longer than {seconds:g} seconds; the setting is {setting}"
+        message_text = f"the request took longer than {seconds:g} seconds; the setting is {setting}"
         if tool is not None:
-            return _failed(f"The tool {tool} was stopped: {told}")
-        raise RequestFailed(told, code=ErrorCode.INTERNAL_ERROR)
+            return _failed(f"The tool {tool} was stopped: {message_text}")
+        raise RequestFailed(message_text, code=ErrorCode.INTERNAL_ERROR)
 
 
 class SizeLimit(Middleware):
@@ -179,7 +179,7 @@ class SizeLimit(Middleware):
         self._arguments: Final = argument_bytes
         self._output: Final = output_bytes
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Check the sizes of the arguments and of the result."""
         tool = _tool(message) if message.incoming else None
         if tool is None:
@@ -206,7 +206,7 @@ class SizeLimit(Middleware):
         return result
 
 
-def _tool(message: Passing) -> str | None:
+def _tool(message: MiddlewareMessage) -> str | None:
     """Return the name of the called tool; `None` for other methods."""
     return message.params.name if isinstance(message.params, CallToolRequestParams) else None
 

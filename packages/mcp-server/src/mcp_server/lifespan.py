@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcp_server.server import Server
 
-__all__ = ["Life", "Lifespan"]
+__all__ = ["Lifespan", "LifespanRunner"]
 
 S = TypeVar("S")
 
@@ -27,7 +27,7 @@ Lifespan: TypeAlias = "Callable[[Server], AbstractAsyncContextManager[object]]"
 """Function that returns the context manager of the server's state, for example a pool of database connections."""
 
 
-class Life:
+class LifespanRunner:
     """The lifespan of one server.
 
     Args:
@@ -45,7 +45,7 @@ class Life:
         self._occupied = False
         self._turned = trio.Event()
         self._needed = lifespan is not None
-        self.parts: Final[list[Life]] = []
+        self.parts: Final[list[LifespanRunner]] = []
         """The lifespans of mounted servers, which run within this one."""
         self.jobs: Final[list[Callable[[], Awaitable[None]]]] = []
         """Background tasks that start with the lifespan."""

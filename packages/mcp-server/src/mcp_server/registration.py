@@ -14,9 +14,9 @@ from mcp_core.methods import (
     NOTIFICATIONS_RESOURCES_UPDATED,
     PING,
     SERVER_DISCOVER,
-    Method,
-    NotificationRow,
-    Role,
+    NotificationMethod,
+    RequestMethod,
+    Side,
 )
 from mcp_core.types import ResourceUpdatedNotificationParams
 from mcp_server.errors import RegistrationError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import Icon
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.features.proxy import RemoteServer
     from mcp_server.handlers.context import Context
     from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
@@ -240,7 +240,7 @@ class Registration:
         return register
 
     def method(
-        self, row: Method[P, R]
+        self, definition: RequestMethod[P, R]
     ) -> Callable[
         [Callable[[P, Context], Awaitable[R | JsonObject]]], Callable[[P, Context], Awaitable[R | JsonObject]]
     ]:
@@ -250,7 +250,7 @@ class Registration:
         `row.result`, or the result in its wire form. It raises `RequestFailed` to send an error.
 
         Args:
-            row: The method. If it names an extension, the server declares that extension.
+            definition: The method. If it names an extension, the server declares that extension.
 
         Returns:
             The decorator. It returns the function unchanged.
@@ -262,16 +262,16 @@ class Registration:
         def register(
             function: Callable[[P, Context], Awaitable[R | JsonObject]],
         ) -> Callable[[P, Context], Awaitable[R | JsonObject]]:
-            if not isinstance(row, Method):
-                raise RegistrationError(f"{label(function)}: register a method with its definition, not {row!r}")
-            if row in _OURS:
-                raise RegistrationError(f"{row.name} cannot be replaced: the engine handles it")
+            if not isinstance(definition, RequestMethod):
+                raise RegistrationError(f"{label(function)}: register a method with its definition, not {definition!r}")
+            if definition in _OURS:
+                raise RegistrationError(f"{definition.name} cannot be replaced: the engine handles it")
             if not is_async(function):
                 raise RegistrationError(
                     f"{label(function)}: the handler of a method must be a coroutine function; write `async def`"
                 )
 
-            async def handle(call: Call) -> object:
+            async def handle(call: RequestContext) -> object:
                 # The engine converts the parameters to the class of the method.
                 params: P = call.request.params  # type: ignore[assignment]  # the engine uses the class of the method
                 context = self._service.context(call)
@@ -281,26 +281,26 @@ class Registration:
                     context._end()  # noqa: SLF001  # not part of the public interface
 
             service = self._service
-            service.handlers[row.name] = handle
+            service.handlers[definition.name] = handle
             service.registered += 1
-            if row in METHODS:
-                service.replaced.update((row.server_capability or ())[:1])
+            if definition in METHODS:
+                service.replaced.update((definition.server_capability or ())[:1])
             else:
-                service.methods[row.name] = row
-                if row.extension is not None:
-                    service.extensions.setdefault(row.extension, {})
+                service.methods[definition.name] = definition
+                if definition.extension is not None:
+                    service.extensions.setdefault(definition.extension, {})
             return function
 
         return register
 
-    def notification(self, row: NotificationRow[P]) -> Callable[[Callable[[P], None]], Callable[[P], None]]:
+    def notification(self, definition: NotificationMethod[P]) -> Callable[[Callable[[P], None]], Callable[[P], None]]:
         """Register a function that handles a notification of clients, of an extension or of the specification.
 
         The function receives the parameters, an instance of `row.params`. The reader calls it, so it must be a plain
         function and must not block. Its exceptions are logged.
 
         Args:
-            row: The notification.
+            definition: The notification.
 
         Returns:
             The decorator. It returns the function unchanged.
@@ -312,20 +312,22 @@ class Registration:
 
         def register(function: Callable[[P], None]) -> Callable[[P], None]:
             service = self._service
-            if not isinstance(row, NotificationRow):
-                raise RegistrationError(f"{label(function)}: register a notification with its definition, not {row!r}")
-            if row in NOTIFICATIONS and Role.CLIENT not in row.sender:
-                raise RegistrationError(f"{label(function)}: clients do not send {row.name}, only servers do")
+            if not isinstance(definition, NotificationMethod):
+                raise RegistrationError(
+                    f"{label(function)}: register a notification with its definition, not {definition!r}"
+                )
+            if definition in NOTIFICATIONS and Side.CLIENT not in definition.sender:
+                raise RegistrationError(f"{label(function)}: clients do not send {definition.name}, only servers do")
             if is_async(function) or not callable(cast("object", function)):
                 raise RegistrationError(f"{label(function)}: the handler of a notification must not block; write `def`")
-            if row.name in service.listeners:
-                raise RegistrationError(f"{label(function)}: {row.name} already has a function")
-            service.listeners[row.name] = cast(
+            if definition.name in service.listeners:
+                raise RegistrationError(f"{label(function)}: {definition.name} already has a function")
+            service.listeners[definition.name] = cast(
                 "Callable[[object], None]", function
             )  # the engine uses the class of the notification
             service.registered += 1
-            if row not in NOTIFICATIONS:
-                service.notifications[row.name] = row
+            if definition not in NOTIFICATIONS:
+                service.notifications[definition.name] = definition
             return function
 
         return register
@@ -353,7 +355,7 @@ class Registration:
         service, theirs = self._service, other._service
         if service in theirs.everywhere():
             raise RegistrationError(f"{theirs.name!r} cannot be mounted on {service.name!r}, which is a part of it")
-        if theirs.guard.asks:
+        if theirs.guard.restricts:
             raise RegistrationError(
                 f"{theirs.name!r} has its own `access` function: pass the function to {service.name!r} instead"
             )
@@ -429,7 +431,7 @@ class Registration:
         identifier: str,
         settings: JsonObject | None = None,
         *,
-        sends: Iterable[Method[object, object] | NotificationRow[object]] = (),
+        sends: Iterable[RequestMethod[object, object] | NotificationMethod[object]] = (),
     ) -> None:
         """Declare that the server supports an extension. Spec: basic/index#extension-negotiation (2026-07-28)
 
@@ -454,10 +456,14 @@ class Registration:
                 " for example 'com.example/search'"
             )
         service, rows = self._service, tuple(sends)
-        for row in rows:
-            if row in METHODS or row in NOTIFICATIONS or Role.SERVER not in row.sender:
-                raise RegistrationError(f"{row.name} is not a method of {identifier!r} that a server sends")
-        service.methods.update({row.name: row for row in rows if isinstance(row, Method)})
-        service.notifications.update({row.name: row for row in rows if isinstance(row, NotificationRow)})
+        for definition in rows:
+            if definition in METHODS or definition in NOTIFICATIONS or Side.SERVER not in definition.sender:
+                raise RegistrationError(f"{definition.name} is not a method of {identifier!r} that a server sends")
+        service.methods.update(
+            {definition.name: definition for definition in rows if isinstance(definition, RequestMethod)}
+        )
+        service.notifications.update(
+            {definition.name: definition for definition in rows if isinstance(definition, NotificationMethod)}
+        )
         service.extensions[identifier] = {} if settings is None else settings
         service.registered += 1

@@ -28,7 +28,7 @@ from mcp_server.connection.sealer import InputPolicy
 from mcp_server.errors import RegistrationError
 from mcp_server.features.tasks.policy import TaskPolicy
 from mcp_server.handlers.access import Guard
-from mcp_server.lifespan import Life
+from mcp_server.lifespan import LifespanRunner
 from mcp_server.options import check_kinds, check_listed
 from mcp_server.registration import Registration
 from mcp_server.service import ServerService
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import Icon, WireObject
     from mcp_server.auth import ResourceServer
-    from mcp_server.connection.authenticator import Identify
+    from mcp_server.connection.authenticator import Authenticate
     from mcp_server.handlers.access import Access
     from mcp_server.lifespan import Lifespan
     from mcp_server.stores.sessions import SessionStore
@@ -118,7 +118,7 @@ class Server(Registration):
             access=(access, Callable),
             redact=(redact, Callable),
         )
-        life = Life(self, lifespan)
+        life = LifespanRunner(self, lifespan)
         policy, around = input_policy or InputPolicy(), tuple(middleware)
         super().__init__(
             ServerService(self, policy, life, around, limits=limits, guard=Guard(access), hint=cache, task_policy=tasks)
@@ -186,11 +186,11 @@ class Server(Registration):
         """Return a new engine for one connection, for use with a custom transport."""
         return self._connection(self.revisions)
 
-    def _connection(self, revisions: tuple[Revision, ...], *, tells_apart: bool = True) -> ServerConnection:
-        """Return a new engine. `tells_apart`: whether clients are authenticated, and so can list their own tasks."""
+    def _connection(self, revisions: tuple[Revision, ...], *, authenticated: bool = True) -> ServerConnection:
+        """Return a new engine. `authenticated`: whether clients are authenticated, and so can list their own tasks."""
         service = self._service
         capabilities = self.capabilities
-        if capabilities.tasks is not None and not tells_apart:
+        if capabilities.tasks is not None and not authenticated:
             capabilities = evolve(capabilities, tasks=evolve(capabilities.tasks, list=None))
         return ServerConnection(
             self.info,
@@ -208,7 +208,7 @@ class Server(Registration):
         policy: EndpointPolicy | None = None,
         store: SessionStore | None = None,
         auth: ResourceServer | None = None,
-        identify: Identify | None = None,
+        authenticate: Authenticate | None = None,
         healthz: str | None = None,
         legacy_sse: bool = False,
     ) -> HttpEndpoint:
@@ -221,7 +221,7 @@ class Server(Registration):
             store: Stores the sessions of legacy clients, so that they survive a restart; by default they are stored in
                 memory. The caller closes it.
             auth: Authenticates clients by access tokens for this server.
-            identify: Function that authenticates a request by its headers, if clients do not use access tokens. It
+            authenticate: Function that authenticates a request by its headers, if clients do not use access tokens. It
                 returns a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the
                 request. With `auth` or `identify`, only the principal that created a session, task or request state can
                 use it.
@@ -237,7 +237,7 @@ class Server(Registration):
             RegistrationError: An argument has the wrong type.
         """
         from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
-        from mcp_server.connection.authenticator import Gate, NamedGate  # lazy: likewise
+        from mcp_server.connection.authenticator import Authenticator, CallableAuthenticator  # lazy: likewise
         from mcp_server.stores.memory.sessions import MemoryStore  # lazy: likewise
         from mcp_server.transports.http.endpoint import HttpEndpoint  # lazy: likewise
         from mcp_server.transports.http.sse_2024 import SsePair  # lazy: likewise
@@ -247,14 +247,14 @@ class Server(Registration):
             where,
             path=(path, str),
             policy=(policy, EndpointPolicy),
-            identify=(identify, Callable),
+            authenticate=(authenticate, Callable),
             healthz=(healthz, str),
         )
-        if auth is not None and not isinstance(auth, Gate):
+        if auth is not None and not isinstance(auth, Authenticator):
             raise RegistrationError(f"{where}: `auth` must be a ResourceServer, not {auth!r}")
-        if auth is not None and identify is not None:
+        if auth is not None and authenticate is not None:
             raise ValueError("auth and identify both authenticate requests: set only one of them")
-        gate = auth if identify is None else NamedGate(identify)
+        authenticator = auth if authenticate is None else CallableAuthenticator(authenticate)
         policy = policy or EndpointPolicy()
         pair = None
         if legacy_sse:
@@ -264,28 +264,28 @@ class Server(Registration):
             pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
         return HttpEndpoint(
             self._service,
-            partial(self._template, tells_apart=gate is not None),
+            partial(self._template, authenticated=authenticator is not None),
             self.revisions,
             path=path,
             policy=policy,
             limits=self.limits,
             store=store or MemoryStore(limits=self.limits, budget=self._service.budget),
-            gate=gate,
+            authenticator=authenticator,
             healthz=healthz,
             pair=pair,
         )
 
-    def _template(self, *, tells_apart: bool) -> Template:
+    def _template(self, *, authenticated: bool) -> Template:
         """Return the shared parts of the engines of HTTP requests. They are created again after a registration."""
         registered = self._service.registered
-        made = self._made.get(tells_apart)
+        made = self._made.get(authenticated)
         if made is None or made[0] != registered:
             from mcp_core.http.routing_headers import name_params  # lazy: a server over stdio needs none of it
             from mcp_server.transports.http.endpoint import Template  # lazy: likewise
 
             names = name_params([*METHODS, *self._service.methods.values()])
-            connection = self._connection(self.revisions, tells_apart=tells_apart)
-            made = self._made[tells_apart] = registered, Template(connection=connection, names=names)
+            connection = self._connection(self.revisions, authenticated=authenticated)
+            made = self._made[authenticated] = registered, Template(connection=connection, names=names)
         return made[1]
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:

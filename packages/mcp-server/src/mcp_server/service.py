@@ -18,7 +18,7 @@ from mcp_core.methods import (
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
     SUBSCRIPTIONS_LISTEN,
 )
-from mcp_core.middleware import Passing, around, passed
+from mcp_core.middleware import MiddlewareMessage, around, passed
 from mcp_core.types import (
     CacheableResult,
     PromptListChangedNotificationParams,
@@ -29,8 +29,8 @@ from mcp_core.types import (
     evolve,
 )
 from mcp_server.cache_hint import hinted
-from mcp_server.connection.channel import Call
-from mcp_server.connection.client_requests import asking
+from mcp_server.connection.channel import RequestContext
+from mcp_server.connection.client_requests import client_requests_of
 from mcp_server.connection.sealer import InputPolicy, KeyRing
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.completion import Completions
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import WireObject
     from mcp_server.cache_hint import CacheHint
-    from mcp_server.connection.channel import Audience, Line
-    from mcp_server.features.listing import Listing
+    from mcp_server.connection.channel import Channel, NotificationTarget
+    from mcp_server.features.listing import PagedList
     from mcp_server.features.tasks.methods import Tasks
     from mcp_server.features.tasks.policy import TaskPolicy
     from mcp_server.handlers.access import Guard
     from mcp_server.handlers.dependencies import Provider
-    from mcp_server.lifespan import Life
+    from mcp_server.lifespan import LifespanRunner
     from mcp_server.schema.annotations import Function
     from mcp_server.server import Server
 
@@ -70,14 +70,14 @@ _log: Final = logging.getLogger("mcp_server")
 
 C = TypeVar("C", bound=CacheableResult)
 
-Handler: TypeAlias = Callable[[Call], Awaitable[object]]
+Handler: TypeAlias = Callable[[RequestContext], Awaitable[object]]
 """Handler of a method: returns the result, as an instance of its class or in wire form, or raises `RequestFailed`."""
 
 
 class Recorder(Protocol):
     """A recorder of changes for clients that are not connected."""
 
-    def record(self, row: NotificationRow[object], params: object, /) -> None:
+    def record(self, definition: NotificationMethod[object], params: object, /) -> None:
         """Record a change. Does not block."""
 
 
@@ -108,7 +108,7 @@ class ServerService:
         self,
         server: Server,
         policy: InputPolicy,
-        life: Life,
+        life: LifespanRunner,
         middleware: tuple[Middleware, ...],
         *,
         limits: Limits,
@@ -127,18 +127,18 @@ class ServerService:
         """Memory of the HTTP clients of this server."""
         self.guard: Guard = guard
         self._hint: Final = hint
-        self._links: Final[set[Audience]] = set()
+        self._channels: Final[set[NotificationTarget]] = set()
         self.recorders: Final[WeakSet[Recorder]] = WeakSet()
         """Recorders of changes for clients that are not connected."""
         self.limiter: trio.CapacityLimiter = new_limiter()
         self.overrides: dict[Function, Provider] = {}
         self.registered = 0
         """Number of registrations and removals. A change invalidates values that were computed before."""
-        self.methods: Final[dict[str, Method[object, object]]] = {}
+        self.methods: Final[dict[str, RequestMethod[object, object]]] = {}
         """Extension methods."""
         self.replaced: Final[set[str]] = set()
         """Capabilities for which a function of the author handles a method of the specification."""
-        self.notifications: Final[dict[str, NotificationRow[object]]] = {}
+        self.notifications: Final[dict[str, NotificationMethod[object]]] = {}
         """Extension notifications that clients may send."""
         self.listeners: Final[dict[str, Callable[[object], None]]] = {}
         """Functions that handle notifications of clients, by method."""
@@ -150,7 +150,7 @@ class ServerService:
         self.resources: Final = Resources(self, self.resources_changed)
         self.prompts: Final = Prompts(self, self.prompts_changed)
         self.completions: Final = Completions(self, self.prompts, self.resources)
-        self.listings: Final[dict[str, Listing]] = {
+        self.listings: Final[dict[str, PagedList]] = {
             "tool": self.tools.listing,
             "resource": self.resources.listing,
             "template": self.resources.template_listing,
@@ -179,9 +179,9 @@ class ServerService:
         own = self.completions.capability
         return self.mounts.completions if own is None else own
 
-    def designated(self, tool: str) -> tuple[ParamHeader, ...]:
+    def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a tool that HTTP headers repeat; empty for an unknown tool."""
-        return self.tools.designated(tool) or self.mounts.headers(tool)
+        return self.tools.header_params(tool) or self.mounts.headers(tool)
 
     def standing_for(self, uri: str) -> list[str]:
         """Return the URIs and templates that match a URI, on this server and on mounted servers.
@@ -195,66 +195,66 @@ class ServerService:
         found = self.resources.standing_for(uri)
         return found + [name for _, name in self.mounts.decided_by(uri)]
 
-    async def exists(self, call: Call, uri: str) -> bool:
+    async def exists(self, call: RequestContext, uri: str) -> bool:
         """Return whether a resource exists, for the client that sent `call`."""
         return await self.resources.exists(call, uri) or await self.mounts.exists(call, uri)
 
     # --- for links -------------------------------------------------------------------------------------------------
 
-    async def answer(self, call: Call) -> object:
+    async def answer(self, call: RequestContext) -> object:
         """Run the handler of a request, through the middleware. Return its result."""
         # The engine rejects methods that the server does not offer. All others have a handler.
         handler, request = self.handlers[call.request.method], call.request
         check_uris(request.params)
         result = await (self._around(handler, call) if self._middleware else handler(call))
         # A subscription may continue without its handler. Any other request would never get a response.
-        if result is None and request.row is not SUBSCRIPTIONS_LISTEN:
+        if result is None and request.definition is not SUBSCRIPTIONS_LISTEN:
             raise InvalidResult(
                 f"{request.method} has no result: a middleware or the handler of the method returned None"
             )
         return result
 
-    def _around(self, handler: Handler, call: Call) -> Awaitable[object]:
+    def _around(self, handler: Handler, call: RequestContext) -> Awaitable[object]:
         """Pass a request through the middleware to its handler."""
         request = call.request
 
-        def last(message: Passing) -> Awaitable[object]:
+        def last(message: MiddlewareMessage) -> Awaitable[object]:
             if message.params is not request.params:
                 call.request = attrs.evolve(request, params=message.params)
             return handler(call)
 
-        message = Passing(
+        message = MiddlewareMessage(
             method=request.method,
             params=request.params,
             raw=request.raw,
             incoming=True,
             revision=request.peer.revision,
             id=request.id,
-            principal=call.link.principal,
+            principal=call.channel.principal,
         )
         return around(self._middleware, message, last)
 
-    def input_required(self, call: Call) -> object | None:
+    def input_required(self, call: RequestContext) -> object | None:
         """Return the outcome of a request whose handler was cancelled."""
-        if call.request.row is SUBSCRIPTIONS_LISTEN:
+        if call.request.definition is SUBSCRIPTIONS_LISTEN:
             return SubscriptionsListenResult()
         if call.deferred is not None and call.deferred.run is not None:
             return call.deferred.answer()
-        return None if call.asking is None else call.asking.result()
+        return None if call.client_requests is None else call.client_requests.result()
 
-    def notified(self, line: Line, event: NotificationReceived) -> None:
+    def notified(self, channel: Channel, event: NotificationReceived) -> None:
         """Pass a notification through the middleware to its function, if there is one."""
-        listener = self.listeners.get(event.row.name)
+        listener = self.listeners.get(event.definition.name)
         _log.debug("notification received: method=%s", event.method)
         if listener is None and not self._middleware:
             return
-        message = Passing(
+        message = MiddlewareMessage(
             method=event.method,
             params=event.params,
             raw=event.raw,
             incoming=True,
             revision=None,
-            principal=line.principal,
+            principal=channel.principal,
         )
         try:
             through = passed(self._middleware, message)
@@ -263,96 +263,103 @@ class ServerService:
         except Exception:  # noqa: BLE001 -- the author's function may raise anything; a notification has no response
             _log.exception("notification handler failed: method=%s", event.method)
 
-    def opened(self, _: Line) -> None:
+    def opened(self, _: Channel) -> None:
         """Do nothing: a new session needs no preparation."""
 
-    def connected(self, audience: Audience) -> None:
+    def connected(self, target: NotificationTarget) -> None:
         """Start to send change notifications to a target."""
-        self._links.add(audience)
+        self._channels.add(target)
 
-    def disconnected(self, audience: Audience) -> None:
+    def disconnected(self, target: NotificationTarget) -> None:
         """Stop sending change notifications to a target."""
-        self._links.discard(audience)
+        self._channels.discard(target)
 
     # --- for features ----------------------------------------------------------------------------------------------
 
     def hinted(self, result: C) -> C:
         """Return a list result with the cache hint of the server."""
-        return hinted(result, self._hint, asks=self.guard.asks)
+        return hinted(result, self._hint, restricted=self.guard.restricts)
 
-    def context(self, call: Call) -> Context:
+    def context(self, call: RequestContext) -> Context:
         """Return the context of a request. Raises `RequestFailed` if its `requestState` is invalid."""
-        if call.asking is None:
-            call.asking = asking(call, self.keys, self._policy)
-        return Context(call, self._server, call.asking)
+        if call.client_requests is None:
+            call.client_requests = client_requests_of(call, self.keys, self._policy)
+        return Context(call, self._server, call.client_requests)
 
-    def changed(self, row: NotificationRow[object], params: object) -> None:
+    def changed(self, definition: NotificationMethod[object], params: object) -> None:
         """Notify clients of this server, and of those it is mounted on, that a list has changed."""
         self.registered += 1
-        self.publish(row, params)
+        self.publish(definition, params)
         for other in self.mounted_on:
             other.mounts.refresh()
-            other.changed(row, params)
+            other.changed(definition, params)
 
     def outgoing(
-        self, row: NotificationRow[object] | Method[object, object], params: object, revision: Revision | None
-    ) -> Passing:
-        """Return an outbound message as middleware receives it."""
-        return Passing(method=row.name, params=params, raw={}, incoming=False, revision=revision)
-
-    async def asked(
         self,
-        row: Method[object, object],
+        definition: NotificationMethod[object] | RequestMethod[object, object],
+        params: object,
+        revision: Revision | None,
+    ) -> MiddlewareMessage:
+        """Return an outbound message as middleware receives it."""
+        return MiddlewareMessage(method=definition.name, params=params, raw={}, incoming=False, revision=revision)
+
+    async def through_middleware(
+        self,
+        definition: RequestMethod[object, object],
         params: object,
         revision: Revision,
-        ask: Callable[[object], Awaitable[object]],
+        send: Callable[[object], Awaitable[object]],
     ) -> object:
         """Pass a client request through the middleware. Return its result."""
-        message = self.outgoing(row, params, revision)
-        return await around(self._middleware, message, lambda passing: ask(passing.params))
+        message = self.outgoing(definition, params, revision)
+        return await around(self._middleware, message, lambda passing: send(passing.params))
 
-    def told(self, row: NotificationRow[object], params: object, revision: Revision | None) -> object | None:
+    def notification_params(
+        self, definition: NotificationMethod[object], params: object, revision: Revision | None
+    ) -> object | None:
         """Pass a notification through the middleware. Return its parameters, or `None` if the middleware dropped it."""
         if not self._middleware:
             return params
         try:
-            through = passed(self._middleware, self.outgoing(row, params, revision))
+            through = passed(self._middleware, self.outgoing(definition, params, revision))
         except Exception:  # noqa: BLE001 -- the author's function may raise anything; the notification is not sent
-            _log.exception("notification dropped, the middleware failed: method=%s", row.name)
+            _log.exception("notification dropped, the middleware failed: method=%s", definition.name)
             return None
         return None if through is None else through.params
 
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Notify the subscribed clients of a change."""
         for other in self.mounted_on:
             if key:
                 # A resource keeps its URI. `changed` notifies clients of list changes.
-                other.publish(row, params, key)
-        if not (self._links or self.recorders):
+                other.publish(definition, params, key)
+        if not (self._channels or self.recorders):
             return
         if trio.lowlevel.in_trio_run():
-            self._publish(row, params, key)
-        elif self._links or _in_worker_thread():
+            self._publish(definition, params, key)
+        elif self._channels or _in_worker_thread():
             # A plain function in its worker thread. The connections belong to the trio thread.
-            trio.from_thread.run_sync(self._publish, row, params, key)
+            trio.from_thread.run_sync(self._publish, definition, params, key)
 
-    def _publish(self, row: NotificationRow[object], params: object, key: str) -> None:
-        params = self.told(row, params, None)
+    def _publish(self, definition: NotificationMethod[object], params: object, key: str) -> None:
+        params = self.notification_params(definition, params, None)
         if params is None:
             return
-        for link in tuple(self._links):
-            link.publish(row, params, key)
+        for channel in tuple(self._channels):
+            channel.publish(definition, params, key)
         for recorder in self.recorders:
-            recorder.record(row, params)
+            recorder.record(definition, params)
 
-    def tell(self, audience: Audience | None, row: NotificationRow[object], params: WireObject, key: str) -> None:
+    def notify(
+        self, target: NotificationTarget | None, definition: NotificationMethod[object], params: WireObject, key: str
+    ) -> None:
         """Notify one target of a change; `None` notifies all subscribed clients."""
-        if audience is None:
-            self.publish(row, params, key)
+        if target is None:
+            self.publish(definition, params, key)
             return
-        told = self.told(row, params, None)
+        told = self.notification_params(definition, params, None)
         if told is not None:
-            audience.publish(row, told, key)
+            target.publish(definition, told, key)
 
     def offer_tasks(self) -> None:
         """Enable tasks for a tool that can run as a task. Raises `RegistrationError` if the server is mounted."""
@@ -391,7 +398,7 @@ class ServerService:
 
     # --- subscriptions (2026-07-28) --------------------------------------------------------------------------------
 
-    async def _listen(self, call: Call) -> None:
+    async def _listen(self, call: RequestContext) -> None:
         params = cast(
             "SubscriptionsListenRequestParams", call.request.params
         )  # the engine uses the class of the method
@@ -403,4 +410,4 @@ class ServerService:
             wanted = evolve(wanted, resource_subscriptions=uris)
         if wanted.task_ids is not None and self.tasks is not None:
             wanted = evolve(wanted, task_ids=await self.tasks.watchable(call, wanted.task_ids))
-        await call.link.listen(call, wanted)
+        await call.channel.listen(call, wanted)

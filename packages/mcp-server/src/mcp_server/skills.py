@@ -35,7 +35,7 @@ from mcp_core.types.skills import (
     Skill,
 )
 from mcp_server.errors import RegistrationError
-from mcp_server.features.listing import Listing
+from mcp_server.features.listing import PagedList
 from mcp_server.features.skill_files import TEMPLATE, Folder, SkillFile, Tree, path_of, read_folder
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
     from mcp_core.types import ResourceContents
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.connection.sealer import KeyRing
     from mcp_server.handlers.access import Guard
     from mcp_server.registration import Registration
@@ -56,8 +56,8 @@ _PAGE_BYTES: Final = 1024 * 1024
 
 
 @attrs.define
-class _Shelf:
-    """A `mcp_server.features.listing.Shelf` with its own page size."""
+class _ListOwner:
+    """A `mcp_server.features.listing.ListOwner` with its own page size."""
 
     limits: Limits
     guard: Guard
@@ -88,9 +88,9 @@ class Skills:
         self._limits: Final = service.limits
         self._limiter: Final = service.limiter
         self._guard: Final = service.guard
-        self._shelf: Final = _Shelf(service.limits, service.guard, service.keys)
-        self._listing: Final = Listing(self._shelf, "resource", ListSkillsResult(skills=()))
-        self._directories: dict[str, Listing] = {}
+        self._owner: Final = _ListOwner(service.limits, service.guard, service.keys)
+        self._listing: Final = PagedList(self._owner, "resource", ListSkillsResult(skills=()))
+        self._directories: dict[str, PagedList] = {}
         self._folders: Final[list[Folder]] = []
         self._tree = Tree({}, {})
         service.handlers[SKILLS_LIST.name] = self._listing.answer
@@ -147,7 +147,7 @@ class Skills:
         before, self._tree = self._tree, tree
         largest = max(map(_size, tree.skills.values()))
         items = max(1, min(self._limits.page_items, _PAGE_BYTES // largest))
-        self._shelf.limits = attrs.evolve(self._limits, page_items=items)
+        self._owner.limits = attrs.evolve(self._limits, page_items=items)
         for path, skill in before.skills.items():
             if tree.skills.get(path) != skill:
                 self._listing.remove(skill.uri)
@@ -157,8 +157,8 @@ class Skills:
         self._list_files(before, tree)
         self._directories = {}
         for path, children in tree.directories().items():
-            listing = Listing(
-                _Shelf(self._limits, self._guard, self._shelf.keys),
+            listing = PagedList(
+                _ListOwner(self._limits, self._guard, self._owner.keys),
                 "resource",
                 ReadResourceDirectoryResult(resources=()),
             )
@@ -205,14 +205,14 @@ class Skills:
             raise ResourceNotFound.of(f"skill://{quote(path)}")
         return file
 
-    async def _get(self, call: Call) -> GetSkillResult:
+    async def _get(self, call: RequestContext) -> GetSkillResult:
         params = cast("GetSkillRequestParams", call.request.params)  # the engine uses the class of the method
         skill = self._tree.skills.get(path_of(params.uri) or "")
         if skill is None or not await self._guard.allows(call, "resource", skill.uri):
             raise RequestFailed(f"no skill is served at {params.uri:.1000}", code=ErrorCode.INVALID_PARAMS)
         return GetSkillResult(skill=skill)
 
-    async def _read_directory(self, call: Call) -> JsonObject:
+    async def _read_directory(self, call: RequestContext) -> JsonObject:
         # The engine uses the class of the method.
         params = cast("ReadResourceDirectoryRequestParams", call.request.params)
         path = path_of(params.uri)

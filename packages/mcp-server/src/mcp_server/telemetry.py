@@ -19,12 +19,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.middleware import Middleware
-from mcp_core.telemetry import BUCKETS, CLIENT_DURATION, SERVER_DURATION, carried, carrying, outcome, told
+from mcp_core.telemetry import BUCKETS, CLIENT_DURATION, SERVER_DURATION, carried, carrying, describe_message, outcome
 
 if TYPE_CHECKING:
     from opentelemetry import context, metrics, trace
 
-    from mcp_core.middleware import Passing, Proceed
+    from mcp_core.middleware import MiddlewareMessage, Proceed
 
 __all__ = ["Telemetry"]
 
@@ -55,18 +55,18 @@ class Telemetry(Middleware):
             raise ModuleNotFoundError(f"OpenTelemetry is not installed: install {extra}", name=error.name) from error
         self._tracer: Final = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
-        self._asked: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its response.")
-        self._answered: Final = _histogram(meter, SERVER_DURATION, "The time to handle a request.")
+        self._client_duration: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its response.")
+        self._server_duration: Final = _histogram(meter, SERVER_DURATION, "The time to handle a request.")
 
-    async def request(self, message: Passing, proceed: Proceed) -> object:
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Record the span and the duration of a request."""
         from opentelemetry import context, propagate, trace  # lazy: an extra
 
-        facts = told(message)
+        facts = describe_message(message)
         here = context.get_current()
-        parent, links = _parent(message, here) if message.incoming else (here, ())
+        parent, channels = _parent(message, here) if message.incoming else (here, ())
         kind = trace.SpanKind.SERVER if message.incoming else trace.SpanKind.CLIENT
-        span = self._tracer.start_span(facts.span_name, parent, kind, facts.attributes, links)
+        span = self._tracer.start_span(facts.span_name, parent, kind, facts.attributes, channels)
         inside = trace.set_span_in_context(span, parent)
         if not message.incoming:
             carrier: dict[str, str] = {}
@@ -90,7 +90,7 @@ class Telemetry(Middleware):
             if what.failed:
                 span.set_status(trace.StatusCode.ERROR, what.description)
             names = facts.names if what.known else {}
-            histogram = self._answered if message.incoming else self._asked
+            histogram = self._server_duration if message.incoming else self._client_duration
             histogram.record(seconds, {**facts.common, **names, **what.attributes}, inside)
             span.end()
 
@@ -99,11 +99,11 @@ def _histogram(meter: metrics.Meter, name: str, description: str) -> metrics.His
     return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=BUCKETS)
 
 
-def _parent(message: Passing, here: context.Context) -> tuple[context.Context, tuple[trace.Link, ...]]:
+def _parent(message: MiddlewareMessage, here: context.Context) -> tuple[context.Context, tuple[trace.Link, ...]]:
     """Return the context of the sender of the request, and a link to the current span of this side if it differs."""
     from opentelemetry import propagate, trace  # lazy: an extra
 
     parent = propagate.extract(carried(message), here)
     around = trace.get_current_span(here).get_span_context()
-    asked = trace.get_current_span(parent).get_span_context()
-    return parent, (trace.Link(around),) if around.is_valid and around != asked else ()
+    request_span = trace.get_current_span(parent).get_span_context()
+    return parent, (trace.Link(around),) if around.is_valid and around != request_span else ()

@@ -11,18 +11,18 @@ from mcp_client.auth.oauth import OAuth
 from mcp_client.auth.stores.memory import MemoryStore
 from mcp_client.auth.stores.protocol import CredentialStore
 from mcp_client.auth.user_agents import Paste, Receiver, SystemBrowser, UserAgent
-from mcp_client.transports.http.authorizer import Answered, Authorization, Authorizer, Site
+from mcp_client.transports.http.authorizer import Authorization, Authorizer, ConnectionTarget, ObservedResponse
 
 __all__ = [
-    "Answered",
     "Authorization",
     "Authorizer",
+    "ConnectionTarget",
     "CredentialStore",
     "MemoryStore",
     "OAuth",
+    "ObservedResponse",
     "Paste",
     "Receiver",
-    "Site",
     "SystemBrowser",
     "UserAgent",
     "configured_auth",

@@ -31,19 +31,19 @@ from mcp_client.http_client.tls import Tls
 from mcp_client.http_client.url import parse_url as parse_http_url
 from mcp_core.errors import LimitExceeded, LocalProtocolError, RequestTimeout, TransportError, UnsafeUrl
 from mcp_core.oauth.addresses import classify, reachable
-from mcp_core.oauth.steps import FetchJson, HttpAnswer, PostForm, Unreachable
+from mcp_core.oauth.steps import FetchedResponse, FetchJson, PostForm, Unreachable
 from mcp_core.oauth.urls import check_redirect, networks_of, parse_url, same_origin
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
-    from mcp_client.http_client.pool import HttpResponse
-    from mcp_client.transports.http.authorizer import Site
+    from mcp_client.http_client.pool import PooledResponse
+    from mcp_client.transports.http.authorizer import ConnectionTarget
     from mcp_core.oauth.addresses import Address, AddressClass
     from mcp_core.oauth.steps import Pairs, Request
 
-__all__ = ["GuardedFetch", "Surroundings", "surroundings"]
+__all__ = ["FetchContext", "GuardedFetch", "surroundings"]
 
 _SECONDS: Final = 5.0
 """Time for one response, from name resolution to the end of the body, in seconds."""
@@ -58,7 +58,7 @@ _AGENT: Final = ("User-Agent", "mcp-client")
 
 
 @attrs.frozen(kw_only=True)
-class Surroundings:
+class FetchContext:
     """The network of the MCP server, and the networks that URLs from it may therefore refer to."""
 
     networks: frozenset[AddressClass]
@@ -67,7 +67,7 @@ class Surroundings:
     """The addresses of the server; empty if they were not resolved."""
 
 
-async def surroundings(site: Site) -> Surroundings:
+async def surroundings(target: ConnectionTarget) -> FetchContext:
     """Look up the addresses of the MCP server, and decide which networks URLs from peers may refer to.
 
     A server in a private network may name other servers there. The decision considers all addresses: those that the
@@ -78,9 +78,9 @@ async def surroundings(site: Site) -> Surroundings:
     Raises:
         UnsafeUrl: The URL of the server is not valid for tokens.
     """
-    server = parse_url(site.url, what="server URL")
-    by_url = Surroundings(networks=networks_of(server))
-    through_proxy = Proxies(site.proxies, os.environ).of(parse_http_url(site.url)) is not None
+    server = parse_url(target.url, what="server URL")
+    by_url = FetchContext(networks=networks_of(server))
+    through_proxy = Proxies(target.proxies, os.environ).of(parse_http_url(target.url)) is not None
     if through_proxy or server.address is not None:
         return by_url
     try:
@@ -88,7 +88,7 @@ async def surroundings(site: Site) -> Surroundings:
             addresses = await _resolve(server.host, server.port)
     except (OSError, trio.TooSlowError):
         return by_url
-    return Surroundings(networks=reachable((*addresses, *site.addresses())), addresses=addresses)
+    return FetchContext(networks=reachable((*addresses, *target.addresses())), addresses=addresses)
 
 
 async def _resolve(host: str, port: int) -> tuple[Address, ...]:
@@ -106,20 +106,22 @@ class GuardedFetch:
         addresses: The addresses of the server if `networks` was derived from them. Its name is not resolved again.
     """
 
-    def __init__(self, site: Site, networks: frozenset[AddressClass], *, addresses: Sequence[Address] = ()) -> None:
-        self._site: Final = site
-        self._server: Final = parse_url(site.url, what="server URL")
+    def __init__(
+        self, target: ConnectionTarget, networks: frozenset[AddressClass], *, addresses: Sequence[Address] = ()
+    ) -> None:
+        self._target: Final = target
+        self._server: Final = parse_url(target.url, what="server URL")
         self.networks: Final = networks
         """The classes of addresses that may be reached."""
         self._addresses: Final = tuple(addresses)
-        self._proxies: Final = Proxies(site.proxies, os.environ)
+        self._proxies: Final = Proxies(target.proxies, os.environ)
         self._pools: Final[dict[tuple[bool, bool], HttpPool]] = {}
 
-    async def ask(self, step: Request) -> HttpAnswer | Unreachable:
+    async def perform(self, step: Request) -> FetchedResponse | Unreachable:
         """Send the request of a step. Every failure is returned as `Unreachable`; the function does not raise."""
         try:
             with trio.move_on_after(_SECONDS):
-                return await self._ask(step)
+                return await self._perform(step)
         except (TransportError, RequestTimeout, LimitExceeded, LocalProtocolError, UnsafeUrl) as error:
             return Unreachable(reason=error.message)
         return Unreachable(reason=f"no response within {_SECONDS:g} seconds")
@@ -129,7 +131,7 @@ class GuardedFetch:
         for pool in self._pools.values():
             await pool.aclose()
 
-    async def _ask(self, step: Request) -> HttpAnswer:
+    async def _perform(self, step: Request) -> FetchedResponse:
         if isinstance(step, FetchJson):
             return await self._fetch(step)
         if isinstance(step, PostForm):
@@ -137,7 +139,7 @@ class GuardedFetch:
             return await self._request("POST", step.url, step.headers, body, configured=step.configured)
         return await self._request("POST", step.url, step.headers, orjson.dumps(step.document))
 
-    async def _fetch(self, step: FetchJson) -> HttpAnswer:
+    async def _fetch(self, step: FetchJson) -> FetchedResponse:
         url, followed = step.url, 0
         while True:
             answer = await self._request("GET", url, step.headers, None)
@@ -150,23 +152,23 @@ class GuardedFetch:
 
     async def _request(
         self, method: str, url: str, headers: Pairs, body: bytes | None, *, configured: bool = False
-    ) -> HttpAnswer:
+    ) -> FetchedResponse:
         proxy = self._proxies.of(parse_http_url(url))
         guarded = not configured and proxy is None
         pool = self._pool(own=same_origin(parse_url(url, what="URL"), self._server), guarded=guarded)
         sent = headers if any(name.lower() == "user-agent" for name, _ in headers) else (_AGENT, *headers)
         async with pool.request(method, url, sent, body, use=Use.CALL, follow=False) as response:
             data = await _read(response)
-            return HttpAnswer(status=response.head.status, headers=tuple(response.head.headers), body=data)
+            return FetchedResponse(status=response.head.status, headers=tuple(response.head.headers), body=data)
 
     def _pool(self, *, own: bool, guarded: bool) -> HttpPool:
         pool = self._pools.get((own, guarded))
         if pool is None:
-            tls = self._site.tls if own else _anonymous(self._site.tls)
+            tls = self._target.tls if own else _anonymous(self._target.tls)
             pool = self._pools[own, guarded] = HttpPool(
                 tls=tls,
-                proxies=self._site.proxies,
-                limits=self._site.limits,
+                proxies=self._target.proxies,
+                limits=self._target.limits,
                 connect_seconds=_SECONDS,
                 connect=partial(self._connect, own=own) if guarded else None,
             )
@@ -204,7 +206,7 @@ async def _connect_to(addresses: Sequence[Address], port: int) -> trio.SocketStr
     raise failed or OSError("the name has no address")
 
 
-async def _read(response: HttpResponse) -> bytes:
+async def _read(response: PooledResponse) -> bytes:
     """Return the body. If it exceeds the limit, return a part that also exceeds the limit."""
     data = b""
     while len(data) <= _BYTES and (more := await response.receive_some()):

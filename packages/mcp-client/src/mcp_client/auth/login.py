@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import attrs
 import trio
 
-from mcp_client.auth.fetch import GuardedFetch, Surroundings, surroundings
+from mcp_client.auth.fetch import FetchContext, GuardedFetch, surroundings
 from mcp_core.errors import AuthorizationError, AuthorizationRefused, McpError
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.grants import AuthorizationCode
@@ -24,15 +24,15 @@ from mcp_core.oauth.settings import FlowSettings
 from mcp_core.oauth.steps import (
     AskClient,
     AwaitRedirect,
-    ClientAnswer,
-    Done,
-    Failed,
+    BrowserOpened,
+    ClientFound,
     FetchJson,
     FindClient,
+    FlowDone,
+    FlowFailed,
     OpenBrowser,
-    Opened,
     PostForm,
-    Redirected,
+    RedirectReceived,
     Register,
 )
 from mcp_core.oauth.urls import check_browser_url, networks_of, parse_url
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from mcp_client.auth.stores.protocol import CredentialStore
     from mcp_client.auth.user_agents import Receiver, UserAgent
-    from mcp_client.transports.http.authorizer import Site
+    from mcp_client.transports.http.authorizer import ConnectionTarget
     from mcp_core.oauth.addresses import AddressClass
     from mcp_core.oauth.challenge import Challenge
     from mcp_core.oauth.client_metadata import ClientSettings
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import ClientRecord, TokenRecord
     from mcp_core.oauth.scopes import StepUps
-    from mcp_core.oauth.steps import Answer, Step
+    from mcp_core.oauth.steps import Step, StepResult
 
     _Other: TypeAlias = FetchJson | Register | FindClient | AskClient | OpenBrowser | AwaitRedirect
     GrantGiven: TypeAlias = Grant | Callable[[], Awaitable[Grant]]
 
-__all__ = ["Login", "Options", "Wanted"]
+__all__ = ["Login", "LoginOptions", "LoginRequest"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -67,7 +67,7 @@ _PERSON_SECONDS: Final = 600.0
 _SAVE_SECONDS: Final = 10.0
 """Time to store the tokens after a cancellation, in seconds."""
 
-_KEPT: Final = frozenset({Registration.DYNAMIC, Registration.ASKED})
+_KEPT: Final = frozenset({Registration.DYNAMIC, Registration.USER_PROVIDED})
 """Registration methods whose client ids must be stored, because they are known from no other source."""
 
 _EPHEMERAL: Final = (49_152, 16_384)
@@ -78,7 +78,7 @@ _T = TypeVar("_T")
 
 
 @attrs.frozen(kw_only=True)
-class Options:
+class LoginOptions:
     """The settings of an `OAuth`."""
 
     client: ClientSettings
@@ -109,13 +109,13 @@ class Options:
     """A function that returns a number of unpredictable bytes."""
 
     @property
-    def needs_person(self) -> bool:
+    def needs_user(self) -> bool:
         """Whether a new token requires the user."""
         return self.grant is None or (not callable(self.grant) and self.grant.redirect_uri is not None)
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class LoginRequest:
     """The reason for a login."""
 
     challenge: Challenge | None
@@ -138,26 +138,26 @@ class Login:
 
     def __init__(
         self,
-        options: Options,
-        site: Site,
+        options: LoginOptions,
+        target: ConnectionTarget,
         *,
         attended: Callable[[], bool],
         keep: Callable[[TokenRecord, bool], None],
     ) -> None:
         self._options: Final = options
-        self._site: Final = site
+        self._target: Final = target
         self._attended: Final = attended
         self._keep: Final = keep
         self._receiver: Receiver | None = None
         self._client: ClientRecord | None = None
-        self.lacked_person = False
+        self.lacked_user = False
         """Whether the login ended because it required the user and no caller waited that permits this."""
         self.unsaved = False
         """Whether new tokens could not be stored."""
         self.void = False
         """Whether the authorization server declared the present tokens invalid."""
 
-    async def run(self, wanted: Wanted) -> None:
+    async def run(self, request: LoginRequest) -> None:
         """Obtain tokens.
 
         Raises:
@@ -165,10 +165,10 @@ class Login:
                 invalid.
         """
         around = await self._surroundings()
-        fetch = GuardedFetch(self._site, around.networks, addresses=around.addresses)
+        fetch = GuardedFetch(self._target, around.networks, addresses=around.addresses)
         try:
             # Raised here, because a nursery around the block of the user agent would wrap the error in a group.
-            failed = await self._with_browser(wanted, fetch)
+            failed = await self._with_browser(request, fetch)
         finally:
             with trio.CancelScope(shield=True):
                 await fetch.aclose()
@@ -176,24 +176,24 @@ class Login:
             await self._forget(failed)
             raise failed.error
 
-    async def _surroundings(self) -> Surroundings:
+    async def _surroundings(self) -> FetchContext:
         options = self._options
         if options.networks is not None:
-            return Surroundings(networks=options.networks)
-        around = await surroundings(self._site)
+            return FetchContext(networks=options.networks)
+        around = await surroundings(self._target)
         if options.authorization_server is None:
             return around
         named = networks_of(check_browser_url(options.authorization_server, what="authorization_server"))
         return attrs.evolve(around, networks=around.networks | named)
 
-    async def _with_browser(self, wanted: Wanted, fetch: GuardedFetch) -> Failed | None:
+    async def _with_browser(self, request: LoginRequest, fetch: GuardedFetch) -> FlowFailed | None:
         options = self._options
         grant = options.grant
         if grant is not None and callable(grant):
             grant = await grant()
         async with AsyncExitStack() as stack:
             if grant is None or grant.redirect_uri is not None:
-                port = _port_for(self._site.url, options.client.client_name, wanted.tokens)
+                port = _port_for(self._target.url, options.client.client_name, request.tokens)
                 try:
                     self._receiver = await stack.enter_async_context(options.user_agent.receive(port))
                 except OSError as error:
@@ -203,18 +203,18 @@ class Login:
                 self._settings(grant, fetch.networks),
                 random_bytes=options.random_bytes,
                 step_ups=options.step_ups,
-                operation=wanted.operation,
+                operation=request.operation,
             )
-            first = flow.start(options.clock(), challenge=wanted.challenge, tokens=wanted.tokens)
+            first = flow.start(options.clock(), challenge=request.challenge, tokens=request.tokens)
             return await self._walk(flow, first, fetch)
         # The user agent ended its own block, for example by a deadline.
         raise AuthorizationRefused("the user agent cancelled the login")
 
     def _settings(self, grant: Grant, networks: frozenset[AddressClass]) -> FlowSettings:
-        options, revisions = self._options, self._site.revisions
+        options, revisions = self._options, self._target.revisions
         newest = preferred(revisions)
         return FlowSettings(
-            server_url=self._site.url,
+            server_url=self._target.url,
             grant=grant,
             client=options.client,
             credentials=options.credentials,
@@ -229,71 +229,71 @@ class Login:
 
     # --- the steps -------------------------------------------------------------------------------------------------
 
-    async def _walk(self, flow: Flow, step: Step, fetch: GuardedFetch) -> Failed | None:
+    async def _walk(self, flow: Flow, step: Step, fetch: GuardedFetch) -> FlowFailed | None:
         """Run the steps. Return `None` when tokens were obtained; they are then stored if the store works."""
-        while not isinstance(step, Done | Failed):
+        while not isinstance(step, FlowDone | FlowFailed):
             if isinstance(step, PostForm):
                 step = await self._post(flow, step, fetch)
                 continue
             try:
                 answer = await self._answer(step, fetch)
-            except _Abandoned as abandoned:
+            except _LoginAbandoned as abandoned:
                 failed = flow.abandon(abandoned.reason)
                 failed.error.__cause__ = abandoned.__cause__
                 return failed
             step = flow.receive(answer, self._options.clock())
             await self._keep_client(flow)
-        return step if isinstance(step, Failed) else None
+        return step if isinstance(step, FlowFailed) else None
 
-    async def _answer(self, step: _Other, fetch: GuardedFetch) -> Answer:
+    async def _answer(self, step: _Other, fetch: GuardedFetch) -> StepResult:
         match step:
             case FetchJson() | Register():
-                return await fetch.ask(step)
+                return await fetch.perform(step)
             case FindClient():
                 self._client = await self._kept_client(step.issuer)
-                return ClientAnswer(client=self._client)
+                return ClientFound(client=self._client)
             case AskClient():
                 self._check_attended()
                 agent = self._options.user_agent
-                return ClientAnswer(client=await _of_person(lambda: agent.ask_client(step.issuer, step.reason)))
+                return ClientFound(client=await _from_user(lambda: agent.ask_client(step.issuer, step.reason)))
             case OpenBrowser():
                 self._check_attended()
                 receiver, url = self._waiting, step.url
-                await _of_person(lambda: receiver.open(url))
-                return Opened()
+                await _from_user(lambda: receiver.open(url))
+                return BrowserOpened()
             case AwaitRedirect():
-                return Redirected(url=await _of_person(self._waiting.redirected))
+                return RedirectReceived(url=await _from_user(self._waiting.redirected))
 
     async def _kept_client(self, issuer: str) -> ClientRecord | None:
         try:
             return await self._options.store.load_client(issuer)
         except McpError as error:
-            raise _Abandoned(error.message) from error
+            raise _LoginAbandoned(error.message) from error
 
     @property
     def _waiting(self) -> Receiver:
         if self._receiver is None:
-            raise _Abandoned("the grant requires a browser but has no redirect URI")
+            raise _LoginAbandoned("the grant requires a browser but has no redirect URI")
         return self._receiver
 
     def _check_attended(self) -> None:
         if not self._attended():
-            self.lacked_person = True
-            raise _Abandoned("the user would have to log in, but only a background stream waits for the login")
+            self.lacked_user = True
+            raise _LoginAbandoned("the user would have to log in, but only a background stream waits for the login")
 
     async def _post(self, flow: Flow, step: PostForm, fetch: GuardedFetch) -> Step:
         """Send a request to a token endpoint and store its result. A cancellation takes effect after the end."""
         with trio.CancelScope(shield=True):
             # The fetch has its own time limit.
-            answer = await fetch.ask(step)
+            answer = await fetch.perform(step)
         following = flow.receive(answer, self._options.clock())
-        if isinstance(following, Done):
+        if isinstance(following, FlowDone):
             self._keep(following.tokens, step.why == "refresh")
             await self._save(following.tokens)
         return following
 
     async def _save(self, tokens: TokenRecord) -> None:
-        url, self.unsaved = self._site.url, True
+        url, self.unsaved = self._target.url, True
         try:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _SAVE_SECONDS) as scope:
                 await self._options.store.save_tokens(url, tokens)
@@ -313,18 +313,18 @@ class Login:
         except McpError as error:
             _log.warning("client id not stored, but used: issuer=%s error=%s", client.issuer, error)
 
-    async def _forget(self, failed: Failed) -> None:
+    async def _forget(self, failed: FlowFailed) -> None:
         """Delete the stored tokens that the authorization server declared invalid, unless they were replaced."""
         if failed.forget is None:
             return
         self.void = True
-        store, url = self._options.store, self._site.url
+        store, url = self._options.store, self._target.url
         kept = await store.load_tokens(url)
         if kept is not None and kept.refresh_token == failed.forget.refresh_token:
             await store.save_tokens(url, None)
 
 
-class _Abandoned(Exception):
+class _LoginAbandoned(Exception):
     """The flow cannot continue. The reason is a text for users."""
 
     def __init__(self, reason: str) -> None:
@@ -332,16 +332,16 @@ class _Abandoned(Exception):
         self.reason: Final = reason
 
 
-async def _of_person(ask: Callable[[], Awaitable[_T]]) -> _T:
+async def _from_user(ask: Callable[[], Awaitable[_T]]) -> _T:
     """Run a function of the user agent, which belongs to the application. Any exception ends the login."""
     try:
         with trio.move_on_after(_PERSON_SECONDS):
             return await ask()
     except McpError as error:
-        raise _Abandoned(error.message) from error
+        raise _LoginAbandoned(error.message) from error
     except Exception as error:  # the application's function, in a task that several callers wait for
-        raise _Abandoned(f"the user agent failed: {error!r}") from error
-    raise _Abandoned(f"login timed out: no redirect from the browser within {_PERSON_SECONDS:g} seconds")
+        raise _LoginAbandoned(f"the user agent failed: {error!r}") from error
+    raise _LoginAbandoned(f"login timed out: no redirect from the browser within {_PERSON_SECONDS:g} seconds")
 
 
 def _port_for(server_url: str, client_name: str, tokens: TokenRecord | None) -> int:

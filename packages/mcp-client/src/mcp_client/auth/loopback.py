@@ -109,7 +109,7 @@ class Loopback:
         self._authority: Final = f"{_HOST}:{port}"
         self.redirect_uri: Final = f"http://{self._authority}{PATH}"
         """The redirect URI."""
-        self._came, self._reading = trio.open_memory_channel[str](_UNREAD)
+        self._received, self._reading = trio.open_memory_channel[str](_UNREAD)
         self._limiter: Final = trio.CapacityLimiter(_CONNECTIONS)
 
     async def redirected(self) -> str:
@@ -156,7 +156,7 @@ class Loopback:
             await _send(stream, status)
         finally:
             if query is not None:
-                self._tell(query)
+                self._deliver(query)
 
     def _judge(self, request: h11.Request) -> tuple[int, bytes | None]:
         hosts = [value for name, value in request.headers if name == b"host"]
@@ -169,10 +169,10 @@ class Loopback:
             return 405, None
         return 200, query
 
-    def _tell(self, query: bytes) -> None:
+    def _deliver(self, query: bytes) -> None:
         # The user does not cause more redirects than the queue holds, and can try again.
         with suppress(trio.WouldBlock):
-            self._came.send_nowait(f"{self.redirect_uri}?{query.decode('latin-1')}")
+            self._received.send_nowait(f"{self.redirect_uri}?{query.decode('latin-1')}")
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:

@@ -6,10 +6,10 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Final
 
-from mcp_client.auth.login import Options
+from mcp_client.auth.login import LoginOptions
 from mcp_client.auth.revocation import revoke
 from mcp_client.auth.stores.memory import MemoryStore
-from mcp_client.auth.tokens import Need, ServerTokens
+from mcp_client.auth.tokens import ServerTokens, TokenRequirement
 from mcp_client.auth.user_agents import SystemBrowser
 from mcp_core.errors import LocalProtocolError
 from mcp_core.oauth.challenge import choose_challenge, read_challenges
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_client.auth.stores.protocol import CredentialStore
     from mcp_client.auth.user_agents import UserAgent
     from mcp_client.http_client.tls import Tls
-    from mcp_client.transports.http.authorizer import Answered, Site
+    from mcp_client.transports.http.authorizer import ConnectionTarget, ObservedResponse
     from mcp_core.oauth.addresses import AddressClass
     from mcp_core.oauth.challenge import Challenge
     from mcp_core.oauth.dpop import Proof
@@ -94,7 +94,7 @@ class OAuth:
         elif settings is None or client_name is not None:
             raise LocalProtocolError("OAuth needs either client_name or settings, not both; settings contain the name")
         self._clock: Callable[[], float] = time.time
-        self._options: Final = Options(
+        self._options: Final = LoginOptions(
             client=settings,
             grant=grant,
             store=MemoryStore() if store is None else store,
@@ -120,17 +120,17 @@ class OAuth:
         extension = getattr(self._options.grant, "extension", None)
         return (extension,) if isinstance(extension, str) else ()
 
-    def authorizer(self, site: Site) -> Bound:
+    def authorizer(self, target: ConnectionTarget) -> Bound:
         """Return the source of credentials for one connection. Called by `open_http`.
 
         Args:
-            site: The connection.
+            target: The connection.
 
         Raises:
             UnsafeUrl: Tokens must not be sent to this server.
         """
-        check_browser_url(site.url, what="server URL")
-        return Bound(self._options, self._tokens(site.url), site)
+        check_browser_url(target.url, what="server URL")
+        return Bound(self._options, self._tokens(target.url), target)
 
     async def log_out(
         self,
@@ -172,10 +172,10 @@ class OAuth:
 class Bound:
     """The credentials of one connection. Created by `OAuth`."""
 
-    def __init__(self, options: Options, tokens: ServerTokens, site: Site) -> None:
+    def __init__(self, options: LoginOptions, tokens: ServerTokens, target: ConnectionTarget) -> None:
         self._options: Final = options
         self._tokens: Final = tokens
-        self._site: Final = site
+        self._target: Final = target
         # Without a key, DPoP challenges are parsed too, so that the error can state what is missing.
         self._schemes: Final = (BEARER, DPOP) if options.proof is None else (DPOP, BEARER)
         self._stepped_up: Final[set[str]] = set()
@@ -183,7 +183,7 @@ class Bound:
     async def headers(self, method: str, url: str) -> Pairs:
         """Return the headers for one request, after a refresh of the token if it is due."""
         await self._tokens.load()
-        await self._tokens.refresh_if_due(self._site)
+        await self._tokens.refresh_if_due(self._target)
         return self._tokens.headers(method, url)
 
     async def identity(self) -> str | None:
@@ -191,7 +191,7 @@ class Bound:
         await self._tokens.load()
         return self._tokens.identity
 
-    def answered(self, answer: Answered) -> bool:
+    def answered(self, answer: ObservedResponse) -> bool:
         """Receive the head of a response, and return whether `renew` can handle its rejection."""
         if self._options.proof is not None:
             self._options.proof.learn(answer.url, answer.headers)
@@ -200,7 +200,7 @@ class Bound:
                 self._tokens.accepted()
                 if answer.operation in self._stepped_up:
                     self._stepped_up.discard(answer.operation)
-                    self._options.step_ups.succeeded(self._site.url, answer.operation)
+                    self._options.step_ups.succeeded(self._target.url, answer.operation)
             return False
         challenge = self._challenge(answer)
         if self._lacks_nonce(answer, challenge):
@@ -214,7 +214,7 @@ class Bound:
             self._tokens.accepted()
         return answer.status == 401 or lacks_scope
 
-    async def renew(self, answer: Answered) -> None:
+    async def renew(self, answer: ObservedResponse) -> None:
         """Obtain a token, unless the credentials have changed since the rejected request."""
         challenge = self._challenge(answer)
         if self._lacks_nonce(answer, challenge) or not self._tokens.shown_in(answer.sent):
@@ -224,13 +224,13 @@ class Bound:
             self._stepped_up.add(answer.operation)
         else:
             self._tokens.check_worth_another(challenge)
-        need = Need(challenge=challenge, operation=answer.operation, attended=answer.awaited, refused=True)
-        await self._tokens.obtain(self._site, need)
+        need = TokenRequirement(challenge=challenge, operation=answer.operation, attended=answer.awaited, refused=True)
+        await self._tokens.obtain(self._target, need)
 
-    def _challenge(self, answer: Answered) -> Challenge | None:
+    def _challenge(self, answer: ObservedResponse) -> Challenge | None:
         values = [value for name, value in answer.headers if name == "www-authenticate"]
         return choose_challenge(read_challenges(values), schemes=self._schemes)
 
-    def _lacks_nonce(self, answer: Answered, challenge: Challenge | None) -> bool:
+    def _lacks_nonce(self, answer: ObservedResponse, challenge: Challenge | None) -> bool:
         wanted = challenge is not None and challenge.wants_nonce and self._options.proof is not None
         return wanted and answer.repeats < _NONCES

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from mcp_client.auth.fetch import GuardedFetch, Surroundings, surroundings
+from mcp_client.auth.fetch import FetchContext, GuardedFetch, surroundings
 from mcp_client.nursery import open_private_nursery
-from mcp_client.transports.http.authorizer import Site
+from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.errors import DiscoveryFailed, TokenRefused
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.discovery import Discovery
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_client.http_client.tls import Tls
     from mcp_core.oauth.addresses import AddressClass
-    from mcp_core.oauth.discovery import Discovered
+    from mcp_core.oauth.discovery import DiscoveryResult
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import TokenRecord
     from mcp_core.oauth.steps import Pairs
@@ -56,7 +56,7 @@ async def revoke(
         AuthorizationError: The authorization server does not support revocation, or it failed.
     """
     async with open_private_nursery() as nursery:
-        site = Site(
+        target = ConnectionTarget(
             url=tokens.server_url,
             nursery=nursery,
             waiting=nullcontext,
@@ -65,8 +65,8 @@ async def revoke(
             proxies=proxies,
             limits=CLIENT_LIMITS,
         )
-        around = await surroundings(site) if networks is None else Surroundings(networks=networks)
-        fetch = GuardedFetch(site, around.networks, addresses=around.addresses)
+        around = await surroundings(target) if networks is None else FetchContext(networks=networks)
+        fetch = GuardedFetch(target, around.networks, addresses=around.addresses)
         try:
             found = await _found(
                 Discovery(
@@ -80,21 +80,21 @@ async def revoke(
                 await fetch.aclose()
 
 
-async def _found(discovery: Discovery, fetch: GuardedFetch) -> Discovered:
+async def _found(discovery: Discovery, fetch: GuardedFetch) -> DiscoveryResult:
     running = discovery.run()
     step = next(running)
     while True:
         assert isinstance(step, FetchJson)  # noqa: S101  # authorization server discovery has no other steps
         try:
-            step = running.send(await fetch.ask(step))
+            step = running.send(await fetch.perform(step))
         except StopIteration as end:
-            found: Discovered = end.value
+            found: DiscoveryResult = end.value
             return found
 
 
 async def _ask(
     fetch: GuardedFetch,
-    found: Discovered,
+    found: DiscoveryResult,
     tokens: TokenRecord,
     networks: frozenset[AddressClass],
     signer: Signer | None,
@@ -118,7 +118,7 @@ async def _ask(
             random_bytes=secrets.token_bytes,
         )
     sent = (("Content-Type", "application/x-www-form-urlencoded"), *headers)
-    answer = await fetch.ask(PostForm(url=url, why="revocation", headers=sent, form=form))
+    answer = await fetch.perform(PostForm(url=url, why="revocation", headers=sent, form=form))
     if isinstance(answer, Unreachable):
         raise TokenRefused(f"no response from {url}: {answer.reason}")
     if answer.status != 200:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_client.auth.login import Login, Wanted
-from mcp_core.errors import AuthorizationError, Circumstances, ConnectionEnded, McpError, TokenRefused
+from mcp_client.auth.login import Login, LoginRequest
+from mcp_core.errors import AuthorizationError, ConnectionEnded, ErrorContext, McpError, TokenRefused
 from mcp_core.oauth.token_presentation import authorization_headers
 
 if TYPE_CHECKING:
-    from mcp_client.auth.login import Options
-    from mcp_client.transports.http.authorizer import Site
+    from mcp_client.auth.login import LoginOptions
+    from mcp_client.transports.http.authorizer import ConnectionTarget
     from mcp_core.oauth.challenge import Challenge
     from mcp_core.oauth.records import TokenRecord
     from mcp_core.oauth.steps import Pairs
 
-__all__ = ["Need", "ServerTokens"]
+__all__ = ["ServerTokens", "TokenRequirement"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -42,7 +42,7 @@ disagree, and further logins do not help."""
 
 
 @attrs.frozen(kw_only=True)
-class Need:
+class TokenRequirement:
     """The reason for a new token."""
 
     challenge: Challenge | None = None
@@ -65,7 +65,7 @@ class _Attempt:
         self.attended = False
         self.finished = False
         self.error: McpError | None = None
-        self.lacked_person = False
+        self.lacked_user = False
 
 
 class ServerTokens:
@@ -76,7 +76,7 @@ class ServerTokens:
         url: The URL of the server.
     """
 
-    def __init__(self, options: Options, url: str) -> None:
+    def __init__(self, options: LoginOptions, url: str) -> None:
         self._options: Final = options
         self._url: Final = url
         self._tokens: TokenRecord | None = None
@@ -139,7 +139,7 @@ class ServerTokens:
 
     # --- keeping them fresh ----------------------------------------------------------------------------------------
 
-    async def refresh_if_due(self, site: Site) -> None:
+    async def refresh_if_due(self, target: ConnectionTarget) -> None:
         """Renew a token that is about to expire, if that does not require the user.
 
         Raises:
@@ -148,11 +148,11 @@ class ServerTokens:
         tokens = self._tokens
         if tokens is None or not self._is_due():
             return
-        if tokens.refresh_token is None and self._options.needs_person:
+        if tokens.refresh_token is None and self._options.needs_user:
             # The server's challenge is more reliable than the local clock, and names the required scopes.
             return
         try:
-            await self.obtain(site, Need(operation="refresh"))
+            await self.obtain(target, TokenRequirement(operation="refresh"))
         except McpError as error:
             now = self._options.clock()
             if self._tokens is not tokens or tokens.expires_at is None or now >= tokens.expires_at:
@@ -181,11 +181,11 @@ class ServerTokens:
                 status=401,
             )
 
-    async def obtain(self, site: Site, need: Need) -> None:
+    async def obtain(self, target: ConnectionTarget, need: TokenRequirement) -> None:
         """Wait for a login: the one in progress, or a new one.
 
         Args:
-            site: The connection that needs the token.
+            target: The connection that needs the token.
             need: The reason.
 
         Raises:
@@ -194,18 +194,18 @@ class ServerTokens:
         while True:
             attempt = self._attempt
             if attempt is None:
-                if site.nursery.cancel_scope.cancel_called:
+                if target.nursery.cancel_scope.cancel_called:
                     raise ConnectionEnded("the connection was closed while it waited for a login")
                 attempt = self._attempt = _Attempt()
-                site.nursery.start_soon(self._run, attempt, site, need)
-            await _wait_for(attempt, site, attended=need.attended)
-            if attempt.error is not None and not (attempt.lacked_person and need.attended):
+                target.nursery.start_soon(self._run, attempt, target, need)
+            await _wait_for(attempt, target, attended=need.attended)
+            if attempt.error is not None and not (attempt.lacked_user and need.attended):
                 raise _again(attempt.error)
             if attempt.finished:
                 return
 
-    async def _run(self, attempt: _Attempt, site: Site, need: Need) -> None:
-        login = Login(self._options, site, attended=lambda: attempt.attended, keep=self._got)
+    async def _run(self, attempt: _Attempt, target: ConnectionTarget, need: TokenRequirement) -> None:
+        login = Login(self._options, target, attended=lambda: attempt.attended, keep=self._got)
         try:
             with attempt.scope:
                 await self._get(login, need)
@@ -216,11 +216,11 @@ class ServerTokens:
             attempt.error = AuthorizationError(f"getting a token for {self._url} failed: {error!r}")
             attempt.error.__cause__ = error
         finally:
-            attempt.lacked_person = login.lacked_person
+            attempt.lacked_user = login.lacked_user
             self._attempt = None
             attempt.done.set()
 
-    async def _get(self, login: Login, need: Need) -> None:
+    async def _get(self, login: Login, need: TokenRequirement) -> None:
         before = self._tokens
         async with self._options.store.lock(self._url):
             # If the tokens could not be stored, no other process can have newer ones.
@@ -235,7 +235,7 @@ class ServerTokens:
                 kept = attrs.evolve(kept, refresh_token=None)
             present = self._tokens
             try:
-                await login.run(Wanted(challenge=need.challenge, operation=need.operation, tokens=kept))
+                await login.run(LoginRequest(challenge=need.challenge, operation=need.operation, tokens=kept))
             finally:
                 if self._tokens is not present:
                     self._unsaved = login.unsaved
@@ -272,11 +272,11 @@ class ServerTokens:
             self._renew_at = tokens.expires_at - min(_LEEWAY, left / 4)
 
 
-async def _wait_for(attempt: _Attempt, site: Site, *, attended: bool) -> None:
+async def _wait_for(attempt: _Attempt, target: ConnectionTarget, *, attended: bool) -> None:
     attempt.waiting += 1
     attempt.attended = attempt.attended or attended
     try:
-        with site.waiting():
+        with target.waiting():
             await attempt.done.wait()
     finally:
         attempt.waiting -= 1
@@ -290,6 +290,6 @@ def _again(error: McpError) -> McpError:
     again = type(error).__new__(type(error), *error.args)
     again.args = error.args
     again.__dict__.update(error.__dict__)
-    again.circumstances = Circumstances()
+    again.context = ErrorContext()
     again.__cause__ = error.__cause__
     return again

@@ -90,8 +90,8 @@ def _to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201  # a message to the user
 
 
-def _from_terminal(question: str) -> str:
-    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201  # likewise; stdout may carry data of the program
+def _from_terminal(prompt: str) -> str:
+    print(prompt, end="", file=sys.stderr, flush=True)  # noqa: T201  # likewise; stdout may carry data of the program
     return sys.stdin.readline()
 
 
@@ -108,9 +108,9 @@ class SystemBrowser:
     """
 
     def __init__(
-        self, *, tell: Callable[[str], None] | None = None, environment: Mapping[str, str] | None = None
+        self, *, show_message: Callable[[str], None] | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._tell: Final = _to_stderr if tell is None else tell
+        self._show_message: Final = _to_stderr if show_message is None else show_message
         self._environment: Final = os.environ if environment is None else environment
 
     @asynccontextmanager
@@ -135,9 +135,13 @@ class SystemBrowser:
         check_browser_url(url, what="URL for the browser")
         program = _browser_command(sys.platform, self._environment)
         if program is None or not _start(_with_url(program, url)):
-            self._tell(f"No browser could be started. To log in, open this URL in a browser on this machine:\n{url}")
+            self._show_message(
+                f"No browser could be started. To log in, open this URL in a browser on this machine:\n{url}"
+            )
         else:
-            self._tell(f"To log in, use the window that your browser opens. If no window opens, open this URL:\n{url}")
+            self._show_message(
+                f"To log in, use the window that your browser opens. If no window opens, open this URL:\n{url}"
+            )
         await trio.lowlevel.checkpoint()
 
 
@@ -210,42 +214,48 @@ class Paste:
         ask: Receives a prompt and returns the user's line; runs in a thread. `None` reads from stdin.
     """
 
-    def __init__(self, *, tell: Callable[[str], None] | None = None, ask: Callable[[str], str] | None = None) -> None:
-        self._tell: Final = _to_stderr if tell is None else tell
+    def __init__(
+        self, *, show_message: Callable[[str], None] | None = None, ask: Callable[[str], str] | None = None
+    ) -> None:
+        self._show_message: Final = _to_stderr if show_message is None else show_message
         self._ask: Final = _from_terminal if ask is None else ask
 
     @asynccontextmanager
     async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
         """Yield a receiver that reads the redirect URL from the user."""
-        yield _Pasted(f"http://127.0.0.1:{_PASTE_PORT if port is None else port}/callback", self._tell, self.asked)
+        yield _PastedRedirect(
+            f"http://127.0.0.1:{_PASTE_PORT if port is None else port}/callback", self._show_message, self.prompt_user
+        )
 
     async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:
         """Prompt for a client id and its secret. Return `None` if the client id is empty."""
-        self._tell(_printable(f"{reason}\nA client id for {issuer} is required; its operator can provide one."))
-        client_id = await self.asked("Client id (leave empty if you have none): ")
+        self._show_message(_printable(f"{reason}\nA client id for {issuer} is required; its operator can provide one."))
+        client_id = await self.prompt_user("Client id (leave empty if you have none): ")
         if not client_id:
             return None
-        secret = await self.asked("Client secret (leave empty if you have none): ")
+        secret = await self.prompt_user("Client secret (leave empty if you have none): ")
         return ClientRecord(client_id=client_id, issuer=issuer, client_secret=secret or None)
 
-    async def asked(self, question: str) -> str:
+    async def prompt_user(self, prompt: str) -> str:
         """Return the line that the user enters, without surrounding blanks."""
         # A thread that reads from a terminal cannot be stopped; it ends with the next line.
-        return (await trio.to_thread.run_sync(self._ask, question, abandon_on_cancel=True)).strip()
+        return (await trio.to_thread.run_sync(self._ask, prompt, abandon_on_cancel=True)).strip()
 
 
-class _Pasted:
+class _PastedRedirect:
     """A redirect URI without a server: the browser shows an error page, and the redirect URL in its address bar."""
 
-    def __init__(self, redirect_uri: str, tell: Callable[[str], None], asked: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(
+        self, redirect_uri: str, show_message: Callable[[str], None], prompt_user: Callable[[str], Awaitable[str]]
+    ) -> None:
         self.redirect_uri: Final = redirect_uri
-        self._tell: Final = tell
-        self._asked: Final = asked
+        self._show_message: Final = show_message
+        self._prompt_user: Final = prompt_user
         self._before = False
 
     async def open(self, url: str) -> None:
         check_browser_url(url, what="URL for the browser")
-        self._tell(
+        self._show_message(
             f"To log in, open this URL in a browser on any machine:\n{url}\n"
             "At the end, the browser shows an error page for an address that starts with\n"
             f"{self.redirect_uri}: this is expected. Copy the whole address."
@@ -254,11 +264,11 @@ class _Pasted:
 
     async def redirected(self) -> str:
         if self._before:
-            self._tell(
+            self._show_message(
                 "This address does not belong to this login. Paste the whole address, with all after the question mark."
             )
         self._before = True
-        pasted = await self._asked("The address: ")
+        pasted = await self._prompt_user("The address: ")
         if not pasted:
             raise AuthorizationRefused("no address was pasted")
         return pasted

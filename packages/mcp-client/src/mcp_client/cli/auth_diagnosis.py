@@ -26,11 +26,11 @@ from mcp_core.oauth.grants import AuthorizationCode
 from mcp_core.oauth.settings import FlowSettings
 from mcp_core.oauth.steps import (
     AskClient,
-    ClientAnswer,
-    Failed,
+    ClientFound,
+    FetchedResponse,
     FetchJson,
     FindClient,
-    HttpAnswer,
+    FlowFailed,
     OpenBrowser,
     Register,
 )
@@ -38,10 +38,10 @@ from mcp_core.revisions import R2025_03_26, preferred
 
 if TYPE_CHECKING:
     from mcp_client.auth.stores.protocol import CredentialStore
-    from mcp_client.transports.http.authorizer import Answered, Site
+    from mcp_client.transports.http.authorizer import ConnectionTarget, ObservedResponse
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.oauth.challenge import Challenge
-    from mcp_core.oauth.discovery import Discovered
+    from mcp_core.oauth.discovery import DiscoveryResult
     from mcp_core.oauth.steps import Pairs, Step
 
 __all__ = ["Diagnosis"]
@@ -76,16 +76,16 @@ class Diagnosis:
         self.flow: Flow | None = None
         """The flow of the diagnosed login."""
         self._store: Final = store
-        self._site: Site | None = None
+        self._target: ConnectionTarget | None = None
 
     @property
     def extensions(self) -> tuple[str, ...]:
         """Empty: a diagnosis does not obtain tokens."""
         return ()
 
-    def authorizer(self, site: Site) -> Diagnosis:
+    def authorizer(self, target: ConnectionTarget) -> Diagnosis:
         """Record the connection, and return the diagnosis itself."""
-        self._site = site
+        self._target = target
         return self
 
     async def headers(self, method: str, url: str) -> Pairs:  # noqa: ARG002  # there are no credentials
@@ -98,7 +98,7 @@ class Diagnosis:
         await trio.lowlevel.checkpoint()
         return None
 
-    def answered(self, answer: Answered) -> bool:
+    def answered(self, answer: ObservedResponse) -> bool:
         """Record the response. Return false, because the diagnosis does not handle rejections."""
         self.answers.append((answer.operation, answer.status))
         if answer.status in (401, 403) and not self.refused:
@@ -107,30 +107,30 @@ class Diagnosis:
             self.challenge = choose_challenge(read_challenges(values), schemes=("Bearer", "DPoP"))
         return False
 
-    async def renew(self, answer: Answered) -> None:
+    async def renew(self, answer: ObservedResponse) -> None:
         """Raise `AssertionError`: `answered` never requests a renewal."""
         raise AssertionError(answer)
 
     @property
-    def found(self) -> Discovered | None:
+    def found(self) -> DiscoveryResult | None:
         """The authorization server, if discovery found it."""
         return None if self.flow is None else self.flow.found
 
     async def run(self) -> None:
         """Run a login up to the browser. Errors are recorded in `error`, not raised."""
-        assert self._site is not None  # noqa: S101  # there was a connection, or an attempt at one
-        site, newest = self._site, preferred(self._site.revisions)
-        around = await surroundings(site)
-        fetch = GuardedFetch(site, around.networks, addresses=around.addresses)
+        assert self._target is not None  # noqa: S101  # there was a connection, or an attempt at one
+        target, newest = self._target, preferred(self._target.revisions)
+        around = await surroundings(target)
+        fetch = GuardedFetch(target, around.networks, addresses=around.addresses)
         try:
             self.flow = flow = Flow(
                 FlowSettings(
-                    server_url=site.url,
+                    server_url=target.url,
                     grant=AuthorizationCode(redirect_uri=_REDIRECT_URI),
                     client=ClientSettings(client_name=NAME, redirect_uris=(_REDIRECT_URI,)),
                     protocol_version=None if newest is None else newest.name,
                     # The default paths do not indicate that the server requires a token.
-                    legacy=self.refused and R2025_03_26 in site.revisions,
+                    legacy=self.refused and R2025_03_26 in target.revisions,
                     networks=fetch.networks,
                 ),
                 random_bytes=secrets.token_bytes,
@@ -149,8 +149,8 @@ class Diagnosis:
         now = time.time()
         match step:
             case FetchJson():
-                answer = await fetch.ask(step)
-                if isinstance(answer, HttpAnswer):
+                answer = await fetch.perform(step)
+                if isinstance(answer, FetchedResponse):
                     self.statuses[step.url] = answer.status
                 return flow.receive(answer, now)
             case FindClient():
@@ -159,18 +159,18 @@ class Diagnosis:
                     self.registration, self.client_id = f"stored earlier ({kept.registration.value})", kept.client_id
                     # A login would reuse the port of the stored registration.
                     kept = attrs.evolve(kept, redirect_uris=())
-                return flow.receive(ClientAnswer(client=kept), now)
+                return flow.receive(ClientFound(client=kept), now)
             case Register():
                 self.registration = f"dynamic, at {step.url}; not performed"
                 made: JsonObject = {"client_id": "diagnosis", "redirect_uris": [_REDIRECT_URI]}
-                return flow.receive(HttpAnswer(status=201, body=orjson.dumps(made)), now)
+                return flow.receive(FetchedResponse(status=201, body=orjson.dumps(made)), now)
             case AskClient():
                 self.registration = "none: the user would have to enter a client id"
-                return flow.receive(ClientAnswer(client=None), now)
+                return flow.receive(ClientFound(client=None), now)
             case OpenBrowser():
                 self.sent_to = step.url
                 return None
-            case Failed():
+            case FlowFailed():
                 self.error = step.error
                 return None
         raise AssertionError(step)

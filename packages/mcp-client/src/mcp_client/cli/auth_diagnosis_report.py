@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from mcp_client.cli.auth_diagnosis import Diagnosis
     from mcp_client.cli.output import Screen
-    from mcp_client.connectors.stdio import Opening
+    from mcp_client.connectors.stdio import Connector
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.discovery import Discovered
+    from mcp_core.oauth.discovery import DiscoveryResult
 
 __all__ = ["diagnose"]
 
@@ -35,11 +35,13 @@ _SERVER_URL: Final = "server URL"
 """The name of the initial URL in errors of authorization server discovery."""
 
 
-async def diagnose(opening: Opening, diagnosis: Diagnosis, screen: Screen, *, url: str, secrets: Iterable[str]) -> bool:
+async def diagnose(
+    connector: Connector, diagnosis: Diagnosis, screen: Screen, *, url: str, secrets: Iterable[str]
+) -> bool:
     """Connect, run the diagnosis, and show its report.
 
     Args:
-        opening: A connection with the diagnosis as its `auth`.
+        connector: A connection with the diagnosis as its `auth`.
         diagnosis: The diagnosis.
         screen: The output.
         url: The URL of the server.
@@ -50,7 +52,7 @@ async def diagnose(opening: Opening, diagnosis: Diagnosis, screen: Screen, *, ur
     """
     connected = False
     try:
-        async with opening as client:
+        async with connector as client:
             connected = True
             if client.capabilities.tools is not None:
                 # Some servers accept `initialize` without a token, but not the requests that follow.
@@ -84,12 +86,12 @@ def _masked(value: JsonValue, secrets: Sequence[str]) -> JsonValue:
 
 
 def _report(diagnosis: Diagnosis, url: str) -> JsonObject:
-    found, asked = diagnosis.found, dict.fromkeys(diagnosis.answers)
+    found, requested = diagnosis.found, dict.fromkeys(diagnosis.answers)
     wanted = "wanted" if diagnosis.refused else "unknown" if diagnosis.error and found is None else "not wanted"
     report: JsonObject = {
         "server": url,
         "authorization": wanted,
-        "asked": [{"operation": operation, "status": status} for operation, status in asked],
+        "asked": [{"operation": operation, "status": status} for operation, status in requested],
         "challenge": _challenge(diagnosis),
         "tried": _tried(diagnosis),
     }
@@ -148,7 +150,7 @@ _SETTINGS: Final[tuple[tuple[type[McpError], str], ...]] = (
 )
 
 
-def _setting(error: McpError, found: Discovered | None) -> str | None:
+def _setting(error: McpError, found: DiscoveryResult | None) -> str | None:
     """Return advice on a setting that may prevent the error, or `None`."""
     if isinstance(error, UnsafeUrl) and error.what == _SERVER_URL:
         return "Tokens require https or a server on this machine; no setting changes that."
@@ -169,45 +171,45 @@ def _setting(error: McpError, found: Discovered | None) -> str | None:
 
 
 def _show(report: JsonObject, screen: Screen) -> None:
-    def row(name: str, text: str) -> None:
+    def definition(name: str, text: str) -> None:
         screen.text(f"{name:<13} {text}")
 
-    row("server", _text(report["server"]))
+    definition("server", _text(report["server"]))
     for each in _objects(report["asked"]):
-        row("asked", f"{_text(each['operation'])}: {_text(each['status'])}")
-    row("authorization", _text(report["authorization"]))
+        definition("asked", f"{_text(each['operation'])}: {_text(each['status'])}")
+    definition("authorization", _text(report["authorization"]))
     challenge = report["challenge"]
     if isinstance(challenge, dict):
         parameters = [f"{name} {_text(value)}" for name, value in challenge.items() if name != "scheme"]
-        row("challenge", ", ".join([_text(challenge["scheme"]), *parameters]))
+        definition("challenge", ", ".join([_text(challenge["scheme"]), *parameters]))
     for each in _objects(report["tried"]):
         status = "---" if each["status"] is None else _text(each["status"])
-        row("tried", f"{status} {_text(each['url'])} ({_text(each['why'])}): {_text(each['verdict'])}")
+        definition("tried", f"{status} {_text(each['url'])} ({_text(each['why'])}): {_text(each['verdict'])}")
     issuer = report.get("issuer")
     if isinstance(issuer, dict):
         named = issuer["named"]
         same = isinstance(named, list) and issuer["found"] in named
-        row(
+        definition(
             "issuer",
             f"{_text(issuer['found'])}, {'as named by the server' if same else 'not named by the server'}",
         )
     if report["registration"] is not None:
-        row("registration", _text(report["registration"]))
+        definition("registration", _text(report["registration"]))
     request = report.get("request")
     if isinstance(request, dict):
-        row("browser", f"would open {_text(request['endpoint'])}")
-        row("scope", _text(request["scope"]) or "none requested")
-        row("resource", _text(request["resource"]))
-        row("PKCE", _text(request["pkce"]))
+        definition("browser", f"would open {_text(request['endpoint'])}")
+        definition("scope", _text(request["scope"]) or "none requested")
+        definition("resource", _text(request["resource"]))
+        definition("PKCE", _text(request["pkce"]))
     problem = report.get("problem")
     if isinstance(problem, dict):
-        row("verdict", f"a login would fail: {_text(problem['message'])}")
+        definition("verdict", f"a login would fail: {_text(problem['message'])}")
         if problem["setting"] is not None:
-            row("setting", _text(problem["setting"]))
+            definition("setting", _text(problem["setting"]))
     elif report["authorization"] == "not wanted":
-        row("verdict", "the server does not require a token")
+        definition("verdict", "the server does not require a token")
     else:
-        row("verdict", "login would reach the browser; user consent is required from there")
+        definition("verdict", "login would reach the browser; user consent is required from there")
 
 
 def _text(value: JsonValue) -> str:

@@ -289,13 +289,13 @@ async def _listen(run: Invocation) -> int:
         uris=options.uri,
     ) as changes:
         granted = changes.granted
-        told = {
+        subscribed = {
             "tools": granted.tools_list_changed,
             "prompts": granted.prompts_list_changed,
             "resources": granted.resources_list_changed,
             **dict.fromkeys(granted.resource_subscriptions or (), True),
         }
-        names = [name for name, is_told in told.items() if is_told]
+        names = [name for name, is_subscribed in subscribed.items() if is_subscribed]
         if not names:
             screen.note("The server does not send change notifications of these kinds.")
             return FAILED

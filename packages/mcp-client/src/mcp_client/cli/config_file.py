@@ -48,17 +48,17 @@ def configured_server(path: str, name: str | None, screen: Screen) -> ServerConf
 
 
 def _ask(wanted: ConfigInput, screen: Screen) -> str | None:
-    question = wanted.description or wanted.id
+    prompt = wanted.description or wanted.id
     if not screen.interactive:
-        screen.note(f"No terminal to prompt for {question!r}.")
+        screen.note(f"No terminal to prompt for {prompt!r}.")
         return None
     if wanted.options:
-        question += f" ({', '.join(wanted.options)})"
+        prompt += f" ({', '.join(wanted.options)})"
     if wanted.default is not None:
-        question += f" [{'***' if wanted.password else wanted.default}]"
-    question += ": "
+        prompt += f" [{'***' if wanted.password else wanted.default}]"
+    prompt += ": "
     try:
-        said = getpass.getpass(question, stream=sys.stderr) if wanted.password else screen.ask(question)
+        said = getpass.getpass(prompt, stream=sys.stderr) if wanted.password else screen.ask(prompt)
     except EOFError:
         return None
     return said or wanted.default

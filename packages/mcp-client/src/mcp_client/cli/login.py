@@ -92,7 +92,7 @@ class _Browser(SystemBrowser):
     """The browser of the system, with the terminal for prompts."""
 
     def __init__(self, screen: Screen) -> None:
-        super().__init__(tell=screen.note)
+        super().__init__(show_message=screen.note)
         self._terminal: Final = _terminal(screen) if screen.interactive else None
 
     async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:
@@ -100,16 +100,16 @@ class _Browser(SystemBrowser):
 
 
 def _terminal(screen: Screen) -> Paste:
-    def ask(question: str) -> str:
+    def ask(prompt: str) -> str:
         try:
-            return screen.ask(question)
+            return screen.ask(prompt)
         except EOFError:
             return ""
 
-    return Paste(tell=screen.note, ask=ask)
+    return Paste(show_message=screen.note, ask=ask)
 
 
-class _Nobody:
+class _NoUser:
     """A user agent that does not prompt. Stored tokens are used and refreshed."""
 
     def __init__(self, keeping: Keeping) -> None:
@@ -164,7 +164,7 @@ def authorization(
     agents: dict[str, UserAgent] = {
         "auto": _Browser(screen),
         "paste": _terminal(screen),
-        "never": _Nobody(keeping),
+        "never": _NoUser(keeping),
     }
     chosen = how or ("auto" if sys.stderr.isatty() else "never")
     return OAuth(

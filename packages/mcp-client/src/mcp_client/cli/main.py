@@ -38,7 +38,7 @@ from mcp_core.types import LOGGING_LEVELS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mcp_client.connectors.stdio import Opening
+    from mcp_client.connectors.stdio import Connector
     from mcp_client.transports.http.authorizer import Authorization
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
@@ -278,15 +278,15 @@ async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen
             from mcp_client.cli.login import authorization  # lazy: stdio servers do not need it
 
             auth = authorization(url, options.login, headers, screen, known=server.auth)
-            opening = _open_url(url, server, options, handlers, headers, auth=auth)
+            connector = _open_url(url, server, options, handlers, headers, auth=auth)
         else:
-            opening = _open_command(server, options, handlers, env, screen)
+            connector = _open_command(server, options, handlers, env, screen)
     except (ValueError, LocalProtocolError) as error:
         raise UsageError(str(error)) from error
     start = trio.current_time()
     connected = False
     try:
-        async with opening as client:
+        async with connector as client:
             connected = True
             seconds = trio.current_time() - start
             secrets = {"env": tuple(env), "header": tuple(headers)}
@@ -320,12 +320,12 @@ async def _about_login(
 
     diagnosis = Diagnosis(Keeping(screen))
     try:
-        opening = _open_url(url, server, options, Handlers(), headers, auth=diagnosis)
+        connector = _open_url(url, server, options, Handlers(), headers, auth=diagnosis)
     except (ValueError, LocalProtocolError) as error:
         raise UsageError(str(error)) from error
     if options.command == "logout":
         return OK if await log_out(url, screen) else FAILED
-    fine = await diagnose(opening, diagnosis, screen, url=url, secrets=headers.values())
+    fine = await diagnose(connector, diagnosis, screen, url=url, secrets=headers.values())
     return OK if fine else FAILED
 
 
@@ -342,7 +342,7 @@ def _revisions(server: ServerConfig, options: argparse.Namespace) -> Sequence[Re
 
 def _open_command(
     server: ServerConfig, options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
-) -> Opening:
+) -> Connector:
     if options.login:
         raise UsageError("--login requires a server with a URL; pass the credentials of a command with --env")
     if options.header:
@@ -371,7 +371,7 @@ def _open_url(
     headers: Mapping[str, str],
     *,
     auth: Authorization | None,
-) -> Opening:
+) -> Connector:
     for name in ("env", "cwd"):
         if getattr(options, name):
             raise UsageError(f"--{name} requires a command; {url} is a URL")
@@ -395,14 +395,14 @@ def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str]
         return text.replace(secret, "***") if secret else text
 
     if screen.json:
-        told: JsonObject = {"type": type(error).__name__, "message": shown(error.message)}
+        details: JsonObject = {"type": type(error).__name__, "message": shown(error.message)}
         if isinstance(error, RequestFailed):
-            told |= {"code": error.code, "data": error.data}
+            details |= {"code": error.code, "data": error.data}
         if isinstance(error, HttpFailure):
-            told |= {"status": error.status}
-        if error.circumstances.attempts:
-            told |= {"attempts": [shown(attempt) for attempt in error.circumstances.attempts]}
-        screen.data({"error": told})
+            details |= {"status": error.status}
+        if error.context.attempts:
+            details |= {"attempts": [shown(attempt) for attempt in error.context.attempts]}
+        screen.data({"error": details})
     screen.note(shown(f"error: {error}"))
     hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)
     if hint is not None:

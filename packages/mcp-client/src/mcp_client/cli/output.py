@@ -93,7 +93,7 @@ class Screen:
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a table, with `rich` if it is installed."""
-        cells = [[one_line(cell) for cell in row] for row in rows]
+        cells = [[one_line(cell) for cell in definition] for definition in rows]
         try:
             from rich.console import Console  # lazy: an optional dependency, and slow to import
             from rich.table import Table  # lazy: the same
@@ -104,15 +104,15 @@ class Screen:
         table = Table(title=title, title_justify="left")
         for column in columns:
             table.add_column(column, overflow="fold")
-        for row in cells:
-            table.add_row(*map(Text, row))
+        for definition in cells:
+            table.add_row(*map(Text, definition))
         Console(file=self._out, highlight=False, markup=False, emoji=False).print(table)
 
     def _plain_table(self, title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         self._write(f"{title}\n")
-        for row in (columns, *cells):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for definition in (columns, *cells):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(definition, widths, strict=True))
             self._write(f"  {line.rstrip()}\n")
 
     def note(self, text: str) -> None:
@@ -143,10 +143,10 @@ class Screen:
             self._err.flush()
             self._bar = False
 
-    def ask(self, question: str) -> str:
+    def ask(self, prompt: str) -> str:
         """Prompt the user at the terminal. Blocks, so run it in a thread. Raises `EOFError` at the end of the input."""
         self.clear()
-        self._err.write(harmless(question))
+        self._err.write(harmless(prompt))
         self._err.flush()
         line = sys.stdin.readline()
         if not line:

@@ -18,26 +18,26 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import attrs
 import trio
 
-from mcp_client.connection.client_requests import Answering
-from mcp_client.connection.inbound_requests import Serving
-from mcp_client.connection.middleware import Passage
-from mcp_client.connection.notification_listeners import Listeners
-from mcp_client.connection.pausable_deadlines import Patience
-from mcp_client.connection.pending_request import Call, ProgressFailed, Watch
+from mcp_client.connection.client_requests import ClientRequestHandler
+from mcp_client.connection.inbound_requests import InboundRequestRunner
+from mcp_client.connection.middleware import MiddlewareChain
+from mcp_client.connection.notification_listeners import NotificationListeners
+from mcp_client.connection.pausable_deadlines import PausableDeadlines
+from mcp_client.connection.pending_request import DeadlineWatcher, PendingRequest, ProgressHandlerFailed
 from mcp_core.engine.events import (
-    AnswerReceived,
     CancelReceived,
-    FailureReceived,
+    ConnectionOpened,
+    ErrorReceived,
     Negotiating,
     NegotiationEnded,
     NotificationReceived,
-    Opened,
     ProgressReceived,
     RequestReceived,
+    ResultReceived,
 )
 from mcp_core.errors import (
-    Circumstances,
     ConnectionEnded,
+    ErrorContext,
     LimitExceeded,
     MalformedMessage,
     McpError,
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_client.connection.pending_request import ProgressHandler
-    from mcp_client.connection.transport import Opener, Transport
+    from mcp_client.connection.transport import Handshake, Transport
     from mcp_client.deadlines import Deadlines
     from mcp_client.handlers import Handlers
     from mcp_core.engine.client import ClientConnection
-    from mcp_core.engine.events import Reaction, ServerPeer
+    from mcp_core.engine.events import ReceiveResult, ServerPeer
     from mcp_core.jsonrpc.messages import Message, Request, RequestId
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.middleware import Middleware
 
-__all__ = ["Link"]
+__all__ = ["ClientChannel"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -67,7 +67,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Link:
+class ClientChannel:
     """The channel of one open connection.
 
     Args:
@@ -92,20 +92,22 @@ class Link:
         self.connection: Final = connection
         self.transport: Final = transport
         self.deadlines: Final = deadlines
-        self.patience: Final = Patience(self._hold)
-        self.passage: Final = Passage(self, middleware)
-        self.answering: Final = Answering(handlers, self.passage)
+        self.pausable_deadlines: Final = PausableDeadlines(self._hold)
+        self.middleware: Final = MiddlewareChain(self, middleware)
+        self.client_requests: Final = ClientRequestHandler(handlers, self.middleware)
         self.nursery: Final = nursery
-        self._calls: dict[RequestId, Call] = {}
-        self._watch: Final = Watch(self._calls, nursery)
-        self._opener: Final[Opener] = transport.opener(self)
+        self._calls: dict[RequestId, PendingRequest] = {}
+        self._watch: Final = DeadlineWatcher(self._calls, nursery)
+        self._handshake: Final[Handshake] = transport.handshake(self)
         tasks = None
         if connection.capabilities.tasks is not None:
-            from mcp_client.connection.client_tasks import OwnTasks  # lazy: few applications use tasks
+            from mcp_client.connection.client_tasks import ClientTasks  # lazy: few applications use tasks
 
-            tasks = OwnTasks(connection, self.answering.answer, self.notify, nursery)
-        self._serving: Final = Serving(connection, transport, self.answering, nursery, self._hold, tasks=tasks)
-        self.listeners: Final = Listeners()
+            tasks = ClientTasks(connection, self.client_requests.answer, self.notify, nursery)
+        self._inbound_requests: Final = InboundRequestRunner(
+            connection, transport, self.client_requests, nursery, self._hold, tasks=tasks
+        )
+        self.listeners: Final = NotificationListeners()
         self._ended: ConnectionEnded | None = None
         self._over: Final = trio.Event()
 
@@ -129,18 +131,18 @@ class Link:
         """
         used = 0.0 if began is None else trio.current_time() - began
         try:
-            with self.patience.move_on_after(max(0.0, self.deadlines.connect - used)):
-                await self._opener.open()
+            with self.pausable_deadlines.move_on_after(max(0.0, self.deadlines.connect - used)):
+                await self._handshake.open()
         except McpError as error:
             self.explain(error, phase=Phase.NEGOTIATE)
             raise
-        if self._opener.is_open:
+        if self._handshake.is_open:
             return self.server
         # The newest request: a handshake without a response matters more than a probe without one.
-        id, method = [(None, None), *self.connection.asked.items()][-1]
+        id, method = [(None, None), *self.connection.outbound_requests.items()][-1]
         silence = RequestTimeout("the server did not respond", deadline="connect", seconds=self.deadlines.connect)
         # A server process that does not respond often writes to stderr what it waits for.
-        silence.circumstances = Circumstances(stderr_tail=self.transport.stderr_tail)
+        silence.context = ErrorContext(stderr_tail=self.transport.stderr_tail)
         self.explain(silence, method=method, id=id, phase=Phase.CONNECT)
         raise silence
 
@@ -150,10 +152,10 @@ class Link:
             return
         self._ended = why
         self.connection.end()
-        self._serving.end()
+        self._inbound_requests.end()
         for call in self._calls.values():
             call.end()
-        self._opener.end(why)
+        self._handshake.end(why)
         self.listeners.end(lambda: self.ended or why)
         self._over.set()
 
@@ -167,7 +169,7 @@ class Link:
 
     def forgotten(self) -> None:
         """Cancel the handlers of the server's requests: the server lost the session and ignores responses."""
-        self._serving.abandon()
+        self._inbound_requests.abandon()
 
     async def aclose(self) -> None:
         """Close the connection. Pending requests raise `ConnectionEnded`. Any task can call this, more than once."""
@@ -185,7 +187,7 @@ class Link:
             return None
         # A new exception for each waiting task: `explain` adds the method and the request id of each.
         again = ConnectionEnded(self._ended.message)
-        again.circumstances = attrs.evolve(self._ended.circumstances, method=None, request_id=None, phase=None)
+        again.context = attrs.evolve(self._ended.context, method=None, request_id=None, phase=None)
         again.__cause__ = self._ended.__cause__
         return again
 
@@ -197,21 +199,21 @@ class Link:
 
     async def request(
         self,
-        row: Method[P, R],
+        definition: RequestMethod[P, R],
         params: P,
         *,
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
         headers: Sequence[tuple[str, str]] = (),
         on_id: Callable[[RequestId], None] | None = None,
-    ) -> tuple[R, AnswerReceived]:
+    ) -> tuple[R, ResultReceived]:
         """Send a request and wait for its response.
 
         If the caller is cancelled, the request is cancelled too: the client notifies the server and drops a late
         response.
 
         Args:
-            row: The method.
+            definition: The method.
             params: The parameters.
             on_progress: Called in this task with each progress notification, see `ProgressHandler`.
             deadlines: The deadlines of the request; `None` for those of the connection.
@@ -230,28 +232,28 @@ class Link:
             TransportError: The connection ended, the client was closed, or the response was lost.
         """
         # Methods that may need input can take long. Their progress notifications extend the idle deadline.
-        wanted = on_progress is not None or bool(row.may_need_input)
+        wanted = on_progress is not None or bool(definition.may_need_input)
         id: RequestId | None = None
         try:
             restore = self.transport.interrupted
             if restore is not None:
                 await restore()
             self._check_alive()
-            outgoing = self.connection.call(row, params, progress=wanted)
+            outgoing = self.connection.request(definition, params, progress=wanted)
             request = cast("Request", outgoing.message)  # the engine makes a request of each call
             id = request.id
             if on_id is not None:
                 on_id(id)
-            held = self._serving.busy or self.patience.stands_still
-            call = Call(deadlines or self.deadlines, on_progress, held=held, headers=headers)
+            held = self._inbound_requests.busy or self.pausable_deadlines.is_paused
+            call = PendingRequest(deadlines or self.deadlines, on_progress, held=held, headers=headers)
             answer = await self._answer_of(request, call)
         except McpError as error:
-            self.explain(error, method=row.name, id=id, phase=Phase.REQUEST)
+            self.explain(error, method=definition.name, id=id, phase=Phase.REQUEST)
             raise
         # The engine parsed the result as one of the result classes of the method.
         return cast("R", answer.result), answer
 
-    async def _answer_of(self, request: Request, call: Call) -> AnswerReceived:
+    async def _answer_of(self, request: Request, call: PendingRequest) -> ResultReceived:
         id = request.id
         self._calls[id] = call
         try:
@@ -263,7 +265,7 @@ class Link:
                 if not self.transport.offer(request, more=len(self._calls) > 1):
                     await call.send(partial(self.transport.send, request, call.headers))
                 await call.wait()
-        except ProgressFailed as failed:
+        except ProgressHandlerFailed as failed:
             raise failed.error from failed.error.__cause__
         except RequestTimeout:
             raise
@@ -275,7 +277,7 @@ class Link:
             del self._calls[id]
             if call.outcome is None:
                 self._give_up(id)
-        if isinstance(call.outcome, AnswerReceived):
+        if isinstance(call.outcome, ResultReceived):
             return call.outcome
         if call.outcome is not None:
             raise call.outcome.error
@@ -294,11 +296,13 @@ class Link:
         if (outgoing := self.connection.cancel(id, "no longer wanted by the caller")) is not None:
             self.transport.send_nowait(outgoing.message)
 
-    async def notify(self, row: NotificationRow[P], params: P, headers: Sequence[tuple[str, str]] = ()) -> None:
+    async def notify(
+        self, definition: NotificationMethod[P], params: P, headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
         """Send a notification.
 
         Args:
-            row: The method.
+            definition: The method.
             params: The parameters.
             headers: HTTP headers of this message only.
 
@@ -309,22 +313,22 @@ class Link:
         """
         try:
             self._check_alive()
-            through = self.passage.outgoing(row, params)
+            through = self.middleware.outgoing(definition, params)
             if through is not None:
-                await self.transport.send(self.connection.notify(row, through).message, headers)
+                await self.transport.send(self.connection.notify(definition, through).message, headers)
         except McpError as error:
-            self.explain(error, method=row.name, phase=Phase.REQUEST)
+            self.explain(error, method=definition.name, phase=Phase.REQUEST)
             raise
         await trio.lowlevel.checkpoint()
 
     def _hold(self, _: bool) -> None:  # noqa: FBT001  two sources call this, so the state is read from both
         """Suspend or resume the idle deadlines: the server does not respond while a handler or a login is pending."""
-        held = self._serving.busy or self.patience.stands_still
+        held = self._inbound_requests.busy or self.pausable_deadlines.is_paused
         for call in self._calls.values():
             (call.hold if held else call.alive)()
             self._expect(call)
 
-    def _expect(self, call: Call) -> None:
+    def _expect(self, call: PendingRequest) -> None:
         """Schedule the new deadline of a request. Over HTTP the cancel scope of the request enforces the deadline."""
         if self.transport.perform is None:
             self._watch.expect(call.deadline)
@@ -340,12 +344,12 @@ class Link:
         elif isinstance(message, MalformedMessage):
             self._deliver_malformed(message)
         else:
-            self.react(self.connection.receive(message))
+            self.handle(self.connection.receive(message))
 
     def _deliver_batch(self, batch: Batch) -> None:
         if self.connection.refuse_batch() is None:
-            for member in self._serving.begin(batch):
-                self.react(self.connection.receive(member))
+            for member in self._inbound_requests.begin(batch):
+                self.handle(self.connection.receive(member))
             return
         # Tolerated: the members are processed one by one, and the responses are sent one by one.
         _log.warning("invalid batch received, its messages are processed: server=%s", self.transport.describe())
@@ -355,70 +359,70 @@ class Link:
     def _deliver_malformed(self, bad: MalformedMessage) -> None:
         """Process an invalid message. A pending request may wait for it, or the server for an error response."""
         reply = bad.reply
-        if reply is not None and bad.answers not in self.connection.asked:
+        if reply is not None and bad.answers not in self.connection.outbound_requests:
             # A line without an id may be a log line; and a modern client does not send responses.
             if reply.id is not None and self.connection.session is not None:
-                self._serving.reply(reply)
+                self._inbound_requests.reply(reply)
             return
         id = bad.answers
         excess = bad.__cause__ if isinstance(bad.__cause__, LimitExceeded) else None
-        if id is None and excess is not None and len(self.connection.asked) == 1:
+        if id is None and excess is not None and len(self.connection.outbound_requests) == 1:
             # The id of an oversized message is unknown, but only one request is pending.
-            id = next(iter(self.connection.asked))
+            id = next(iter(self.connection.outbound_requests))
         if id is None:
             return
         # The engine receives an error response; the caller gets the original error.
-        reaction = self.connection.receive(ErrorResponse(id, ErrorObject(int(bad.code), bad.message)))
-        if isinstance(reaction.event, FailureReceived):
-            self._settle(attrs.evolve(reaction.event, error=excess or bad))
+        received = self.connection.receive(ErrorResponse(id, ErrorObject(int(bad.code), bad.message)))
+        if isinstance(received.event, ErrorReceived):
+            self._settle(attrs.evolve(received.event, error=excess or bad))
         else:
-            self.react(reaction)
+            self.handle(received)
 
-    def react(self, reaction: Reaction) -> None:
+    def handle(self, received: ReceiveResult) -> None:
         """Perform the result of the engine for a received message."""
-        event = reaction.event
-        if isinstance(event, Negotiating | Opened | NegotiationEnded):
-            self._opener.advance(reaction)
-        elif reaction.reply is not None:
-            self._serving.reply(reaction.reply.message)
-        if isinstance(event, AnswerReceived | FailureReceived):
+        event = received.event
+        if isinstance(event, Negotiating | ConnectionOpened | NegotiationEnded):
+            self._handshake.advance(received)
+        elif received.reply is not None:
+            self._inbound_requests.reply(received.reply.message)
+        if isinstance(event, ResultReceived | ErrorReceived):
             self._settle(event)
         elif isinstance(event, ProgressReceived):
             self._progressed(event)
         elif isinstance(event, NotificationReceived):
             self._notified(event)
         elif isinstance(event, RequestReceived):
-            self._serving.start(event)
+            self._inbound_requests.start(event)
         elif isinstance(event, CancelReceived):
-            self._serving.cancel(event.id)
+            self._inbound_requests.cancel(event.id)
         for note in event.notes:
             _log.debug("deviation tolerated: server=%s deviation=%s", self.transport.describe(), note)
 
-    def _settle(self, event: AnswerReceived | FailureReceived) -> None:
+    def _settle(self, event: ResultReceived | ErrorReceived) -> None:
         if (call := self._calls.get(event.id)) is not None:
             call.settle(event)
 
     def _progressed(self, event: ProgressReceived) -> None:
         if (call := self._calls.get(event.id)) is not None:
-            if not self._serving.busy:
+            if not self._inbound_requests.busy:
                 call.alive()
                 self._expect(call)
-            progress = self.passage.progress(event)
+            progress = self.middleware.progress(event)
             if progress is not None:
                 call.progressed(progress)
 
     def _notified(self, event: NotificationReceived) -> None:
-        through = self.passage.incoming(event)
+        through = self.middleware.incoming(event)
         if through is not None:
-            self.answering.notified(through)
+            self.client_requests.notified(through)
             self.listeners.notified(through)
 
     def explain(
         self, error: McpError, *, method: str | None = None, id: RequestId | None = None, phase: Phase | None = None
     ) -> None:
         """Add the method, the request id, the server and the phase to the context of an error, if not set."""
-        known = error.circumstances
-        error.circumstances = attrs.evolve(
+        known = error.context
+        error.context = attrs.evolve(
             known,
             method=known.method or method,
             request_id=known.request_id if known.request_id is not None else id,

@@ -31,13 +31,13 @@ from mcp_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_client.connection.middleware import Passage
+    from mcp_client.connection.middleware import MiddlewareChain
     from mcp_client.handlers import Handlers, SampleHandler
     from mcp_core.engine.events import NotificationReceived, RequestReceived
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import InputRequest, InputResponse
 
-__all__ = ["Answering"]
+__all__ = ["ClientRequestHandler"]
 
 _log: Final = logging.getLogger("mcp_client")
 _server_log: Final = logging.getLogger("mcp_client.server")
@@ -72,7 +72,7 @@ _ANSWERS: Final[Mapping[str, type[InputResponse]]] = {
 _ROOTS: Final = ListRootsRequestParams()
 
 
-class Answering:
+class ClientRequestHandler:
     """The dispatcher of client requests and notifications to the handlers of the application.
 
     Args:
@@ -80,38 +80,38 @@ class Answering:
         passage: The middleware chain of the connection.
     """
 
-    def __init__(self, handlers: Handlers, passage: Passage) -> None:
+    def __init__(self, handlers: Handlers, middleware: MiddlewareChain) -> None:
         self._handlers: Final = handlers
-        self._passage: Final = passage
+        self._middleware: Final = middleware
 
     async def answer(self, event: RequestReceived) -> object:
         """Return the result of a request of the server, or the error to send. Failures of handlers are logged here."""
-        row, id = event.row, event.id
-        own = self._handlers.methods.get(row)
+        definition, id = event.definition, event.id
+        own = self._handlers.methods.get(definition)
         try:
-            return await self._passage.answer(row.name, event.params, own or self._ask, raw=event.raw, id=id)
+            return await self._middleware.answer(definition.name, event.params, own or self._ask, raw=event.raw, id=id)
         except RequestFailed as failure:
             return failure
         except Exception:  # noqa: BLE001  the user's function: the server gets an internal error without details
-            _log.exception("the handler of %s failed", row.name)
+            _log.exception("the handler of %s failed", definition.name)
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
         except BaseExceptionGroup as group:
             # The handler was cancelled while one of its tasks failed. Only the cancellation propagates.
             failed, rest = group.split(Exception)
             if failed is not None:
-                _log.error("the handler of %s failed", row.name, exc_info=failed)
+                _log.error("the handler of %s failed", definition.name, exc_info=failed)
             raise rest or group from None
 
-    async def fulfil(self, question: InputRequest) -> InputResponse:
+    async def answer_input_request(self, input_request: InputRequest) -> InputResponse:
         """Return the input response to an input request.
 
         Exceptions of the handler propagate: there is no error response to an input request.
         """
-        params = _ROOTS if isinstance(question, ListRootsRequest) else question.params
-        answer = await self._passage.answer(question.method, params, self._ask)
-        expected = _ANSWERS[question.method]
+        params = _ROOTS if isinstance(input_request, ListRootsRequest) else input_request.params
+        answer = await self._middleware.answer(input_request.method, params, self._ask)
+        expected = _ANSWERS[input_request.method]
         if isinstance(answer, dict):
-            return self._passage.read(answer, expected)
+            return self._middleware.read(answer, expected)
         return _checked(answer, expected)
 
     async def _ask(self, params: object) -> InputResponse:
@@ -144,7 +144,7 @@ class Answering:
 
     def notified(self, event: NotificationReceived) -> None:
         """Call the handler of a notification. Log messages go to `Handlers.log`, or else to a logger."""
-        own = self._handlers.notifications.get(event.row)
+        own = self._handlers.notifications.get(event.definition)
         if own is not None:
             try:
                 own(event.params)
@@ -154,7 +154,7 @@ class Answering:
 
     def _logged(self, event: NotificationReceived) -> None:
         params = event.params
-        if event.row is not NOTIFICATIONS_MESSAGE or not isinstance(params, LoggingMessageNotificationParams):
+        if event.definition is not NOTIFICATIONS_MESSAGE or not isinstance(params, LoggingMessageNotificationParams):
             return
         if self._handlers.log is None:
             _server_log.log(_LEVELS[params.level], "%s: %s", shown(params.logger or "server"), _excerpt(params.data))

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import RequestReceived
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import TaskStatus
 
-__all__ = ["OwnTasks"]
+__all__ = ["ClientTasks"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -57,7 +57,7 @@ _ID_BYTES: Final = 24
 
 
 @attrs.define(eq=False)
-class _OwnTask:
+class _ClientTask:
     """One task."""
 
     state: TaskState
@@ -65,7 +65,7 @@ class _OwnTask:
     over: trio.Event = attrs.field(factory=trio.Event)
 
 
-class OwnTasks:
+class ClientTasks:
     """The tasks of one server's client requests.
 
     Args:
@@ -79,14 +79,14 @@ class OwnTasks:
         self,
         connection: ClientConnection,
         answer: Callable[[RequestReceived], Awaitable[object]],
-        notify: Callable[[NotificationRow[WireObject], WireObject], Awaitable[None]],
+        notify: Callable[[NotificationMethod[WireObject], WireObject], Awaitable[None]],
         nursery: trio.Nursery,
     ) -> None:
         self._connection: Final = connection
         self._answer: Final = answer
         self._notify: Final = notify
         self._nursery: Final = nursery
-        self._tasks: Final[dict[str, _OwnTask]] = {}
+        self._tasks: Final[dict[str, _ClientTask]] = {}
 
     async def answer(self, event: RequestReceived) -> object:
         """Return the result of a request of the server, or the error to send.
@@ -94,12 +94,12 @@ class OwnTasks:
         A task-augmented request starts a task, and the result is that task.
         """
         try:
-            if event.row is TASKS_LIST:
+            if event.definition is TASKS_LIST:
                 return self._list(event)
-            if event.row in {TASKS_GET, TASKS_RESULT, TASKS_CANCEL}:
+            if event.definition in {TASKS_GET, TASKS_RESULT, TASKS_CANCEL}:
                 return await self._about(event)
             wished = getattr(event.params, "task", None)
-            offered = declared(self._connection.capabilities, event.row.task_capability or ("tasks", "none"))
+            offered = declared(self._connection.capabilities, event.definition.task_capability or ("tasks", "none"))
             if isinstance(wished, TaskMetadata) and event.peer.revision.core_tasks and offered:
                 return self._begin(event, wished)
         except RequestFailed as failure:
@@ -114,13 +114,13 @@ class OwnTasks:
         now = time.time()
         ttl = _TTL if wished.ttl is None else min(max(wished.ttl, 1), _TTL)
         id = secrets.token_urlsafe(_ID_BYTES)
-        task = _OwnTask(TaskState(id=id, created_at=now, updated_at=now, ttl=ttl, poll_interval=_POLL_INTERVAL))
+        task = _ClientTask(TaskState(id=id, created_at=now, updated_at=now, ttl=ttl, poll_interval=_POLL_INTERVAL))
         self._tasks[id] = task
         self._nursery.start_soon(self._run, task, event, ttl / 1000)
         _log.debug("task created: task=%s… method=%s", id[:8], event.method)
         return CreateTaskResult(task=as_task(task.state, Task))
 
-    async def _run(self, task: _OwnTask, event: RequestReceived, seconds: float) -> None:
+    async def _run(self, task: _ClientTask, event: RequestReceived, seconds: float) -> None:
         with trio.move_on_after(seconds):
             try:
                 with task.scope:
@@ -132,7 +132,7 @@ class OwnTasks:
         del self._tasks[task.state.id]
         _log.debug("task expired: task=%s…", task.state.id[:8])
 
-    async def _end(self, task: _OwnTask, outcome: object, revision: Revision) -> None:
+    async def _end(self, task: _ClientTask, outcome: object, revision: Revision) -> None:
         if task.state.terminal:
             return
         if isinstance(outcome, RequestFailed):
@@ -146,7 +146,7 @@ class OwnTasks:
 
     async def _move(
         self,
-        task: _OwnTask,
+        task: _ClientTask,
         status: TaskStatus,
         *,
         message: str | None = None,
@@ -167,9 +167,9 @@ class OwnTasks:
         if task is None:
             why = f"{event.method}: there is no such task, or it has expired"
             raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)
-        if event.row is TASKS_GET:
+        if event.definition is TASKS_GET:
             return as_task(task.state, GetTaskResult)
-        if event.row is TASKS_CANCEL:
+        if event.definition is TASKS_CANCEL:
             if task.state.terminal:
                 why = f"cannot cancel the task: it is already {task.state.status}"
                 raise RequestFailed(why, code=ErrorCode.INVALID_PARAMS)

@@ -17,19 +17,19 @@ from mcp_core.types.meta import RELATED_TASK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_client.connection.client_requests import Answering
-    from mcp_client.connection.client_tasks import OwnTasks
+    from mcp_client.connection.client_requests import ClientRequestHandler
+    from mcp_client.connection.client_tasks import ClientTasks
     from mcp_client.connection.transport import Transport
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import RequestReceived
     from mcp_core.jsonrpc.messages import Batch, Message, RequestId
 
-__all__ = ["Serving"]
+__all__ = ["InboundRequestRunner"]
 
 _log: Final = logging.getLogger("mcp_client")
 
 
-class Serving:
+class InboundRequestRunner:
     """The inbound requests of a legacy server.
 
     Args:
@@ -45,11 +45,11 @@ class Serving:
         self,
         connection: ClientConnection,
         transport: Transport,
-        answering: Answering,
+        answering: ClientRequestHandler,
         nursery: trio.Nursery,
         on_busy: Callable[[bool], None],
         *,
-        tasks: OwnTasks | None = None,
+        tasks: ClientTasks | None = None,
     ) -> None:
         self._connection: Final = connection
         self._transport: Final = transport
@@ -70,7 +70,7 @@ class Serving:
         reply = BatchReply(batch)
         if reply.immediate is not None:
             self._transport.send_nowait(reply.immediate)
-        self._batches.update(dict.fromkeys(reply.owed, reply))
+        self._batches.update(dict.fromkeys(reply.pending, reply))
         return reply.messages
 
     def start(self, event: RequestReceived) -> None:
@@ -171,10 +171,14 @@ class Serving:
 
 def _related(event: RequestReceived, outcome: object) -> object:
     """Return the result with the related task of the request: a task of the server sent the request (2025-11-25)."""
-    asked = getattr(event.params, "meta", None) or {}
-    if RELATED_TASK not in asked or not event.peer.revision.core_tasks or event.row.task_capability is None:
+    request_meta = getattr(event.params, "meta", None) or {}
+    if (
+        RELATED_TASK not in request_meta
+        or not event.peer.revision.core_tasks
+        or event.definition.task_capability is None
+    ):
         return outcome
-    related = {RELATED_TASK: asked[RELATED_TASK]}
+    related = {RELATED_TASK: request_meta[RELATED_TASK]}
     if isinstance(outcome, dict):
         meta = outcome.get("_meta")
         return {**outcome, "_meta": {**(meta if isinstance(meta, dict) else {}), **related}}

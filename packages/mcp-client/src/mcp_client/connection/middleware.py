@@ -11,24 +11,24 @@ from mcp_client.connection.request_options import NOTHING
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue, LocalProtocolError
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, PING
-from mcp_core.middleware import Passing, around, passed
+from mcp_core.middleware import MiddlewareMessage, around, passed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
-    from mcp_client.connection.request_options import Extras
+    from mcp_client.connection.request_options import RequestOptions
     from mcp_client.connection.response_cache import Caching
     from mcp_client.deadlines import Deadlines
     from mcp_core.engine.events import NotificationReceived, ProgressReceived
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import ProgressNotificationParams, WireObject
 
-__all__ = ["Passage"]
+__all__ = ["MiddlewareChain"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 W = TypeVar("W", bound="WireObject")
 
 
-class Passage:
+class MiddlewareChain:
     """The middleware chain of one connection.
 
     Args:
@@ -45,22 +45,22 @@ class Passage:
         middleware: The middleware, outermost first.
     """
 
-    def __init__(self, link: Link, middleware: Sequence[Middleware]) -> None:
-        self._link: Final = link
+    def __init__(self, channel: ClientChannel, middleware: Sequence[Middleware]) -> None:
+        self._channel: Final = channel
         self._middleware: Final = tuple(middleware)
 
     @property
     def _revision(self) -> Revision | None:
-        server = self._link.connection.server
+        server = self._channel.connection.server
         return None if server is None else server.revision
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def ask(
+    async def request(
         self,
-        row: Method[P, R],
+        definition: RequestMethod[P, R],
         params: P,
-        extras: Extras = NOTHING,
+        options: RequestOptions = NOTHING,
         *,
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
@@ -70,12 +70,12 @@ class Passage:
         """Send a request to the server through the middleware.
 
         Args:
-            row: The method.
+            definition: The method.
             params: The parameters.
-            extras: Headers and metadata to add to the request.
-            on_progress: See `Link.request`.
-            deadlines: See `Link.request`.
-            on_id: See `Link.request`.
+            options: Headers and metadata to add to the request.
+            on_progress: See `ClientChannel.request`.
+            deadlines: See `ClientChannel.request`.
+            on_id: See `ClientChannel.request`.
             caching: The response cache. The middleware runs before the cache, so it sees cached results too and may
                 change a result that several clients share.
 
@@ -84,46 +84,55 @@ class Passage:
 
         Raises:
             LocalProtocolError: A middleware returned an object that is not a result of the method.
-            McpError: The exceptions of `Link.request`.
+            McpError: The exceptions of `ClientChannel.request`.
         """
 
         async def send(params: P) -> R:
-            async def fetch(extras: Extras) -> R:
-                result, _ = await self._link.request(
-                    row, params, on_progress=on_progress, deadlines=deadlines, headers=extras.headers, on_id=on_id
+            async def fetch(options: RequestOptions) -> R:
+                result, _ = await self._channel.request(
+                    definition,
+                    params,
+                    on_progress=on_progress,
+                    deadlines=deadlines,
+                    headers=options.headers,
+                    on_id=on_id,
                 )
                 return result
 
             if caching is None:
-                return await fetch(extras)
-            return await caching.answer(row, params, extras, self._link.server.revision, fetch)
+                return await fetch(options)
+            return await caching.answer(definition, params, options, self._channel.server.revision, fetch)
 
-        params = extras.put(params)
-        if not self._middleware or row is PING:
+        params = options.put(params)
+        if not self._middleware or definition is PING:
             return await send(params)
         answers: list[object] = []
 
-        async def last(passing: Passing) -> object:
+        async def last(passing: MiddlewareMessage) -> object:
             # A middleware may have replaced the parameters; the engine checks their class.
             answers.append(await send(cast("P", passing.params)))
             return answers[-1]
 
-        message = Passing(method=row.name, params=params, raw={}, incoming=False, revision=self._revision)
+        message = MiddlewareMessage(
+            method=definition.name, params=params, raw={}, incoming=False, revision=self._revision
+        )
         result = await around(self._middleware, message, last)
         if not any(result is answer for answer in answers):
-            result = self._read(row, result)
+            result = self._read(definition, result)
         return cast("R", result)  # parsed by the engine, or by `_read`
 
-    def _read(self, row: Method[object, object], result: object) -> object:
+    def _read(self, definition: RequestMethod[object, object], result: object) -> object:
         """Return a result of a middleware as an instance of its class. Raises `LocalProtocolError`."""
-        allowed = row.results(self._link.server.revision)
+        allowed = definition.results(self._channel.server.revision)
         if isinstance(result, dict):
             expected = allowed.get(str(result.get("resultType", "complete")))
             if expected is not None:
                 return self.read(result, expected)
         if isinstance(result, tuple(allowed.values())):
             return result
-        raise LocalProtocolError(f"a middleware returned {type(result).__name__}, which is not a result of {row.name}")
+        raise LocalProtocolError(
+            f"a middleware returned {type(result).__name__}, which is not a result of {definition.name}"
+        )
 
     def read(self, wire: JsonObject, expected: type[W]) -> W:
         """Parse a result that a middleware returned in its wire form.
@@ -131,7 +140,7 @@ class Passage:
         Raises:
             LocalProtocolError: The result is not of the expected class.
         """
-        revision = self._link.server.revision
+        revision = self._channel.server.revision
         try:
             return converter(revision).structure(wire, expected)
         except InvalidValue as invalid:
@@ -161,17 +170,21 @@ class Passage:
         if not self._middleware:
             return await handle(params)
         if raw is None:
-            raw = converter(self._link.server.revision).unstructure(cast("WireObject", params))  # a client request
-        message = Passing(method=method, params=params, raw=raw, incoming=True, revision=self._revision, id=id)
+            raw = converter(self._channel.server.revision).unstructure(cast("WireObject", params))  # a client request
+        message = MiddlewareMessage(
+            method=method, params=params, raw=raw, incoming=True, revision=self._revision, id=id
+        )
         return await around(self._middleware, message, lambda passing: handle(passing.params))
 
     # --- notifications ---------------------------------------------------------------------------------------------
 
-    def outgoing(self, row: NotificationRow[P], params: P) -> P | None:
+    def outgoing(self, definition: NotificationMethod[P], params: P) -> P | None:
         """Pass an outbound notification through. Return its parameters; `None` if a middleware dropped it."""
         if not self._middleware:
             return params
-        message = Passing(method=row.name, params=params, raw={}, incoming=False, revision=self._revision)
+        message = MiddlewareMessage(
+            method=definition.name, params=params, raw={}, incoming=False, revision=self._revision
+        )
         through = passed(self._middleware, message)
         # The engine checks the class.
         return None if through is None else cast("P", through.params)
@@ -179,7 +192,7 @@ class Passage:
     def incoming(self, event: NotificationReceived) -> NotificationReceived | None:
         """Pass an inbound notification through. Return the event; `None` if a middleware dropped it."""
         # The acknowledgment of a subscription is part of the response to its request.
-        if not self._middleware or event.row is NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
+        if not self._middleware or event.definition is NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED:
             return event
         params = self._in(event.method, event.params, event.raw)
         return None if params is None else attrs.evolve(event, params=params)
@@ -193,7 +206,7 @@ class Passage:
         return cast("ProgressNotificationParams | None", self._in(NOTIFICATIONS_PROGRESS.name, event.params, raw))
 
     def _in(self, method: str, params: object, raw: JsonObject) -> object | None:
-        message = Passing(method=method, params=params, raw=raw, incoming=True, revision=self._revision)
+        message = MiddlewareMessage(method=method, params=params, raw=raw, incoming=True, revision=self._revision)
         try:
             through = passed(self._middleware, message)
             if through is not None and type(through.params) is not type(params):

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.errors import ConnectionEnded
 
-__all__ = ["Listeners"]
+__all__ = ["NotificationListeners"]
 
 
-class Listeners:
+class NotificationListeners:
     """The listeners of one connection. The reader calls them, so they must not block."""
 
     def __init__(self) -> None:

@@ -11,10 +11,10 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Patience"]
+__all__ = ["PausableDeadlines"]
 
 
-class Patience:
+class PausableDeadlines:
     """Deadlines of one connection that pause while the user logs in.
 
     Args:
@@ -27,12 +27,12 @@ class Patience:
         self._left: Final[dict[trio.CancelScope, float]] = {}
 
     @property
-    def stands_still(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether the deadlines are paused."""
         return self._waiting > 0
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Pause the deadlines in the `with` block. Blocks can overlap."""
         self._waiting += 1
         if self._waiting == 1:
@@ -55,7 +55,7 @@ class Patience:
     def move_on_after(self, seconds: float) -> Iterator[trio.CancelScope]:
         """Open a cancel scope with a pausable deadline, like `trio.move_on_after`. `seconds` excludes the pauses."""
         with trio.CancelScope() as scope:
-            if not self.stands_still:
+            if not self.is_paused:
                 scope.deadline = trio.current_time() + seconds
             self._left[scope] = seconds
             try:

@@ -2,9 +2,9 @@
 
 Each request ends exactly once: with an outcome, with the connection, by a deadline, or by cancellation of its caller.
 
-Over HTTP the task of the caller sends the request and reads the response (`Call.perform`), in a cancel scope that
-enforces the deadlines. Over a stream the task only waits (`Call.wait`). There, a scope for each request would cost as
-much as encoding and decoding its messages. Instead, one task of the connection (`Watch`) monitors the deadlines of all
+Over HTTP the task of the caller sends the request and reads the response (`PendingRequest.perform`), in a cancel scope that
+enforces the deadlines. Over a stream the task only waits (`PendingRequest.wait`). There, a scope for each request would cost as
+much as encoding and decoding its messages. Instead, one task of the connection (`DeadlineWatcher`) monitors the deadlines of all
 requests. A scope is opened only while a request is blocked in writing, or while an asynchronous progress handler runs.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mcp_client.deadlines import Deadlines
-    from mcp_core.engine.events import AnswerReceived, FailureReceived
+    from mcp_core.engine.events import ErrorReceived, ResultReceived
     from mcp_core.jsonrpc.messages import RequestId
 
-__all__ = ["Call", "ProgressFailed", "ProgressHandler", "Watch"]
+__all__ = ["DeadlineWatcher", "PendingRequest", "ProgressHandler", "ProgressHandlerFailed"]
 
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
 """A plain or asynchronous function that shows progress.
@@ -41,7 +41,7 @@ result, if the result has arrived.
 """
 
 
-class ProgressFailed(Exception):
+class ProgressHandlerFailed(Exception):
     """An exception of a progress handler that propagates to the caller.
 
     The wrapped error may be an `McpError` of another connection. The wrapper keeps it apart from errors of this one.
@@ -52,7 +52,7 @@ class ProgressFailed(Exception):
         self.error: Final = error
 
 
-class Call:
+class PendingRequest:
     """A pending outbound request.
 
     Args:
@@ -86,7 +86,7 @@ class Call:
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         now = trio.current_time()
-        self.outcome: AnswerReceived | FailureReceived | None = None
+        self.outcome: ResultReceived | ErrorReceived | None = None
         """The response as an event; `None` while there is no response."""
         self.headers: Final = headers
         """HTTP headers of this request only."""
@@ -187,7 +187,7 @@ class Call:
             if inspect.isawaitable(shown):
                 await self._wait_for(shown)
         except McpError as error:
-            raise ProgressFailed(error) from None
+            raise ProgressHandlerFailed(error) from None
 
     async def _wait_for(self, shown: Awaitable[None]) -> None:
         # After the response, only the total deadline applies: the idle deadline limits the silence of the server.
@@ -213,7 +213,7 @@ class Call:
                 self._progress.clear()
             raise
 
-    def settle(self, outcome: AnswerReceived | FailureReceived) -> None:
+    def settle(self, outcome: ResultReceived | ErrorReceived) -> None:
         """Record the response of the server and wake the waiting task."""
         self.outcome = outcome
         self._finish()
@@ -262,7 +262,7 @@ class Call:
             trio.lowlevel.reschedule(task)
 
 
-class Watch:
+class DeadlineWatcher:
     """The monitor of the deadlines of all pending requests of a connection.
 
     Args:
@@ -270,7 +270,7 @@ class Watch:
         nursery: The nursery of the monitoring task, which starts with the first deadline.
     """
 
-    def __init__(self, calls: Mapping[RequestId, Call], nursery: trio.Nursery) -> None:
+    def __init__(self, calls: Mapping[RequestId, PendingRequest], nursery: trio.Nursery) -> None:
         self._calls: Final = calls
         self._nursery: Final = nursery
         self._running = False

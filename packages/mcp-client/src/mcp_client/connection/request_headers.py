@@ -77,13 +77,13 @@ class HeaderSource:
         """
         if isinstance(extra, Complete):
             return extra
-        headers = self._fixed if self._ask is None else await self._asked(self._ask)
+        headers = self._fixed if self._ask is None else await self._provided(self._ask)
         if not extra:
             return headers
         replaced = {name for name, _ in extra}
         return [*(pair for pair in headers if pair[0] not in replaced), *extra]
 
-    async def _asked(
+    async def _provided(
         self, ask: Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
     ) -> Sequence[tuple[str, str]]:
         try:

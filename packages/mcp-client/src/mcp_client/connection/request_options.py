@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["NOTHING", "Extras"]
+__all__ = ["NOTHING", "RequestOptions"]
 
 P = TypeVar("P")
 
 
 @attrs.frozen(kw_only=True)
-class Extras:
+class RequestOptions:
     """The options of the requests of one client view; the defaults add nothing."""
 
     headers: Sequence[tuple[str, str]] = ()
@@ -36,5 +36,5 @@ class Extras:
         return evolve(params, meta={**self.meta, **(params.meta or {})})
 
 
-NOTHING = Extras()
+NOTHING = RequestOptions()
 """The default options, which add nothing."""

@@ -47,9 +47,9 @@ from mcp_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_client.connection.request_options import Extras
+    from mcp_client.connection.request_options import RequestOptions
     from mcp_core.engine.events import NotificationReceived
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
 
 __all__ = ["Caching", "HeadersOf", "IdentityOf", "ResponseCache"]
@@ -66,7 +66,7 @@ _LONGEST: Final = 24 * 60 * 60.0
 _NAMELESS: Final = frozenset({*TRACE_KEYS, "user-agent"})
 """Headers that do not identify the user."""
 
-_OUTDATED: Final[Mapping[NotificationRow[object], frozenset[Method[object, object]]]] = {
+_OUTDATED: Final[Mapping[NotificationMethod[object], frozenset[RequestMethod[object, object]]]] = {
     NOTIFICATIONS_TOOLS_LIST_CHANGED: frozenset({TOOLS_LIST}),
     NOTIFICATIONS_PROMPTS_LIST_CHANGED: frozenset({PROMPTS_LIST}),
     # A resource that was removed from the list may be unreadable.
@@ -205,36 +205,36 @@ class Caching:
         self._shared: Final = self._own if shared is None else shared._store  # noqa: SLF001  one module
         self._server: Final = server
         self._headers: Final = headers
-        self._identity: Final = _nobody if identity is None else identity
+        self._identity: Final = _no_identity if identity is None else identity
 
     async def answer(
         self,
-        row: Method[P, R],
+        definition: RequestMethod[P, R],
         params: P,
-        extras: Extras,
+        options: RequestOptions,
         revision: Revision,
-        ask: Callable[[Extras], Awaitable[R]],
+        ask: Callable[[RequestOptions], Awaitable[R]],
     ) -> R:
         """Return the result of a request from the cache, or else from the server.
 
         Args:
-            row: The method. Its results have cache hints in this revision.
+            definition: The method. Its results have cache hints in this revision.
             params: The parameters.
-            extras: The options of the request.
+            options: The options of the request.
             revision: The negotiated revision.
             ask: Sends the request to the server.
         """
         text = _text(params, revision)
         if text is None:
-            return await ask(extras)
+            return await ask(options)
         if self._headers is not None:
             # Computed once: the cache key and the request use the same headers.
-            extras = attrs.evolve(extras, headers=Complete(await self._headers(extras.headers)))
+            options = attrs.evolve(options, headers=Complete(await self._headers(options.headers)))
         uri = params.uri if isinstance(params, ReadResourceRequestParams) else ""
         identity = await self._identity()
-        own = _Key("", _who(extras, identity), row.name, uri, text)
+        own = _Key("", _who(options, identity), definition.name, uri, text)
         public = own if self._shared is self._own else attrs.evolve(own, server=self._server, who=b"")
-        if extras.fresh:
+        if options.fresh:
             self._own.drop(own)
             self._shared.drop(public)
         kept = self._own.get(own) or self._shared.get(public)
@@ -242,7 +242,7 @@ class Caching:
             await trio.lowlevel.checkpoint()
             return cast("R", kept)  # the key contains the method
         before = self._own.changes, self._shared.changes
-        result = await ask(extras)
+        result = await ask(options)
         # A result that was requested before an invalidation may be older than the change.
         # If another user logged in meanwhile, the result belongs to that user.
         if before == (self._own.changes, self._shared.changes) and identity == await self._identity():
@@ -258,20 +258,20 @@ class Caching:
         store, key = (self._shared, public) if result.cache_scope == "public" else (self._own, own)
         store.put(key, result, size, result.ttl_ms / 1_000)
 
-    def heard(self, event: NotificationReceived) -> None:
+    def notified(self, event: NotificationReceived) -> None:
         """Remove the results that a change notification makes outdated."""
-        rows = _OUTDATED.get(event.row)
+        rows = _OUTDATED.get(event.definition)
         if rows is not None:
-            self._forget({row.name for row in rows})
-        elif event.row is NOTIFICATIONS_RESOURCES_UPDATED:
+            self._forget({definition.name for definition in rows})
+        elif event.definition is NOTIFICATIONS_RESOURCES_UPDATED:
             params = event.params
             # The changed resource may be below the one that was read: a file in a folder.
             if isinstance(params, ResourceUpdatedNotificationParams):
                 self._forget({RESOURCES_READ.name}, params.uri)
 
-    def forget(self, row: Method[object, object]) -> bool:
+    def forget(self, definition: RequestMethod[object, object]) -> bool:
         """Remove the results of a method. Return whether there were any."""
-        return self._forget({row.name})
+        return self._forget({definition.name})
 
     def _forget(self, methods: set[str], uri: str | None = None) -> bool:
         def outdated(key: _Key) -> bool:
@@ -300,11 +300,11 @@ def _text(params: object, revision: Revision) -> bytes | None:
         return None
 
 
-async def _nobody() -> None:
+async def _no_identity() -> None:
     """Return `None`: only the headers identify the user."""
 
 
-def _who(extras: Extras, identity: str | None) -> bytes:
+def _who(options: RequestOptions, identity: str | None) -> bytes:
     """Return a digest of the headers and the identity. The digest avoids keeping secrets."""
-    headers = sorted(pair for pair in extras.headers if pair[0] not in _NAMELESS)
+    headers = sorted(pair for pair in options.headers if pair[0] not in _NAMELESS)
     return hashlib.sha256(repr((identity, headers)).encode(errors="backslashreplace")).digest()

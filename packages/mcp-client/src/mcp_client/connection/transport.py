@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from mcp_client.connection.pending_request import Call
+from mcp_client.connection.pending_request import PendingRequest
 from mcp_core.errors import MalformedMessage
 from mcp_core.jsonrpc.messages import Batch, Message, Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_client.connection.channel import Link
-    from mcp_core.engine.events import Reaction
+    from mcp_client.connection.channel import ClientChannel
+    from mcp_core.engine.events import ReceiveResult
     from mcp_core.errors import ConnectionEnded
     from mcp_core.types import Tool
 
-__all__ = ["ByteStream", "Deliver", "Opener", "Perform", "Pipe", "Transport"]
+__all__ = ["ByteStream", "Deliver", "Handshake", "Perform", "Pipe", "Transport"]
 
 Deliver: TypeAlias = Callable[[Message | Batch | MalformedMessage], None]
 """A function that processes a received message without blocking."""
 
-Perform: TypeAlias = Callable[[Request, Call], Awaitable[None]]
+Perform: TypeAlias = Callable[[Request, PendingRequest], Awaitable[None]]
 """A function that sends a request and delivers the received messages until the request has ended. Raises
 `TransportError` when the response is lost, and `RemoteProtocolError` when the server sent no response."""
 
@@ -53,7 +53,7 @@ class ByteStream(Protocol):
         """Close the stream. Any task can call this, more than once."""
 
 
-class Opener(Protocol):
+class Handshake(Protocol):
     """The handshake of one transport: the negotiation of the era and the revision."""
 
     async def open(self) -> None:
@@ -63,7 +63,7 @@ class Opener(Protocol):
     def is_open(self) -> bool:
         """Whether the handshake is complete. `open` may return slightly later."""
 
-    def advance(self, reaction: Reaction) -> None:
+    def advance(self, reaction: ReceiveResult) -> None:
         """Process a step of the negotiation, `Negotiating`, `Opened` or `NegotiationEnded`, and send its message."""
 
     def end(self, why: ConnectionEnded) -> None:
@@ -94,7 +94,7 @@ class Transport(Protocol):
     def stderr_tail(self) -> str | None:
         """The last lines of the server's stderr, at most 20; `None` if there is no stderr."""
 
-    def opener(self, link: Link) -> Opener:
+    def handshake(self, channel: ClientChannel) -> Handshake:
         """Return the handshake of a connection over this transport."""
 
     async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:

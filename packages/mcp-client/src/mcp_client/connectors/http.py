@@ -8,7 +8,7 @@ import attrs
 
 from mcp_client.connection.request_headers import HeaderSource
 from mcp_client.connection.response_cache import Caching, ResponseCache
-from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Opening, connection_of
+from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Connector, connection_of
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS
@@ -63,7 +63,7 @@ def open_http(
     extensions: Extensions | None = None,
     middleware: Sequence[Middleware] = (),
     cache: ResponseCache | bool = True,
-) -> Opening:
+) -> Connector:
     """Connect to a server over HTTP: Streamable HTTP of either era, or HTTP+SSE of 2024-11-05.
 
         async with open_http("https://example.com/mcp", headers={"Authorization": "Bearer ..."}) as client:
@@ -150,14 +150,16 @@ def open_http(
         connect = None if authorizing.recorder is None else authorizing.recorder.connect
         pool = HttpPool(tls=tls, proxies=proxies, limits=limits, connect_seconds=deadlines.connect, connect=connect)
         own = {} if extensions is None else extensions.methods
-        names = {row.name: row.name_param for row in own.values() if row.name_param is not None}
+        names = {
+            definition.name: definition.name_param for definition in own.values() if definition.name_param is not None
+        }
         wire = Wire(url, pool, limits, source)
         authorizing.begin(wire, nursery, tuple(revisions), tls, proxies)
         return HttpTransport(wire, pool, _eras[0], on_session_lost, {**NAME_PARAMS, **names})
 
     shared = cache if isinstance(cache, ResponseCache) else None
     caching = Caching(shared, server=url, headers=source.current, identity=authorizing.identity) if cache else None
-    return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
+    return Connector(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
 
 
 class _Authorizing:
@@ -184,10 +186,10 @@ class _Authorizing:
         proxies: Mapping[str, str] | Literal[False] | None,
     ) -> None:
         """Add credentials to the requests of a connection."""
-        from mcp_client.transports.http.authorizer import Site  # lazy: only here
+        from mcp_client.transports.http.authorizer import ConnectionTarget  # lazy: only here
 
         if self._auth is not None and self.recorder is not None:
-            site = Site(
+            target = ConnectionTarget(
                 url=wire.url,
                 nursery=nursery,
                 waiting=wire.waiting,
@@ -197,7 +199,7 @@ class _Authorizing:
                 limits=wire.limits,
                 addresses=self.recorder.addresses,
             )
-            self._authorizer = wire.authorizer = self._auth.authorizer(site)
+            self._authorizer = wire.authorizer = self._auth.authorizer(target)
 
     async def identity(self) -> str | None:
         """Return the identity of the user, for the keys of the response cache."""

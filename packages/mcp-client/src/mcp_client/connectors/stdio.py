@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from mcp_client.client import Client
-from mcp_client.connection.channel import Link
+from mcp_client.connection.channel import ClientChannel
 from mcp_client.connection.response_cache import Caching
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.features.output_schema import OutputSchemas
@@ -21,7 +21,7 @@ from mcp_client.transports.stdio.legacy_commands import LegacyCommands, describe
 from mcp_client.transports.stdio.process import ChildProcess
 from mcp_client.transports.stdio.stream import StreamTransport
 from mcp_core.engine.client import ClientConnection
-from mcp_core.errors import Circumstances, ConnectionEnded, McpError, Phase
+from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types import Implementation
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingLevel
 
-__all__ = ["Opening", "open_stdio", "open_stream"]
+__all__ = ["Connector", "open_stdio", "open_stream"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -66,7 +66,7 @@ class ProcessRestart:
     """Returns an engine for the new process."""
 
 
-class Opening:
+class Connector:
     """A connection to open: an asynchronous context manager for the `Client`.
 
     Leaving the block closes the connection and ends all of its tasks and processes. `aclose` does the same from any
@@ -94,7 +94,7 @@ class Opening:
         self._middleware: Final = tuple(middleware)
         self._caching: Final = caching
         self._connecting = trio.CancelScope()
-        self._link: Link | None = None
+        self._channel: ClientChannel | None = None
         self._closed = False
         self._block: AbstractAsyncContextManager[Client] | None = None
 
@@ -135,8 +135,8 @@ class Opening:
         """Close the connection, or stop opening it. Any task can call this, more than once."""
         self._closed = True
         self._connecting.cancel()
-        if self._link is not None:
-            await self._link.aclose()
+        if self._channel is not None:
+            await self._channel.aclose()
         else:
             await trio.lowlevel.checkpoint()
 
@@ -150,17 +150,17 @@ class Opening:
                     raise _closed_meanwhile()
                 yield client
             finally:
-                if self._link is not None:
-                    await self._link.aclose()
+                if self._channel is not None:
+                    await self._channel.aclose()
 
     async def _connect(self, nursery: trio.Nursery) -> Client:
         if self._closed:
             raise _closed_meanwhile()
         if self._restart is None:
-            link, server = await self._open_link(nursery)
+            channel, server = await self._open_link(nursery)
         else:
-            link, server = await self._open_process(nursery, self._restart)
-        client = Client(link, self._outputs, self._caching)
+            channel, server = await self._open_process(nursery, self._restart)
+        client = Client(channel, self._outputs, self._caching)
         level = self._connection.log_level
         if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:
             try:
@@ -172,14 +172,14 @@ class Opening:
 
     async def _open_link(
         self, nursery: trio.Nursery, era: Era | None = None, began: float | None = None
-    ) -> tuple[Link, ServerPeer]:
+    ) -> tuple[ClientChannel, ServerPeer]:
         transport = await self._make_transport(nursery, era)
-        self._link = link = Link(
+        self._channel = channel = ClientChannel(
             self._connection, transport, self._handlers, self._deadlines, nursery, middleware=self._middleware
         )
-        return link, await link.open(began=began)
+        return channel, await channel.open(began=began)
 
-    async def _open_process(self, nursery: trio.Nursery, restart: ProcessRestart) -> tuple[Link, ServerPeer]:
+    async def _open_process(self, nursery: trio.Nursery, restart: ProcessRestart) -> tuple[ClientChannel, ServerPeer]:
         """Open a connection to a server process, and start it again if it ends on `server/discover`."""
         era = _commands.era(restart.parameters)
         began = trio.current_time()
@@ -189,19 +189,19 @@ class Opening:
             if era is not None:
                 # The next attempt begins with a probe.
                 _commands.forget(restart.parameters)
-            if era is not None or self._link is None or not may_be_legacy(error, self._connection.revisions):
+            if era is not None or self._channel is None or not may_be_legacy(error, self._connection.revisions):
                 raise
-            ended, link = error, self._link
-        _log.info("server ended on server/discover, restarting it as a legacy server: %s", link.transport.describe())
+            ended, channel = error, self._channel
+        _log.info("server ended on server/discover, restarting it as a legacy server: %s", channel.transport.describe())
         first = describe_attempt(self._connection.opened_with, ended, stderr=True)
-        await link.aclose()
+        await channel.aclose()
         self._connection = restart.connection()
         try:
             opened = await self._open_link(nursery, Era.LEGACY, began)
         except McpError as error:
             second = describe_attempt(self._connection.opened_with, error, stderr=False)
             attempts = (first, f"{second}. Pass revisions= to open with one of the two requests only")
-            error.circumstances = attrs.evolve(error.circumstances, attempts=attempts)
+            error.context = attrs.evolve(error.context, attempts=attempts)
             raise
         if opened[1].revision.era is Era.LEGACY:
             _commands.learn(restart.parameters)
@@ -210,7 +210,7 @@ class Opening:
 
 def _closed_meanwhile() -> ConnectionEnded:
     error = ConnectionEnded("the client was closed while it was connecting")
-    error.circumstances = Circumstances(phase=Phase.CONNECT)
+    error.context = ErrorContext(phase=Phase.CONNECT)
     return error
 
 
@@ -253,7 +253,7 @@ def open_stdio(
     extensions: Extensions | None = None,
     middleware: Sequence[Middleware] = (),
     cache: bool = True,
-) -> Opening:
+) -> Connector:
     """Start a server as a child process and connect to it over stdin and stdout.
 
         async with open_stdio(["weather-server"]) as client:
@@ -321,7 +321,7 @@ def open_stdio(
     def connection() -> ClientConnection:
         return connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
 
-    return Opening(
+    return Connector(
         start,
         connection(),
         handlers,
@@ -348,7 +348,7 @@ def open_stream(
     extensions: Extensions | None = None,
     middleware: Sequence[Middleware] = (),
     cache: bool = True,
-) -> Opening:
+) -> Connector:
     """Connect to a server over a byte stream with one message per line: a socket, a pipe or an in-memory stream.
 
     Args:
@@ -381,4 +381,4 @@ def open_stream(
 
     connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
     caching = Caching() if cache else None
-    return Opening(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
+    return Connector(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)

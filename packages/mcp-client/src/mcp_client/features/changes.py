@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.errors import McpError
     from mcp_core.limits import Limits
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_core.types import SubscriptionFilter
 
 __all__ = ["Change", "ChangeKind", "Changes"]
@@ -57,7 +57,7 @@ class Change:
     """The changed resource, for `ChangeKind.RESOURCE`. It may be below the subscribed resource."""
 
 
-_KINDS: Final[Mapping[NotificationRow[object], ChangeKind]] = {
+_KINDS: Final[Mapping[NotificationMethod[object], ChangeKind]] = {
     NOTIFICATIONS_TOOLS_LIST_CHANGED: ChangeKind.TOOLS,
     NOTIFICATIONS_PROMPTS_LIST_CHANGED: ChangeKind.PROMPTS,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED: ChangeKind.RESOURCES,
@@ -109,7 +109,7 @@ class Changes:
 
     def take(self, event: NotificationReceived) -> None:
         """Queue the change of a received notification, if it was requested."""
-        kind = _KINDS.get(event.row)
+        kind = _KINDS.get(event.definition)
         if kind is None:
             return
         uri = event.params.uri if isinstance(event.params, ResourceUpdatedNotificationParams) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mcp_core.engine.mrtr import Rounds
+from mcp_core.engine.mrtr import InputRequiredRetries
 from mcp_core.errors import (
     ErrorCode,
     HeaderMismatch,
@@ -35,10 +35,10 @@ from mcp_core.types.skills import ListSkillsResult, ReadResourceDirectoryResult
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.deadlines import Deadlines
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.types import InputResponse
 
 __all__ = ["ListParams", "PageT", "ParamsOf", "Request", "all_pages", "by_name", "with_input"]
@@ -65,7 +65,7 @@ class Request(Protocol):
 
     async def __call__(
         self,
-        row: Method[P, R],
+        definition: RequestMethod[P, R],
         params: P,
         *,
         on_progress: ProgressHandler | None = None,
@@ -75,9 +75,9 @@ class Request(Protocol):
 
 
 async def with_input(
-    link: Link,
+    channel: ClientChannel,
     request: Request,
-    row: Method[Q, R],
+    definition: RequestMethod[Q, R],
     params: Q,
     *,
     on_progress: ProgressHandler | None,
@@ -87,9 +87,9 @@ async def with_input(
     """Send a request, and retry it with input responses until it is complete (2026-07-28).
 
     Args:
-        link: The channel of the connection.
+        channel: The channel of the connection.
         request: Sends one request.
-        row: The method.
+        definition: The method.
         params: The parameters.
         on_progress: Called with each progress notification.
         deadlines: The deadlines of each request.
@@ -101,31 +101,34 @@ async def with_input(
 
     Raises:
         RemoteProtocolError: The server repeats an input request.
-        LimitExceeded: The request takes more round trips than `Limits.input_rounds`.
+        LimitExceeded: The request takes more round trips than `Limits.input_round_trips`.
         McpError: The exceptions of `Client.request`.
     """
-    rounds = Rounds(link.connection.limits.input_rounds)
+    retries = InputRequiredRetries(channel.connection.limits.input_round_trips)
     while True:
         try:
-            result = await request(row, params, on_progress=on_progress, deadlines=deadlines)
+            result = await request(definition, params, on_progress=on_progress, deadlines=deadlines)
         except HeaderMismatch:
             if learn is None:
                 raise
             await learn()
-            result = await request(row, params, on_progress=on_progress, deadlines=deadlines)
+            result = await request(definition, params, on_progress=on_progress, deadlines=deadlines)
         if not isinstance(result, InputRequiredResult):
             return result
         try:
-            params = rounds.again(params, result, await _fulfil(link, result))
+            params = retries.retry_params(params, result, await _answer_input_requests(channel, result))
         except (RemoteProtocolError, LimitExceeded) as error:
-            link.explain(error, method=row.name, phase=Phase.REQUEST)
+            channel.explain(error, method=definition.name, phase=Phase.REQUEST)
             raise
 
 
-async def _fulfil(link: Link, asked: InputRequiredResult) -> dict[str, InputResponse]:
+async def _answer_input_requests(channel: ClientChannel, result: InputRequiredResult) -> dict[str, InputResponse]:
     """Return the input responses of the application to the input requests of a result."""
     # Sequential: a user should not see two dialogs at once.
-    return {key: await link.answering.fulfil(question) for key, question in (asked.input_requests or {}).items()}
+    return {
+        key: await channel.client_requests.answer_input_request(input_request)
+        for key, input_request in (result.input_requests or {}).items()
+    }
 
 
 class ParamsOf(Protocol[MadeT]):
@@ -136,18 +139,18 @@ class ParamsOf(Protocol[MadeT]):
 
 
 async def all_pages(
-    link: Link,
+    channel: ClientChannel,
     request: Request,
-    row: Method[ListParams, PageT],
+    definition: RequestMethod[ListParams, PageT],
     params: ParamsOf[ListParams],
     forget: Callable[[], bool] | None,
 ) -> list[PageT]:
     """Return all pages of a list.
 
     Args:
-        link: The channel of the connection.
+        channel: The channel of the connection.
         request: Sends one request.
-        row: The method.
+        definition: The method.
         params: The class of the parameters, or another function that returns them.
         forget: Removes the pages from the cache and returns whether there were any; `None` without a cache.
 
@@ -158,11 +161,11 @@ async def all_pages(
     pages: list[PageT] = []
     seen: set[str] = set()
     cursor: str | None = None
-    most = link.connection.limits.pages
+    most = channel.connection.limits.pages
     try:
         while True:
             try:
-                page = await request(row, params(cursor=cursor))
+                page = await request(definition, params(cursor=cursor))
             except RequestFailed as failure:
                 if cursor is None or failure.code != ErrorCode.INVALID_PARAMS or forget is None or not forget():
                     raise
@@ -172,17 +175,17 @@ async def all_pages(
             pages.append(page)
             cursor = page.next_cursor
             # Legacy servers send an empty cursor for the last page. In 2026-07-28 an empty cursor is a valid cursor.
-            if cursor is None or (not cursor and link.server.revision.era is Era.LEGACY):
+            if cursor is None or (not cursor and channel.server.revision.era is Era.LEGACY):
                 return pages
             if cursor in seen:
                 raise RemoteProtocolError(
-                    f"the pages of {row.name} do not end: the server sent the cursor {cursor!r} twice"
+                    f"the pages of {definition.name} do not end: the server sent the cursor {cursor!r} twice"
                 )
             if len(pages) >= most:
-                raise RemoteProtocolError(f"{row.name} has more than {most} pages; the setting is Limits.pages")
+                raise RemoteProtocolError(f"{definition.name} has more than {most} pages; the setting is Limits.pages")
             seen.add(cursor)
     except RemoteProtocolError as error:
-        link.explain(error, method=row.name, phase=Phase.REQUEST)
+        channel.explain(error, method=definition.name, phase=Phase.REQUEST)
         raise
 
 

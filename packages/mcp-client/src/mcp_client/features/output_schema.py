@@ -160,7 +160,7 @@ def _problems(compiled: jsonschema_rs.Validator, result: CallToolResult) -> tupl
     try:
         if compiled.is_valid(value):
             return ()
-        return tuple(_told(error) for error in itertools.islice(_errors(compiled, value), _PROBLEMS))
+        return tuple(_describe(error) for error in itertools.islice(_errors(compiled, value), _PROBLEMS))
     except (ValueError, OverflowError) as error:
         # A lone surrogate or a number out of range: valid JSON that the validator does not support.
         return (f"$: cannot be validated: {error}",)
@@ -193,7 +193,7 @@ def _has_few_values(value: JsonValue) -> bool:
     return True
 
 
-def _told(problem: jsonschema_rs.ValidationError) -> str:
+def _describe(problem: jsonschema_rs.ValidationError) -> str:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem.instance_path)
     return f"${path}: {problem.message}"[:_PROBLEM_CHARACTERS]
 

@@ -49,23 +49,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
-    from mcp_client.connection.request_options import Extras
+    from mcp_client.connection.request_options import RequestOptions
     from mcp_client.connection.response_cache import Caching
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputSchemas
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.types import Completion, Prompt, Resource, ResourceTemplate, Tool, WireObject
 
-__all__ = ["Features"]
+__all__ = ["FeatureRequests"]
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Features:
+class FeatureRequests:
     """The part of `Client` that sends requests.
 
     Args:
@@ -74,17 +74,17 @@ class Features:
         caching: The response cache; `None` to cache no results.
     """
 
-    def __init__(self, link: Link, outputs: OutputSchemas, caching: Caching | None) -> None:
-        self._link: Final = link
+    def __init__(self, channel: ClientChannel, outputs: OutputSchemas, caching: Caching | None) -> None:
+        self._channel: Final = channel
         self._outputs: Final = outputs
         self._caching: Final = caching
-        self._extras: Extras = NOTHING
+        self._options: RequestOptions = NOTHING
         self._task_tools: Final[set[str]] = set()
 
-    def _with(self, extras: Extras) -> Self:
+    def _with(self, options: RequestOptions) -> Self:
         """Return a view of the same connection with other request options."""
         view = copy(self)
-        view._extras = extras  # noqa: SLF001  the view is an instance of this class
+        view._options = options  # noqa: SLF001  the view is an instance of this class
         return view
 
     # --- tools -----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Features:
         Over HTTP, tools of 2026-07-28 with an invalid `x-mcp-header` are omitted, with a warning in the log.
         """
         pages = await self._pages(TOOLS_LIST, ListToolsRequestParams)
-        tools = self._link.transport.usable(tuple(tool for page in pages for tool in page.tools))
+        tools = self._channel.transport.usable(tuple(tool for page in pages for tool in page.tools))
         self._outputs.learn(tools)
         self._task_tools.clear()
         self._task_tools.update(
@@ -135,7 +135,7 @@ class Features:
         """
         outcome = await self._call(name, arguments, as_task=None, on_progress=on_progress, deadlines=deadlines)
         if isinstance(outcome, TaskHandle):
-            result = await waited(outcome, self._link, on_progress=on_progress, deadlines=deadlines)
+            result = await waited(outcome, self._channel, on_progress=on_progress, deadlines=deadlines)
         else:
             result = outcome
         self._checked(name, result)
@@ -145,7 +145,7 @@ class Features:
         try:
             self._outputs.check(name, result)
         except InvalidToolOutput as invalid:
-            self._link.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
+            self._channel.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
             raise
 
     # --- tools as tasks --------------------------------------------------------------------------------------------
@@ -177,12 +177,12 @@ class Features:
             LocalProtocolError: The server or the revision does not support tasks.
             McpError: The exceptions of `Client.request`.
         """
-        check_task_offered(self._link)
+        check_task_offered(self._channel)
         wish = TaskMetadata(ttl=None if ttl is None else int(ttl * 1000))
         outcome = await self._call(name, arguments, as_task=wish, on_progress=None, deadlines=deadlines)
         if isinstance(outcome, TaskHandle):
             return outcome
-        return TaskHandle(self._link, self.request, None).settled(outcome)
+        return TaskHandle(self._channel, self.request, None).settled(outcome)
 
     def task(self, id: str) -> TaskHandle:
         """Return a handle of an existing task, of this or another connection.
@@ -195,8 +195,8 @@ class Features:
         Raises:
             LocalProtocolError: The revision does not support tasks.
         """
-        check_task_offered(self._link)
-        return TaskHandle(self._link, self.request, id)
+        check_task_offered(self._channel)
+        return TaskHandle(self._channel, self.request, id)
 
     async def _call(
         self,
@@ -208,25 +208,25 @@ class Features:
         deadlines: Deadlines | None,
     ) -> CallToolResult | TaskHandle:
         """Call a tool; as a task if requested, or if the tool is known to require a task (2025-11-25)."""
-        server = self._link.server
+        server = self._channel.server
         given = by_name(arguments, f"the arguments of the tool {name!r}")
-        fresh = self._with(attrs.evolve(self._extras, fresh=True))
+        fresh = self._with(attrs.evolve(self._options, fresh=True))
 
         async def call(task: TaskMetadata | None) -> CallToolResult | TaskHandle:
             result: WireObject = await with_input(
-                self._link,
+                self._channel,
                 self.request,
                 TOOLS_CALL,
                 CallToolRequestParams(name=name, arguments=given, task=task),
                 on_progress=on_progress,
                 deadlines=deadlines,
                 # The tool was changed since it was listed, or was never listed: other parameters belong into headers.
-                learn=fresh.list_tools if self._link.transport.takes_headers else None,
+                learn=fresh.list_tools if self._channel.transport.takes_headers else None,
             )
             if isinstance(result, CreateTaskResult):
-                return TaskHandle(self._link, self.request, result.task.task_id).begun(result)
+                return TaskHandle(self._channel, self.request, result.task.task_id).begun(result)
             if isinstance(result, CreateExtensionTaskResult):
-                return TaskHandle(self._link, self.request, result.task_id).begun(result)
+                return TaskHandle(self._channel, self.request, result.task_id).begun(result)
             return cast("CallToolResult", result)  # the only other result class
 
         if not server.revision.core_tasks:
@@ -276,7 +276,7 @@ class Features:
         """
         params = ReadResourceRequestParams(uri=uri)
         return await with_input(
-            self._link, self.request, RESOURCES_READ, params, on_progress=on_progress, deadlines=deadlines
+            self._channel, self.request, RESOURCES_READ, params, on_progress=on_progress, deadlines=deadlines
         )
 
     # --- prompts ---------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ class Features:
             name=name, arguments=by_name(arguments, f"the arguments of the prompt {name!r}")
         )
         return await with_input(
-            self._link, self.request, PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines
+            self._channel, self.request, PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines
         )
 
     async def complete(
@@ -348,7 +348,7 @@ class Features:
 
     async def request(
         self,
-        row: Method[P, R],
+        definition: RequestMethod[P, R],
         params: P,
         *,
         on_progress: ProgressHandler | None = None,
@@ -357,7 +357,7 @@ class Features:
         """Send a request of any method: the low-level interface, for extensions.
 
         Args:
-            row: The method.
+            definition: The method.
             params: The parameters.
             on_progress: Called with each progress notification, as in `call_tool`.
             deadlines: The deadlines of the request; `None` for those of the connection.
@@ -374,18 +374,18 @@ class Features:
             RequestTimeout: A deadline passed.
             TransportError: The connection ended, the client was closed, or the response was lost.
         """
-        link = self._link
+        channel = self._channel
         # A closed connection does not return cached results either.
-        kept = link.server.revision in row.cacheable and link.ended is None
-        return await link.passage.ask(
-            row,
+        kept = channel.server.revision in definition.cacheable and channel.ended is None
+        return await channel.middleware.request(
+            definition,
             params,
-            self._extras,
+            self._options,
             on_progress=on_progress,
             deadlines=deadlines,
             caching=self._caching if kept else None,
         )
 
-    async def _pages(self, row: Method[ListParams, PageT], params: ParamsOf[ListParams]) -> list[PageT]:
-        forget = None if self._caching is None else partial(self._caching.forget, row)
-        return await all_pages(self._link, self.request, row, params, forget)
+    async def _pages(self, definition: RequestMethod[ListParams, PageT], params: ParamsOf[ListParams]) -> list[PageT]:
+        forget = None if self._caching is None else partial(self._caching.forget, definition)
+        return await all_pages(self._channel, self.request, definition, params, forget)

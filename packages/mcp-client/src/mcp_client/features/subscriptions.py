@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_client.connection.channel import Link
-    from mcp_client.connection.request_options import Extras
+    from mcp_client.connection.channel import ClientChannel
+    from mcp_client.connection.request_options import RequestOptions
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.types import ServerCapabilities
 
-__all__ = ["Listening"]
+__all__ = ["Subscriptions"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -42,54 +42,54 @@ _POLITENESS: Final = 1.0
 """Maximum time for `resources/unsubscribe` after the last subscriber has stopped, in seconds."""
 
 
-class Listening:
+class Subscriptions:
     """The subscriptions of one connection.
 
     Args:
         link: The channel of the connection.
     """
 
-    def __init__(self, link: Link) -> None:
-        self._link: Final = link
-        self._watching: dict[str, list[Extras]] = {}
+    def __init__(self, channel: ClientChannel) -> None:
+        self._channel: Final = channel
+        self._watching: dict[str, list[RequestOptions]] = {}
         self._leaving: dict[str, trio.Event] = {}
         self._open: set[Changes] = set()
-        link.listeners.on_renewal(self._renewed)
-        link.listeners.on_loss(self._lost)
+        channel.listeners.on_renewal(self._renewed)
+        channel.listeners.on_loss(self._lost)
 
-    def open(self, wanted: SubscriptionFilter, extras: Extras) -> AbstractAsyncContextManager[Changes]:
+    def open(self, wanted: SubscriptionFilter, options: RequestOptions) -> AbstractAsyncContextManager[Changes]:
         """Subscribe to the notifications for the duration of the `async with` block."""
-        listen = self._in_session if self._link.server.revision.subscribe_pair else self._on_stream
-        return listen(wanted, extras)
+        listen = self._in_session if self._channel.server.revision.subscribe_pair else self._on_stream
+        return listen(wanted, options)
 
     # --- legacy ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _in_session(self, wanted: SubscriptionFilter, extras: Extras) -> AsyncIterator[Changes]:
-        ended = self._link.ended
+    async def _in_session(self, wanted: SubscriptionFilter, options: RequestOptions) -> AsyncIterator[Changes]:
+        ended = self._channel.ended
         if ended is not None:
             raise ended
-        changes = Changes(wanted, self._link.connection.limits)
-        changes.granted = _granted(wanted, self._link.server.capabilities)
+        changes = Changes(wanted, self._channel.connection.limits)
+        changes.granted = _granted(wanted, self._channel.server.capabilities)
         held: list[str] = []
-        stop = self._link.listeners.subscribe(changes.take, changes.finish)
+        stop = self._channel.listeners.subscribe(changes.take, changes.finish)
         self._open.add(changes)
         try:
             for uri in changes.granted.resource_subscriptions or ():
-                await self._watch(uri, extras)
+                await self._watch(uri, options)
                 held.append(uri)
             yield changes
         finally:
             stop()
             self._open.discard(changes)
             changes.finish()
-            await self._unwatch(held, extras)
+            await self._unwatch(held, options)
 
     def _renewed(self) -> None:
         """Subscribe again in a new session, and report that anything may have changed."""
         self._lost()
         if self._watching:
-            self._link.nursery.start_soon(self._watch_again)
+            self._channel.nursery.start_soon(self._watch_again)
 
     def _lost(self) -> None:
         """Report to all subscribers of the session that anything may have changed."""
@@ -99,45 +99,47 @@ class Listening:
     async def _watch_again(self) -> None:
         for uri, listeners in tuple(self._watching.items()):
             try:
-                await self._link.passage.ask(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), listeners[0])
+                await self._channel.middleware.request(
+                    RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), listeners[0]
+                )
             except McpError as error:
                 _log.warning("subscription lost with the session: uri=%r error=%s", uri, error)
 
-    async def _watch(self, uri: str, extras: Extras) -> None:
+    async def _watch(self, uri: str, options: RequestOptions) -> None:
         # Over HTTP, resources/subscribe could overtake resources/unsubscribe.
         while uri in self._leaving:
             await self._leaving[uri].wait()
         # Recorded before the response arrives: a subscriber that stops meanwhile must not send `resources/unsubscribe`.
-        self._watching.setdefault(uri, []).append(extras)
+        self._watching.setdefault(uri, []).append(options)
         try:
-            await self._link.passage.ask(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), extras)
+            await self._channel.middleware.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), options)
         except BaseException:
-            self._release(uri, extras)
+            self._release(uri, options)
             raise
 
-    def _release(self, uri: str, extras: Extras) -> bool:
+    def _release(self, uri: str, options: RequestOptions) -> bool:
         """Remove a subscriber. Return whether it was the last one of the URI."""
-        self._watching[uri].remove(extras)
+        self._watching[uri].remove(options)
         if self._watching[uri]:
             return False
         del self._watching[uri]
         return True
 
-    async def _unwatch(self, uris: Sequence[str], extras: Extras) -> None:
-        last = [uri for uri in uris if self._release(uri, extras)]
+    async def _unwatch(self, uris: Sequence[str], options: RequestOptions) -> None:
+        last = [uri for uri in uris if self._release(uri, options)]
         self._leaving.update({uri: trio.Event() for uri in last})
         try:
             with trio.move_on_after(_POLITENESS, shield=True):
                 for uri in last:
-                    if self._link.ended is None:
-                        await self._unsubscribe(uri, extras)
+                    if self._channel.ended is None:
+                        await self._unsubscribe(uri, options)
         finally:
             for uri in last:
                 self._leaving.pop(uri).set()
 
-    async def _unsubscribe(self, uri: str, extras: Extras) -> None:
+    async def _unsubscribe(self, uri: str, options: RequestOptions) -> None:
         try:
-            await self._link.passage.ask(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), extras)
+            await self._channel.middleware.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), options)
         except McpError:
             # The error does not matter: there are no subscribers.
             return
@@ -145,8 +147,8 @@ class Listening:
     # --- modern ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _on_stream(self, wanted: SubscriptionFilter, extras: Extras) -> AsyncIterator[Changes]:
-        changes = Changes(wanted, self._link.connection.limits)
+    async def _on_stream(self, wanted: SubscriptionFilter, options: RequestOptions) -> AsyncIterator[Changes]:
+        changes = Changes(wanted, self._channel.connection.limits)
         subscription: list[RequestId] = []
         begun = trio.Event()
 
@@ -162,8 +164,8 @@ class Listening:
         async def wait_for_its_end() -> None:
             params = SubscriptionsListenRequestParams(notifications=wanted)
             try:
-                await self._link.passage.ask(
-                    SUBSCRIPTIONS_LISTEN, params, extras, deadlines=_FOR_EVER, on_id=subscription.append
+                await self._channel.middleware.request(
+                    SUBSCRIPTIONS_LISTEN, params, options, deadlines=_FOR_EVER, on_id=subscription.append
                 )
             except McpError as error:
                 changes.finish(error)
@@ -171,11 +173,11 @@ class Listening:
                 changes.finish()
             begun.set()
 
-        stop = self._link.listeners.subscribe(take)
+        stop = self._channel.listeners.subscribe(take)
         try:
             async with open_private_nursery() as nursery:
                 nursery.start_soon(wait_for_its_end)
-                with trio.move_on_after(self._link.deadlines.idle):
+                with trio.move_on_after(self._channel.deadlines.idle):
                     await begun.wait()
                 if not begun.is_set():
                     raise self._unacknowledged(subscription)
@@ -188,10 +190,10 @@ class Listening:
 
     def _unacknowledged(self, subscription: Sequence[RequestId]) -> RequestTimeout:
         error = RequestTimeout(
-            "the server did not acknowledge the subscription", deadline="idle", seconds=self._link.deadlines.idle
+            "the server did not acknowledge the subscription", deadline="idle", seconds=self._channel.deadlines.idle
         )
         id = subscription[0] if subscription else None
-        self._link.explain(error, method=SUBSCRIPTIONS_LISTEN.name, id=id, phase=Phase.REQUEST)
+        self._channel.explain(error, method=SUBSCRIPTIONS_LISTEN.name, id=id, phase=Phase.REQUEST)
         return error
 
 

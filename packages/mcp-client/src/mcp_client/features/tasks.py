@@ -63,7 +63,7 @@ from mcp_core.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.features.multi_request import Request
     from mcp_core.engine.events import NotificationReceived
@@ -100,7 +100,7 @@ class TaskHandle:
     it.
     """
 
-    def __init__(self, link: Link, request: Request, id: str | None) -> None:
+    def __init__(self, channel: ClientChannel, request: Request, id: str | None) -> None:
         self.id: Final = id
         """The id of the task; `None` if the server responded with the result and did not create a task. On a server
         without authentication, the id is sufficient to access the task."""
@@ -110,11 +110,11 @@ class TaskHandle:
         """A readable message about the status. Untrusted text of the server."""
         self.ttl: float | None = None
         """The time to live after the creation of the task, in seconds; `None` if unknown or unlimited."""
-        self._link: Final = link
+        self._channel: Final = channel
         self._request: Final = request
         self._interval = _INTERVAL
-        self._told: tuple[TaskStatus, str | None, str] | None = None
-        self._questions: Mapping[str, InputRequest] = {}
+        self._reported: tuple[TaskStatus, str | None, str] | None = None
+        self._input_requests: Mapping[str, InputRequest] = {}
         self._answered: Final[set[str]] = set()
         self._result: CallToolResult | None = None
         self._failure: McpError | None = None
@@ -126,7 +126,7 @@ class TaskHandle:
 
     @property
     def _legacy(self) -> bool:
-        return self._link.server.revision.core_tasks
+        return self._channel.server.revision.core_tasks
 
     # --- for the application ---------------------------------------------------------------------------------------
 
@@ -168,9 +168,9 @@ class TaskHandle:
             RequestTimeout: The total deadline passed; the task continues.
             McpError: The other exceptions of `Client.request`.
         """
-        deadlines = deadlines or self._link.deadlines
+        deadlines = deadlines or self._channel.deadlines
         with trio.move_on_after(deadlines.total):
-            stop = self._link.listeners.subscribe(self._hear)
+            stop = self._channel.listeners.subscribe(self._hear)
             try:
                 async with open_private_nursery() as nursery:
                     await self._poll(nursery, on_progress)
@@ -178,7 +178,7 @@ class TaskHandle:
                 stop()
             return await self._outcome()
         late = RequestTimeout("the task did not end", deadline="total", seconds=deadlines.total)
-        self._link.explain(late, method=TOOLS_CALL.name, phase=Phase.REQUEST)
+        self._channel.explain(late, method=TOOLS_CALL.name, phase=Phase.REQUEST)
         raise late
 
     async def cancel(self) -> None:
@@ -205,7 +205,7 @@ class TaskHandle:
     async def _poll(self, nursery: trio.Nursery, on_progress: ProgressHandler | None) -> None:
         """Poll until the task has ended."""
         steps = lost = 0
-        told = self._told
+        reported = self._reported
         listening = self._legacy
         while self._result is None and self._failure is None:
             self._news = trio.Event()
@@ -215,12 +215,12 @@ class TaskHandle:
             except ConnectionEnded:
                 # Over HTTP a response may be lost; the task continues.
                 lost += 1
-                if self._link.ended is not None or lost > _LOST:
+                if self._channel.ended is not None or lost > _LOST:
                     raise
-            if self._told != told and on_progress is not None:
+            if self._reported != reported and on_progress is not None:
                 steps += 1
                 await self._show(on_progress, steps)
-            told = self._told
+            reported = self._reported
             if self.status in TERMINAL_STATUSES:
                 return
             if not listening:
@@ -265,10 +265,10 @@ class TaskHandle:
                 nursery.start_soon(self._wait_for_result)
             return
         id = cast("str", self.id)
-        for key, question in self._questions.items():
+        for key, input_request in self._input_requests.items():
             # Sequential: a user should not see two dialogs at once.
             if key not in self._answered:
-                answer = await self._link.answering.fulfil(question)
+                answer = await self._channel.client_requests.answer_input_request(input_request)
                 await self._request(
                     EXTENSION_TASKS_UPDATE, UpdateTaskRequestParams(task_id=id, input_responses={key: answer})
                 )
@@ -301,13 +301,13 @@ class TaskHandle:
         """Return the result of `tasks/result` (2025-11-25)."""
         params = GetTaskPayloadRequestParams(task_id=cast("str", self.id))
         payload = await self._request(TASKS_RESULT, params, deadlines=deadlines)
-        return self._read(converter(self._link.server.revision).unstructure(payload), TASKS_RESULT.name)
+        return self._read(converter(self._channel.server.revision).unstructure(payload), TASKS_RESULT.name)
 
     def _read(self, wire: JsonObject, method: str) -> CallToolResult:
         try:
-            result, notes = compatibility.receive(self._link.server.revision, wire, CallToolResult)
+            result, notes = compatibility.receive(self._channel.server.revision, wire, CallToolResult)
         except InvalidValue as bad:
-            self._link.explain(bad, method=method, phase=Phase.REQUEST)
+            self._channel.explain(bad, method=method, phase=Phase.REQUEST)
             raise
         for note in notes:
             _log.debug("deviation tolerated: %s", note)
@@ -328,17 +328,17 @@ class TaskHandle:
         return self
 
     def _take(self, task: Task | GetTaskResult | ExtensionTask) -> None:
-        wire = converter(self._link.server.revision).unstructure(task)
-        if self._told is None or task.status != self.status:
+        wire = converter(self._channel.server.revision).unstructure(task)
+        if self._reported is None or task.status != self.status:
             _log.debug("task status: task=%s… status=%s", task.task_id[:8], task.status)
         self.status, self.message = task.status, task.status_message
         interval, ttl = wire.get("pollInterval", wire.get("pollIntervalMs")), wire.get("ttl", wire.get("ttlMs"))
         self._interval = max(interval / 1000, _LEAST) if isinstance(interval, int) else _INTERVAL
         self.ttl = ttl / 1000 if isinstance(ttl, int) else None
-        self._told = (task.status, task.status_message, task.last_updated_at)
+        self._reported = (task.status, task.status_message, task.last_updated_at)
 
     def _take_outcome(self, got: GetExtensionTaskResult) -> None:
-        self._questions = got.input_requests or {}
+        self._input_requests = got.input_requests or {}
         if got.status == "completed" and got.result is not None:
             self._result = self._read(got.result, EXTENSION_TASKS_GET.name)
         elif got.status == "failed" and got.error is not None:
@@ -347,13 +347,13 @@ class TaskHandle:
 
 
 async def waited(
-    handle: TaskHandle, link: Link, *, on_progress: ProgressHandler | None, deadlines: Deadlines | None
+    handle: TaskHandle, channel: ClientChannel, *, on_progress: ProgressHandler | None, deadlines: Deadlines | None
 ) -> CallToolResult:
     """Return the result of a task. Cancel the task if the wait fails or is cancelled."""
     try:
         return await handle.wait(on_progress=on_progress, deadlines=deadlines)
     except BaseException:
-        if handle.status not in TERMINAL_STATUSES and link.ended is None:
+        if handle.status not in TERMINAL_STATUSES and channel.ended is None:
             with trio.move_on_after(_POLITENESS, shield=True):
                 try:
                     await handle.cancel()
@@ -362,8 +362,8 @@ async def waited(
         raise
 
 
-def check_task_offered(link: Link) -> None:
+def check_task_offered(channel: ClientChannel) -> None:
     """Raise `LocalProtocolError` if the revision does not support tasks."""
-    revision = link.server.revision
+    revision = channel.server.revision
     if revision not in TOOLS_CALL.task_results:
         raise LocalProtocolError(f"revision {revision} does not support tasks")

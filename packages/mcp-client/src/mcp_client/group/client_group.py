@@ -15,7 +15,7 @@ import trio
 
 from mcp_client.config import ConfigError
 from mcp_client.connectors.http import open_http
-from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Opening, open_stdio
+from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Connector, open_stdio
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.group.member import DEFAULT_RESTART, Member, Restart
 from mcp_client.group.names import exposed_names
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp_client.config import ServerConfig
     from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.deadlines import Deadlines
-    from mcp_client.group.member import MakeOpening
+    from mcp_client.group.member import MakeConnector
     from mcp_client.group.names import Naming
     from mcp_client.handlers import Handlers
     from mcp_client.transports.http.authorizer import Authorization
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.types import CallToolResult, GetPromptResult, Implementation, Prompt, Resource, ResourceTemplate, Tool
 
-__all__ = ["ClientGroup", "Listed", "Member", "Named", "Restart", "configured", "open_group"]
+__all__ = ["ClientGroup", "GroupListing", "Member", "Restart", "ServerItem", "configured", "open_group"]
 
 T = TypeVar("T")
 L = TypeVar("L")
 
 
 @attrs.frozen
-class Named(Generic[T]):
+class ServerItem(Generic[T]):
     """A tool, prompt, resource or resource template of one of the servers."""
 
     name: str
@@ -60,10 +60,10 @@ class Named(Generic[T]):
 
 
 @attrs.frozen
-class Listed(Generic[T]):
+class GroupListing(Generic[T]):
     """The items of all servers."""
 
-    items: tuple[Named[T], ...]
+    items: tuple[ServerItem[T], ...]
     """The items of the servers that responded, in the order of the servers."""
     failed: Mapping[str, McpError]
     """The errors of the other servers, by name."""
@@ -112,13 +112,13 @@ class ClientGroup:
 
     # --- lists -----------------------------------------------------------------------------------------------------
 
-    async def list_tools(self) -> Listed[Tool]:
+    async def list_tools(self) -> GroupListing[Tool]:
         """Return the tools of all servers, with their names for `call_tool`.
 
         Raises:
             NameCollision: Several servers use the same name, and `naming` is `strict`.
         """
-        found, failed = await self._ask_all(
+        found, failed = await self._request_all(
             lambda client: client.list_tools() if client.capabilities.tools else _none()
         )
         self._tools = exposed_names(
@@ -126,13 +126,13 @@ class ClientGroup:
         )
         return _listed(found, failed, self._tools, lambda tool: tool.name)
 
-    async def list_prompts(self) -> Listed[Prompt]:
+    async def list_prompts(self) -> GroupListing[Prompt]:
         """Return the prompts of all servers, with their names for `get_prompt`.
 
         Raises:
             NameCollision: Several servers use the same name, and `naming` is `strict`.
         """
-        found, failed = await self._ask_all(
+        found, failed = await self._request_all(
             lambda client: client.list_prompts() if client.capabilities.prompts else _none()
         )
         self._prompts = exposed_names(
@@ -140,24 +140,24 @@ class ClientGroup:
         )
         return _listed(found, failed, self._prompts, lambda prompt: prompt.name)
 
-    async def list_resources(self) -> Listed[Resource]:
+    async def list_resources(self) -> GroupListing[Resource]:
         """Return the resources of all servers, with their URIs as names.
 
         Two servers may use the same URI, so a URI identifies a resource only together with its server.
         """
-        found, failed = await self._ask_all(
+        found, failed = await self._request_all(
             lambda client: client.list_resources() if client.capabilities.resources else _none()
         )
         return _by_server(found, failed, lambda resource: resource.uri)
 
-    async def list_resource_templates(self) -> Listed[ResourceTemplate]:
+    async def list_resource_templates(self) -> GroupListing[ResourceTemplate]:
         """Return the resource templates of all servers, with their URI templates as names."""
-        found, failed = await self._ask_all(
+        found, failed = await self._request_all(
             lambda client: client.list_resource_templates() if client.capabilities.resources else _none()
         )
         return _by_server(found, failed, lambda template: template.uri_template)
 
-    async def _ask_all(
+    async def _request_all(
         self, ask: Callable[[Client], Awaitable[tuple[L, ...]]]
     ) -> tuple[dict[str, tuple[L, ...]], dict[str, McpError]]:
         """Run a request on all servers at once. Return the results and the errors by server."""
@@ -254,7 +254,7 @@ def configured(
     limits: Limits = CLIENT_LIMITS,
     middleware: Callable[[str], Iterable[Middleware]] | None = None,
     auth: Callable[[ServerConfig], Authorization | None] | None = None,
-) -> dict[str, MakeOpening]:
+) -> dict[str, MakeConnector]:
     """Return the `servers` of `open_group`, from the result of `read_config`. Disabled servers are omitted.
 
     A server with a `problem` is a failed server of the group: `ClientGroup.failed` has the reason.
@@ -276,7 +276,7 @@ def configured(
     credentials = {} if auth is None else {name: auth(server) for name, server in servers.items() if server.url}
     around = {} if middleware is None else {name: tuple(middleware(name)) for name in servers}
 
-    def opening(server: ServerConfig) -> Opening:
+    def connector(server: ServerConfig) -> Connector:
         if server.problem is not None:
             raise ConfigError(server.problem)
         own = handlers(server.name) if callable(handlers) else handlers
@@ -297,7 +297,7 @@ def configured(
             raise ConfigError(f"server {server.name!r}: {error}") from error
 
     return {
-        name: partial(opening, server)
+        name: partial(connector, server)
         for name, server in servers.items()
         if server.problem is not None or not server.disabled
     }
@@ -325,22 +325,22 @@ def _listed(
     failed: Mapping[str, McpError],
     names: Mapping[str, tuple[str, str]],
     own: Callable[[T], str],
-) -> Listed[T]:
+) -> GroupListing[T]:
     shown = {meant: name for name, meant in names.items()}
-    items = [Named(shown[server, own(item)], server, item) for server, given in found.items() for item in given]
-    return Listed(tuple(items), failed)
+    items = [ServerItem(shown[server, own(item)], server, item) for server, given in found.items() for item in given]
+    return GroupListing(tuple(items), failed)
 
 
 def _by_server(
     found: Mapping[str, tuple[T, ...]], failed: Mapping[str, McpError], own: Callable[[T], str]
-) -> Listed[T]:
-    items = [Named(own(item), server, item) for server, given in found.items() for item in given]
-    return Listed(tuple(items), failed)
+) -> GroupListing[T]:
+    items = [ServerItem(own(item), server, item) for server, given in found.items() for item in given]
+    return GroupListing(tuple(items), failed)
 
 
 @asynccontextmanager
 async def open_group(
-    servers: Mapping[str, MakeOpening],
+    servers: Mapping[str, MakeConnector],
     *,
     naming: Naming = "prefixed",
     restart: Restart = DEFAULT_RESTART,

@@ -13,11 +13,11 @@ import trio
 from mcp_client.client import Client
 from mcp_core.errors import ConnectionEnded, McpError
 
-__all__ = ["DEFAULT_RESTART", "MakeOpening", "Member", "Restart"]
+__all__ = ["DEFAULT_RESTART", "MakeConnector", "Member", "Restart"]
 
 _log: Final = logging.getLogger("mcp_client")
 
-MakeOpening: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
+MakeConnector: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 """A function that returns a new connector of one server: `lambda: open_stdio(["weather-server"])`, or any other."""
 
 
@@ -49,7 +49,7 @@ class Member:
         restart: The policy for reopening a lost connection.
     """
 
-    def __init__(self, name: str, make: MakeOpening, restart: Restart) -> None:
+    def __init__(self, name: str, make: MakeConnector, restart: Restart) -> None:
         self.name: Final = name
         """The name of the server in the group."""
         self._make: Final = make

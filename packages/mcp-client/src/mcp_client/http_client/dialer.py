@@ -141,10 +141,10 @@ class Dialer:
 
     async def _tunnel(self, stream: trio.abc.Stream, tcp: trio.SocketStream, url: HttpUrl, proxy: Proxy) -> None:
         target = f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"
-        asked = write_request("CONNECT", target, target, (), None, of_proxy=_credentials(proxy))
+        connect_request = write_request("CONNECT", target, target, (), None, of_proxy=_credentials(proxy))
         way = HttpConnection(stream, tcp.socket, self._limit, f"the proxy {proxy}")
         try:
-            head = await way.exchange("CONNECT", asked)
+            head = await way.exchange("CONNECT", connect_request)
         except HttpConnectionEnded as ended:
             raise HttpConnectionEnded(ended.message, sent=False) from ended
         if not 200 <= head.status < 300:
@@ -163,10 +163,10 @@ def _name(url: HttpUrl, route: Route) -> str:
 def _why(error: OSError) -> str:
     """Return the causes as text: trio wraps one error for each address."""
     causes = error.__cause__.exceptions if isinstance(error.__cause__, ExceptionGroup) else [error.__cause__ or error]
-    return "; ".join(dict.fromkeys(_told(each) for each in causes))
+    return "; ".join(dict.fromkeys(_describe(each) for each in causes))
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     # trio puts the address before the system's text; name resolution errors have error numbers of their own.
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno is not None:
         return os.strerror(error.errno)

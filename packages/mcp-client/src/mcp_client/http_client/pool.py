@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcp_core.http.messages import HttpHead
     from mcp_core.limits import Limits
 
-__all__ = ["HttpExchange", "HttpPool", "HttpResponse"]
+__all__ = ["HttpPool", "PooledRequest", "PooledResponse"]
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -106,7 +106,7 @@ class HttpPool:
         *,
         use: Use = Use.CALL,
         follow: bool = True,
-    ) -> HttpExchange:
+    ) -> PooledRequest:
         """Return a request as a context manager: `async with pool.request(...) as response`.
 
         The block starts when the head of the response has arrived. A block that exits before the end of the body closes
@@ -129,7 +129,7 @@ class HttpPool:
             LimitExceeded: The head of the response is too long, or there are too many streams.
             HttpFailure: The response is a redirect that is not followed.
         """
-        return HttpExchange(partial(self._perform, method, url, headers, body, use=use, follow=follow))
+        return PooledRequest(partial(self._perform, method, url, headers, body, use=use, follow=follow))
 
     async def aclose(self) -> None:
         """Close all connections. Requests that are in flight or waiting fail with `HttpConnectionEnded`."""
@@ -146,7 +146,7 @@ class HttpPool:
 
     async def _perform(
         self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None, *, use: Use, follow: bool
-    ) -> HttpResponse:
+    ) -> PooledResponse:
         self._check_open()
         target = parse_url(url)
         followed = 0
@@ -167,14 +167,14 @@ class HttpPool:
 
     async def _exchange(
         self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None, use: Use
-    ) -> HttpResponse:
+    ) -> PooledResponse:
         route = self._routes.get(url.origin) or self._route(url)
         request = route.request(method, url, headers, body)
-        ticket, doomed = self._policy.ask(url.origin, use, trio.current_time())
+        ticket, doomed = self._policy.request(url.origin, use, trio.current_time())
         if doomed:
             self._close_all(doomed)
         if not ticket.granted:
-            await self._turn(ticket)
+            await self._next_event(ticket)
         try:
             while True:
                 connection = self._idle_one(ticket) or await self._dial(ticket, url, route)
@@ -189,7 +189,7 @@ class HttpPool:
                     self._close(connection)
                     ticket.connection = None
                     continue
-                return HttpResponse(self, ticket, connection, head, url)
+                return PooledResponse(self, ticket, connection, head, url)
         except BaseException:
             self.give_back(ticket, None)
             raise
@@ -200,7 +200,7 @@ class HttpPool:
         route = self._routes[url.origin] = self._dialer.route(url)
         return route
 
-    async def _turn(self, ticket: Ticket[HttpConnection]) -> None:
+    async def _next_event(self, ticket: Ticket[HttpConnection]) -> None:
         """Wait until a ticket is granted."""
         woken = self._woken[ticket] = trio.Event()
         try:
@@ -269,16 +269,16 @@ class HttpPool:
             self._close(connection)
 
 
-class HttpExchange:
+class PooledRequest:
     """A request that is sent when its block is entered. Created by `HttpPool.request`."""
 
     __slots__ = ("_perform", "_response")
 
-    def __init__(self, perform: Callable[[], Awaitable[HttpResponse]]) -> None:
+    def __init__(self, perform: Callable[[], Awaitable[PooledResponse]]) -> None:
         self._perform = perform
-        self._response: HttpResponse | None = None
+        self._response: PooledResponse | None = None
 
-    async def __aenter__(self) -> HttpResponse:
+    async def __aenter__(self) -> PooledResponse:
         self._response = await self._perform()
         return self._response
 
@@ -289,7 +289,7 @@ class HttpExchange:
             self._response.leave()
 
 
-class HttpResponse:
+class PooledResponse:
     """A response, inside the block of its request. Only one task at a time may read it."""
 
     __slots__ = ("_complete", "_connection", "_encoding", "_pool", "_ticket", "_url", "head")

@@ -91,7 +91,7 @@ class PoolPolicy(Generic[C]):
         self._idle_count = 0
         self._next_sweep = math.inf
         self._lines: dict[str | Use, deque[Ticket[C]]] = {}
-        self._asked = 0
+        self._requested = 0
 
     @property
     def busy(self) -> int:
@@ -108,7 +108,7 @@ class PoolPolicy(Generic[C]):
         """The number of requests that wait for a slot."""
         return sum(len(line) for line in self._lines.values())
 
-    def ask(self, origin: str, use: Use, now: float) -> tuple[Ticket[C], Sequence[C]]:
+    def request(self, origin: str, use: Use, now: float) -> tuple[Ticket[C], Sequence[C]]:
         """Return a ticket for a request, granted or queued, and the connections to close.
 
         Args:
@@ -124,11 +124,11 @@ class PoolPolicy(Generic[C]):
         doomed = self._sweep(now) if now >= self._next_sweep else []
         ticket: Ticket[C] = Ticket(origin, use)
         # Fair: if the pool has capacity for this request, its queue is empty.
-        if self._has_room(ticket):
+        if self._has_capacity(ticket):
             self._grant(ticket, doomed)
             return ticket, doomed
-        self._asked += 1
-        ticket.number = self._asked
+        self._requested += 1
+        ticket.number = self._requested
         self._lines.setdefault(self._line_of(ticket), deque()).append(ticket)
         return ticket, doomed
 
@@ -187,7 +187,7 @@ class PoolPolicy(Generic[C]):
 
     # The slots.
 
-    def _has_room(self, ticket: Ticket[C]) -> bool:
+    def _has_capacity(self, ticket: Ticket[C]) -> bool:
         if ticket.use is Use.SIDE:
             return self._busy < self._connections
         if self._busy >= self._unreserved:
@@ -230,7 +230,7 @@ class PoolPolicy(Generic[C]):
         """Grant the tickets that can be granted: SIDE first, then in order of age."""
         woken: list[Ticket[C]] = []
         while True:
-            heads = [line[0] for line in self._lines.values() if self._has_room(line[0])]
+            heads = [line[0] for line in self._lines.values() if self._has_capacity(line[0])]
             if not heads:
                 return woken
             ticket = min(heads, key=_rank)

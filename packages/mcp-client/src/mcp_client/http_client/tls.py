@@ -49,7 +49,7 @@ def make_context(tls: ssl.SSLContext | Tls | None) -> ssl.SSLContext:
             context.load_cert_chain(tls.certificate, tls.key, password=tls.key_password or _no_password)
         except (OSError, ValueError) as bad:
             files = " and ".join(os.fspath(each) for each in (tls.certificate, tls.key) if each is not None)
-            raise LocalProtocolError(f"cannot use the client certificate ({files}): {_told(bad)}") from bad
+            raise LocalProtocolError(f"cannot use the client certificate ({files}): {_describe(bad)}") from bad
     elif tls.key is not None:
         raise LocalProtocolError("Tls.key requires Tls.certificate; set Tls.certificate too")
     context.set_alpn_protocols(_ALPN)
@@ -78,12 +78,12 @@ def _trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
         context.load_verify_locations(cafile=os.fspath(ca_file))
     except OSError as bad:
         raise LocalProtocolError(
-            f"cannot use the file of trusted authorities {os.fspath(ca_file)}: {_told(bad)}"
+            f"cannot use the file of trusted authorities {os.fspath(ca_file)}: {_describe(bad)}"
         ) from bad
     return context
 
 
-def _told(bad: OSError | ValueError) -> str:
+def _describe(bad: OSError | ValueError) -> str:
     if isinstance(bad, ssl.SSLError):
         return getattr(bad, "reason", None) or "it is not a PEM file of that kind"
     return (bad.strerror if isinstance(bad, OSError) else None) or str(bad)

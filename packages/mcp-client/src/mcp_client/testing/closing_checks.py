@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = [
     "a_cancelled_send_can_be_closed",
     "a_closed_end_stays_closed",
-    "a_sender_is_told_that_the_other_end_is_gone",
     "closing_in_a_cancelled_scope_closes",
     "closing_wakes_who_receives",
     "closing_wakes_who_sends",
     "nothing_is_left_behind",
+    "sending_to_a_closed_peer_fails",
     "the_server_may_go_while_the_client_sends",
     "what_was_said_last_arrives_and_then_the_end",
 ]
@@ -65,7 +65,7 @@ async def what_was_said_last_arrives_and_then_the_end(open_transport: OpenTransp
     await both_ways(open_transport, make)
 
 
-async def a_sender_is_told_that_the_other_end_is_gone(open_transport: OpenTransport) -> None:
+async def sending_to_a_closed_peer_fails(open_transport: OpenTransport) -> None:
     """Check that `send_all` raises `trio.BrokenResourceError` at some time after the peer has closed its end."""
 
     def make() -> tuple[Role, Role]:

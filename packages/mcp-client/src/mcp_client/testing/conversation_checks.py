@@ -43,16 +43,16 @@ async def a_conversation_goes_well_in_each_revision(open_transport: OpenTranspor
             listed |= {"ttlMs": 0, "cacheScope": "private"}
         await peer.answer(await peer.receive("tools/list"), listed)
         request = await peer.receive("tools/call")
-        told: JsonObject = {"progressToken": _at(request, "params", "_meta", "progressToken"), "progress": 1}
-        await peer.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+        progress_params: JsonObject = {"progressToken": _at(request, "params", "_meta", "progressToken"), "progress": 1}
+        await peer.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress_params})
         await peer.answer(request, _text(revision, _at(request, "params", "arguments", "text")))
         await peer.answer(await peer.receive("tools/call"), {**_text(revision, "no"), "isError": True})
 
     async def talk(client: Client) -> None:
         seen: list[float] = []
 
-        def progress(told: ProgressNotificationParams) -> None:
-            seen.append(told.progress)
+        def progress(progress_params: ProgressNotificationParams) -> None:
+            seen.append(progress_params.progress)
 
         tools = await client.list_tools()
         true([tool.name for tool in tools] == ["echo"], f"the listed tools arrived as {tools!r}")
@@ -95,15 +95,15 @@ async def the_server_may_ask_in_the_middle_of_a_call(open_transport: OpenTranspo
     async def script(peer: ScriptedPeer, revision: Revision) -> None:
         request = await peer.receive("tools/call")
         if revision.era is Era.MODERN:
-            asked: JsonObject = {"roots": {"method": "roots/list", "params": {}}}
-            await peer.answer(request, {"resultType": "input_required", "inputRequests": asked})
+            input_requests: JsonObject = {"roots": {"method": "roots/list", "params": {}}}
+            await peer.answer(request, {"resultType": "input_required", "inputRequests": input_requests})
             request = await peer.receive("tools/call")
             answer = _at(request, "params", "inputResponses", "roots")
         else:
             await peer.send({"jsonrpc": "2.0", "id": "roots", "method": "roots/list"})
             answer = _at(await peer.receive(), "result")
-        told: JsonValue = [{"uri": root.uri, "name": root.name} for root in _ROOTS]
-        true(_at(answer, "roots") == told, f"the roots arrived as {answer!r}")
+        progress_params: JsonValue = [{"uri": root.uri, "name": root.name} for root in _ROOTS]
+        true(_at(answer, "roots") == progress_params, f"the roots arrived as {answer!r}")
         await peer.answer(request, _text(revision, "there"))
 
     async def talk(client: Client) -> None:

@@ -38,10 +38,10 @@ __all__ = [
     "within",
 ]
 
-_PATIENCE: Final = 20
+_SECONDS: Final = 20
 """Time after which a step counts as failed, in seconds. A working transport needs a few milliseconds."""
 
-_ALL_PATIENCE: Final = 60
+_ALL_SECONDS: Final = 60
 """Time after which a whole check counts as failed, in seconds."""
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
@@ -92,7 +92,7 @@ def true(holds: bool, what: str) -> None:  # noqa: FBT001  # reads as a sentence
 
 
 @contextmanager
-def within(what: str, seconds: float = _PATIENCE) -> Iterator[None]:
+def within(what: str, seconds: float = _SECONDS) -> Iterator[None]:
     """Limit the time of a step. `what` describes the step in the error."""
     with trio.move_on_after(seconds) as scope:
         yield
@@ -205,7 +205,7 @@ async def met(open_transport: OpenTransport, serve: ServeClient, talk: Callable[
     with trio.CancelScope() as whole:
         async with open_transport(guarded) as connect:
             try:
-                with within("the client completes the check", _ALL_PATIENCE):
+                with within("the client completes the check", _ALL_SECONDS):
                     await talk(connect)
                 with within("the server completes the check"):
                     while serving:
@@ -213,9 +213,9 @@ async def met(open_transport: OpenTransport, serve: ServeClient, talk: Callable[
                         await idle.wait()
             except Exception as failure:  # noqa: BLE001  raised below
                 failures.append(failure)
-            whole.deadline = trio.current_time() + _PATIENCE
+            whole.deadline = trio.current_time() + _SECONDS
     if whole.cancelled_caught:
-        failures.append(AssertionError(f"the transport did not end within {_PATIENCE} seconds after its block"))
+        failures.append(AssertionError(f"the transport did not end within {_SECONDS} seconds after its block"))
     if failures:
         # A broken rule on one side takes precedence over the ended stream that it causes on the peer.
         failures.sort(key=lambda failure: not isinstance(failure, AssertionError))

@@ -45,7 +45,7 @@ TRANSPORT_CHECKS: Final[tuple[TransportCheck, ...]] = (
     message_checks.a_cancelled_receive_loses_nothing,
     message_checks.clients_are_apart,
     closing_checks.what_was_said_last_arrives_and_then_the_end,
-    closing_checks.a_sender_is_told_that_the_other_end_is_gone,
+    closing_checks.sending_to_a_closed_peer_fails,
     closing_checks.a_closed_end_stays_closed,
     closing_checks.closing_wakes_who_receives,
     closing_checks.closing_wakes_who_sends,

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias, cast
 
-from mcp_core.conversion.wire_types import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, Shape
+from mcp_core.conversion.wire_types import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, WireClass
 from mcp_core.excerpts import EXCERPT_CHARS, quoted
 from mcp_core.types.wire_object import ABSENT, NO_EXTRA, REQUIRED
 
-__all__ = ["Hook", "Refused", "integer", "make_structure", "make_unstructure", "name_class", "number", "show"]
+__all__ = ["ConversionError", "Hook", "integer", "make_structure", "make_unstructure", "name_class", "number", "show"]
 
 
 class Hook(Protocol):
@@ -31,7 +31,7 @@ HookOf: TypeAlias = Callable[[Form, Member | None], Hook]
 _MISSING: Final = object()
 
 
-class Refused(Exception):
+class ConversionError(Exception):
     """A value that the type does not allow. Never leaves `mcp_core.conversion.converter`."""
 
     def __init__(self, message: str, *steps: str | int) -> None:
@@ -39,7 +39,7 @@ class Refused(Exception):
         self.message = message
         self.steps = list(steps)
 
-    def within(self, step: str | int) -> Refused:
+    def within(self, step: str | int) -> ConversionError:
         """Prepend the step of the enclosing level to the path, and return this error."""
         self.steps.insert(0, step)
         return self
@@ -81,18 +81,18 @@ def show(value: object) -> str:
     return name_class(type(value))
 
 
-def _bad(raw: Mapping[str, object], wire: str, expected: str) -> Refused:
+def _bad(raw: Mapping[str, object], wire: str, expected: str) -> ConversionError:
     if wire not in raw:
-        return Refused("is missing", wire)
-    return Refused(f"expected {expected}, got {show(raw[wire])}", wire)
+        return ConversionError("is missing", wire)
+    return ConversionError(f"expected {expected}, got {show(raw[wire])}", wire)
 
 
-def _missing(wire: str) -> Refused:
-    return Refused("is missing", wire)
+def _missing(wire: str) -> ConversionError:
+    return ConversionError("is missing", wire)
 
 
-def _wrong(value: object, expected: str) -> Refused:
-    return Refused(f"expected {expected}, got {show(value)}")
+def _wrong(value: object, expected: str) -> ConversionError:
+    return ConversionError(f"expected {expected}, got {show(value)}")
 
 
 # Forms that are checked in the line that reads them, by the class of the raw value.
@@ -109,7 +109,7 @@ class _Source:
     def __init__(self, head: str) -> None:
         self.lines = [head]
         self.names: dict[str, object] = {
-            "Refused": Refused,
+            "Refused": ConversionError,
             "bad": _bad,
             "missing": _missing,
             "wrong": _wrong,
@@ -198,7 +198,7 @@ def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
     return var
 
 
-def _check_needs(source: _Source, described: Shape) -> None:
+def _check_needs(source: _Source, described: WireClass) -> None:
     """Add the lines that check members that depend on each other. The variables hold the values to read or to send."""
     if described.needs is not None:
         member, needed = described.needs
@@ -211,7 +211,7 @@ def _check_needs(source: _Source, described: Shape) -> None:
         source.add(f"if {condition}: raise Refused({problem!r})")
 
 
-def make_structure(described: Shape, hook_of: HookOf) -> Hook:
+def make_structure(described: WireClass, hook_of: HookOf) -> Hook:
     """Return the function from a JSON object to a value of the class."""
     source = _Source("def structure(raw):")
     source.add("if raw.__class__ is not dict: raise wrong(raw, 'an object')")
@@ -263,7 +263,7 @@ def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
         source.add(f"if {var} != {source.name('default', member.default)}:", *_indent(put))
 
 
-def make_unstructure(described: Shape, hook_of: HookOf) -> Hook:
+def make_unstructure(described: WireClass, hook_of: HookOf) -> Hook:
     """Return the function from a value of the class to a JSON object."""
     source = _Source("def unstructure(value):")
     cls = source.name("cls", described.cls)
@@ -298,4 +298,6 @@ def number(value: object) -> int | float:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    raise _wrong(value, "a number") if not isinstance(value, float) else Refused(f"{value} is not a JSON number")
+    raise (
+        _wrong(value, "a number") if not isinstance(value, float) else ConversionError(f"{value} is not a JSON number")
+    )

@@ -27,7 +27,7 @@ from mcp_core.conversion.wire_types import (
     Scalar,
     ScalarKind,
     form_of,
-    shape,
+    wire_class,
 )
 from mcp_core.errors import InvalidValue
 from mcp_core.excerpts import EXCERPT_CHARS, quoted, shown
@@ -61,7 +61,7 @@ def _repairs_of(cls: type[WireObject], revision: Revision) -> tuple[tuple[Repair
     """Return the rows of the table that concern a class, each with the name of its member."""
     found = _REPAIRS_OF.get((cls, revision))
     if found is None:
-        members = [member.wire for member in shape(cls, revision).members]
+        members = [member.wire for member in wire_class(cls, revision).members]
         found = _REPAIRS_OF[cls, revision] = tuple(
             (row, name)
             for row in REPAIRS
@@ -91,7 +91,7 @@ def _chooser(forms: tuple[Form, ...], revision: Revision) -> Chooser:
     return Chooser(tuple(form.cls for form in forms if isinstance(form, Ref)), revision)
 
 
-class _Mender:
+class _Repairer:
     """A repairer of one value. It traverses the value once, and copies the parts to change."""
 
     def __init__(self, convert: WireConverter) -> None:
@@ -104,16 +104,18 @@ class _Mender:
             raise _TooMuch
         self.notes.append(f"{shown(path)}: {note}" if path else note)
 
-    def mend(self, value: JsonValue, form: Form, path: str) -> JsonValue:
+    def repair(self, value: JsonValue, form: Form, path: str) -> JsonValue:
         if not _may_be_repaired(form):
             return value
         match form:
             case Ref(cls) if isinstance(value, dict):
                 return self._object(value, cls, path)
             case Array(item) if isinstance(value, list):
-                return [self.mend(each, item, f"{path}[{index}]") for index, each in enumerate(value)]
+                return [self.repair(each, item, f"{path}[{index}]") for index, each in enumerate(value)]
             case Dictionary(inner) if isinstance(value, dict):
-                return {name: self.mend(each, inner, f"{path}.{name[:EXCERPT_CHARS]}") for name, each in value.items()}
+                return {
+                    name: self.repair(each, inner, f"{path}.{name[:EXCERPT_CHARS]}") for name, each in value.items()
+                }
             case Choice(forms):
                 return self._choice(value, forms, path)
             case Scalar(ScalarKind.INTEGER) if isinstance(value, float) and math.isfinite(value):
@@ -129,7 +131,7 @@ class _Mender:
             return value if cls is None else self._object(value, cls, path)
         if isinstance(value, list):
             item = next((form for form in forms if isinstance(form, Array)), None)
-            return value if item is None else self.mend(value, item, path)
+            return value if item is None else self.repair(value, item, path)
         return value
 
     def _object(self, raw: JsonObject, cls: type[WireObject], path: str) -> JsonObject:
@@ -138,27 +140,27 @@ class _Mender:
             raise _TooMuch
         out = dict(raw)
         for row, name in _repairs_of(cls, self._convert.revision):
-            self._repair(row, name, out, path)
-        for member in shape(cls, self._convert.revision).members:
+            self._apply(row, name, out, path)
+        for member in wire_class(cls, self._convert.revision).members:
             name = member.wire
             if out.get(name) is not None:
                 self._member(member, cls, out, f"{path}.{name}" if path else name)
         return out
 
-    def _repair(self, row: Repair, name: str, out: JsonObject, path: str) -> None:
+    def _apply(self, row: Repair, name: str, out: JsonObject, path: str) -> None:
         given: Given = out.get(name, ABSENT)
         if not row.wrong(given):
             return
-        mended = row.mended(given)
-        if mended is ABSENT:
+        repaired = row.repaired(given)
+        if repaired is ABSENT:
             out.pop(name, None)
         else:
-            out[name] = mended
+            out[name] = repaired
         self._note(f"{path}.{name}" if path else name, row.note)
 
     def _member(self, member: Member, cls: type[WireObject], out: JsonObject, path: str) -> None:
         name = member.wire
-        out[name] = self.mend(out[name], member.form, path)
+        out[name] = self.repair(out[name], member.form, path)
         found = out[name]
         if isinstance(found, list) and isinstance(member.form, Array) and (cls, name) in LISTS:
             out[name] = self._usable(found, member.form, path)
@@ -207,15 +209,15 @@ def receive(revision: Revision, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[
     try:
         return convert.structure(raw, cls), ()
     except InvalidValue as strict:
-        mender = _Mender(convert)
+        repairer = _Repairer(convert)
         try:
-            mended = mender.mend(raw, form_of(cls), "")
+            repaired = repairer.repair(raw, form_of(cls), "")
         except _TooMuch:
             raise strict from None
-        if not mender.notes:
+        if not repairer.notes:
             raise
         try:
-            return convert.structure(mended, cls), tuple(mender.notes)
+            return convert.structure(repaired, cls), tuple(repairer.notes)
         except InvalidValue as still:
             # The error reports the received value, not the repaired one.
             still.raw = strict.raw

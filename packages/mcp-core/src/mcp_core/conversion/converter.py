@@ -18,8 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from mcp_core.conversion.codegen import (
+    ConversionError,
     Hook,
-    Refused,
     integer,
     make_structure,
     make_unstructure,
@@ -40,7 +40,7 @@ from mcp_core.conversion.wire_types import (
     Scalar,
     ScalarKind,
     form_of,
-    shape,
+    wire_class,
 )
 from mcp_core.errors import InvalidValue, LocalProtocolError
 from mcp_core.excerpts import quoted
@@ -60,13 +60,13 @@ T = TypeVar("T")
 def _string(value: object) -> object:
     if isinstance(value, str):
         return value
-    raise Refused(f"expected a string, got {show(value)}")
+    raise ConversionError(f"expected a string, got {show(value)}")
 
 
 def _boolean(value: object) -> object:
     if isinstance(value, bool):
         return value
-    raise Refused(f"expected a boolean, got {show(value)}")
+    raise ConversionError(f"expected a boolean, got {show(value)}")
 
 
 def _integer(value: object) -> object:
@@ -93,9 +93,9 @@ def _bounded(hook: Callable[[object], int | float], minimum: float | None, maxim
     def bounded(value: object) -> object:
         found = hook(value)
         if minimum is not None and found < minimum:
-            raise Refused(f"{quoted(found)} is less than {minimum}")
+            raise ConversionError(f"{quoted(found)} is less than {minimum}")
         if maximum is not None and found > maximum:
-            raise Refused(f"{quoted(found)} is more than {maximum}")
+            raise ConversionError(f"{quoted(found)} is more than {maximum}")
         return found
 
     return bounded
@@ -115,7 +115,7 @@ def _enumeration(form: Enumeration) -> Hook:
     def enumeration(value: object) -> object:
         if isinstance(value, str) and value in allowed:
             return value
-        raise Refused(f"expected one of {listed}, got {quoted(value)}")
+        raise ConversionError(f"expected one of {listed}, got {quoted(value)}")
 
     return enumeration
 
@@ -123,7 +123,7 @@ def _enumeration(form: Enumeration) -> Hook:
 def _object_json(form: ObjectJson) -> Hook:
     def object_json(value: object) -> object:
         if not isinstance(value, dict):
-            raise Refused(f"expected an object, got {show(value)}")
+            raise ConversionError(f"expected an object, got {show(value)}")
         if form.root is not None:
             _check_schema(value, form.root)
         return value
@@ -170,7 +170,7 @@ def _choice(by_class: Mapping[type, Hook]) -> Hook:
     def choice(value: object) -> object:
         found = by_class.get(value.__class__)
         if found is None:
-            raise Refused(f"expected {expected}, got {show(value)}")
+            raise ConversionError(f"expected {expected}, got {show(value)}")
         return found(value)
 
     return choice
@@ -179,23 +179,23 @@ def _choice(by_class: Mapping[type, Hook]) -> Hook:
 def _check_schema(schema: JsonObject, root: str) -> None:
     """Check the type, properties and required keywords of a schema with a fixed root. A validator checks the rest."""
     if schema.get("type") != root:
-        raise Refused(f"expected {root!r}" if "type" in schema else "is missing", "type")
+        raise ConversionError(f"expected {root!r}" if "type" in schema else "is missing", "type")
     if not isinstance(schema.get("properties", {}), dict):
-        raise Refused(f"expected an object, got {show(schema['properties'])}", "properties")
+        raise ConversionError(f"expected an object, got {show(schema['properties'])}", "properties")
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        raise Refused("expected an array of strings", "required")
+        raise ConversionError("expected an array of strings", "required")
 
 
 def _array(item: Hook, *, reading: bool) -> Hook:
     def array(value: object) -> object:
         if not isinstance(value, list | tuple):
-            raise Refused(f"expected an array, got {show(value)}")
+            raise ConversionError(f"expected an array, got {show(value)}")
         found: list[object] = []
         try:
             for each in value:
                 found.append(item(each))  # noqa: PERF401  # its length is the index of a rejected item
-        except Refused as refused:
+        except ConversionError as refused:
             raise refused.within(len(found)) from None
         return tuple(found) if reading else found
 
@@ -205,25 +205,25 @@ def _array(item: Hook, *, reading: bool) -> Hook:
 def _dictionary(item: Hook) -> Hook:
     def dictionary(value: object) -> object:
         if not isinstance(value, Mapping):
-            raise Refused(f"expected an object, got {show(value)}")
+            raise ConversionError(f"expected an object, got {show(value)}")
         found: dict[str, object] = {}
         for name, each in value.items():
             try:
                 found[name] = item(each)
-            except Refused as refused:
+            except ConversionError as refused:
                 raise refused.within(name) from None
         return found
 
     return dictionary
 
 
-def _of_no_class(raw: JsonObject, chooser: Chooser) -> Refused:
+def _of_no_class(raw: JsonObject, chooser: Chooser) -> ConversionError:
     if chooser.tag is None:
-        return Refused(f"is not one of {', '.join(cls.__name__ for cls in chooser.classes)}")
+        return ConversionError(f"is not one of {', '.join(cls.__name__ for cls in chooser.classes)}")
     if chooser.tag not in raw:
-        return Refused("is missing", chooser.tag)
+        return ConversionError("is missing", chooser.tag)
     known = ", ".join(repr(value) for value in chooser.tagged)
-    return Refused(f"expected one of {known}, got {quoted(raw[chooser.tag])}", chooser.tag)
+    return ConversionError(f"expected one of {known}, got {quoted(raw[chooser.tag])}", chooser.tag)
 
 
 class WireConverter:
@@ -260,7 +260,7 @@ class WireConverter:
         try:
             # The function was compiled for the class, which its signature cannot express.
             return cast("T", reader(raw))
-        except Refused as refused:
+        except ConversionError as refused:
             raise InvalidValue(refused.message, path=refused.path(), raw=raw) from None
 
     def unstructure(self, value: WireObject) -> JsonObject:
@@ -282,7 +282,7 @@ class WireConverter:
         try:
             # The functions of classes return objects.
             return cast("JsonObject", writer(value))
-        except Refused as refused:
+        except ConversionError as refused:
             where = type(value).__name__ + (f".{refused.path()}" if refused.steps else "")
             raise LocalProtocolError(f"{where}: {refused.message} (revision {self.revision})") from None
 
@@ -296,7 +296,7 @@ class WireConverter:
         """
         try:
             self._reader(form, member)(raw)
-        except Refused as refused:
+        except ConversionError as refused:
             return f"{refused.path()}: {refused.message}" if refused.steps else refused.message
         return None
 
@@ -308,14 +308,14 @@ class WireConverter:
         made = self._compiled_readers.get(cls)
         if made is None:
             self._check_alive(cls)
-            made = self._compiled_readers[cls] = make_structure(shape(cls, self.revision), self._reader)
+            made = self._compiled_readers[cls] = make_structure(wire_class(cls, self.revision), self._reader)
         return made
 
     def _class_writer(self, cls: type[WireObject]) -> Hook:
         made = self._compiled_writers.get(cls)
         if made is None:
             self._check_alive(cls)
-            made = self._compiled_writers[cls] = make_unstructure(shape(cls, self.revision), self._writer)
+            made = self._compiled_writers[cls] = make_unstructure(wire_class(cls, self.revision), self._writer)
         return made
 
     def _reader(self, form: Form, member: Member | None) -> Hook:
@@ -349,7 +349,7 @@ class WireConverter:
 
         def read_object(value: object) -> object:
             if not isinstance(value, dict):
-                raise Refused(f"expected an object, got {show(value)}")
+                raise ConversionError(f"expected an object, got {show(value)}")
             cls = choose(value)
             if cls is None:
                 raise _of_no_class(value, chooser)

@@ -27,7 +27,7 @@ class Repair(NamedTuple):
     """The wire name of the member."""
     wrong: Callable[[Given], bool]
     """Returns whether a value is this mistake."""
-    mended: Callable[[Given], Given]
+    repaired: Callable[[Given], Given]
     """Returns the repaired value; `ABSENT` to omit the member."""
     note: str
     """The deviation: the mistake of the peer."""

@@ -35,9 +35,9 @@ __all__ = [
     "Ref",
     "Scalar",
     "ScalarKind",
-    "Shape",
+    "WireClass",
     "form_of",
-    "shape",
+    "wire_class",
     "wire_name",
 ]
 
@@ -139,7 +139,7 @@ class Member(NamedTuple):
     """The declaration of the field in the class."""
 
 
-class Shape(NamedTuple):
+class WireClass(NamedTuple):
     """The description of a wire class in one revision."""
 
     cls: type[WireObject]
@@ -236,10 +236,10 @@ def _member(annotations: Mapping[str, object], attribute: Field, revision: Revis
     )
 
 
-_SHAPES: Final[dict[tuple[type[WireObject], Revision], Shape]] = {}
+_WIRE_CLASSES: Final[dict[tuple[type[WireObject], Revision], WireClass]] = {}
 
 
-def shape(cls: type[WireObject], revision: Revision) -> Shape:
+def wire_class(cls: type[WireObject], revision: Revision) -> WireClass:
     """Return the description of `cls` in `revision`.
 
     Args:
@@ -249,20 +249,20 @@ def shape(cls: type[WireObject], revision: Revision) -> Shape:
     Returns:
         The description; the same object on each call.
     """
-    found = _SHAPES.get((cls, revision))
+    found = _WIRE_CLASSES.get((cls, revision))
     if found is None:
-        found = _SHAPES[cls, revision] = _describe(cls, revision)
+        found = _WIRE_CLASSES[cls, revision] = _describe(cls, revision)
     return found
 
 
-def _describe(cls: type[WireObject], revision: Revision) -> Shape:
+def _describe(cls: type[WireObject], revision: Revision) -> WireClass:
     info = cls.__wire__
     annotations = _annotations(cls)
     fields = [each for each in cls.__fields__ if each.name != "extra"]
     alive = [_member(annotations, each, revision) for each in fields if revision in each.info.alive]
     lacking = [_member(annotations, each, revision) for each in fields if revision not in each.info.alive]
     by_attribute = {member.attribute: member for member in alive}
-    return Shape(
+    return WireClass(
         cls=cls,
         tag=None if info.tag is None else (wire_name(info.tag), str(getattr(cls, info.tag))),
         members=tuple(sorted(alive, key=lambda member: member.wire == "_meta")),
@@ -298,9 +298,9 @@ class Chooser:
         self.untagged: Final[list[type[WireObject]]] = []
         """The candidates for objects whose tag is missing or has another value."""
         for cls in self.classes:
-            self._enter(cls, shape(cls, revision))
+            self._enter(cls, wire_class(cls, revision))
 
-    def _enter(self, cls: type[WireObject], described: Shape) -> None:
+    def _enter(self, cls: type[WireObject], described: WireClass) -> None:
         if described.tag is not None:
             self.tagged.setdefault(described.tag[1], []).append(cls)
             return

@@ -1,7 +1,7 @@
 """Capability checks: whether this side may use a method or notification with the peer.
 
 The definition of a method or notification names the capability that it requires (`mcp_core.methods`). Requirements that
-depend on the parameters are in `CLIENT_NEEDS`. The same definitions bind both directions. This side never uses an
+depend on the parameters are in `CLIENT_REQUIREMENTS`. The same definitions bind both directions. This side never uses an
 undeclared capability. A peer's use of an undeclared capability is rejected, or recorded as a deviation.
 
 Spec: basic/lifecycle#capability-negotiation; basic/versioning (2026-07-28).
@@ -26,14 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.methods import CapabilityPath, NotificationRow
+    from mcp_core.methods import CapabilityPath, NotificationMethod
     from mcp_core.types import ClientCapabilities, ServerCapabilities
 
-__all__ = ["CLIENT_NEEDS", "Need", "as_object", "declared", "missing_client_capability", "undeclared"]
+__all__ = [
+    "CLIENT_REQUIREMENTS",
+    "CapabilityRequirement",
+    "as_object",
+    "declared",
+    "missing_client_capability",
+    "undeclared",
+]
 
 
 @attrs.frozen
-class Need:
+class CapabilityRequirement:
     """A rule that parameters of the class `params` require the client capability `path` if `when` returns true."""
 
     params: type
@@ -47,10 +54,10 @@ def _has_tools(params: object) -> bool:
     )
 
 
-CLIENT_NEEDS: Final = (
-    Need(ElicitRequestFormParams, ("elicitation", "form")),
-    Need(ElicitRequestURLParams, ("elicitation", "url")),
-    Need(CreateMessageRequestParams, ("sampling", "tools"), _has_tools),
+CLIENT_REQUIREMENTS: Final = (
+    CapabilityRequirement(ElicitRequestFormParams, ("elicitation", "form")),
+    CapabilityRequirement(ElicitRequestURLParams, ("elicitation", "url")),
+    CapabilityRequirement(CreateMessageRequestParams, ("sampling", "tools"), _has_tools),
 )
 """The client capabilities that requests require in addition to those in the method's definition."""
 
@@ -86,29 +93,33 @@ def missing_client_capability(
     """
     if needed is not None and not declared(capabilities, needed):
         return needed
-    for need in CLIENT_NEEDS:
+    for need in CLIENT_REQUIREMENTS:
         if isinstance(params, need.params) and need.when(params) and not declared(capabilities, need.path):
             return need.path
     return None
 
 
 def undeclared(
-    row: NotificationRow[object], server: ServerCapabilities, client: ClientCapabilities | None
+    definition: NotificationMethod[object], server: ServerCapabilities, client: ClientCapabilities | None
 ) -> CapabilityPath | None:
     """Return the first capability that a notification requires and that is not declared.
 
     Args:
-        row: The definition of the notification.
+        definition: The definition of the notification.
         server: The capabilities that the server declared.
         client: The capabilities that the client declared; `None` to skip the check of the client.
 
     Returns:
         The path of the undeclared capability, or `None` if the notification may be used.
     """
-    if row.server_capability is not None and not declared(server, row.server_capability):
-        return row.server_capability
-    if client is not None and row.client_capability is not None and not declared(client, row.client_capability):
-        return row.client_capability
+    if definition.server_capability is not None and not declared(server, definition.server_capability):
+        return definition.server_capability
+    if (
+        client is not None
+        and definition.client_capability is not None
+        and not declared(client, definition.client_capability)
+    ):
+        return definition.client_capability
     return None
 
 

@@ -1,7 +1,7 @@
 """Client end of a connection.
 
 Call `open` to start the negotiation. Then pass each received message to `receive` and send the reply that it returns,
-until an event is `Opened` or `NegotiationEnded`. After `Opened`, send requests with `call`. Each request of a modern
+until an event is `ConnectionOpened` or `NegotiationEnded`. After `ConnectionOpened`, send requests with `call`. Each request of a modern
 connection carries the request metadata (`_meta`) that its revision requires. In a legacy session, the handshake carries
 these facts.
 
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mcp_core.conversion import compatibility
 from mcp_core.engine.capabilities import declared, missing_client_capability, undeclared
 from mcp_core.engine.events import (
-    AnswerReceived,
-    Ignored,
+    MessageIgnored,
     Outgoing,
-    Reaction,
+    ReceiveResult,
+    ResultReceived,
     ServerPeer,
 )
-from mcp_core.engine.handshake import Opening
+from mcp_core.engine.handshake import ClientHandshake
 from mcp_core.engine.lifecycle import Kind, State
 from mcp_core.engine.negotiation import looks_like_discovery
 from mcp_core.engine.request_meta import write_envelope
@@ -43,7 +43,7 @@ from mcp_core.methods import (
     PING,
     RESOURCES_READ,
     SUBSCRIPTIONS_LISTEN,
-    Role,
+    Side,
 )
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import (
@@ -56,10 +56,10 @@ from mcp_core.types.meta import LOG_LEVEL
 if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
     from mcp_core.engine.events import Event
-    from mcp_core.engine.in_flight import Asked
+    from mcp_core.engine.in_flight import OutboundRequest
     from mcp_core.jsonrpc.messages import JsonObject, Request
     from mcp_core.limits import Limits
-    from mcp_core.methods import Alias, CapabilityPath, Method, NotificationRow
+    from mcp_core.methods import Alias, CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.types import CancelledNotificationParams, ClientCapabilities, LoggingLevel
 
 __all__ = ["ClientConnection"]
@@ -70,7 +70,7 @@ _OWN_COMMAND: Final = frozenset({NOTIFICATIONS_CANCELLED, NOTIFICATIONS_INITIALI
 """Notifications that have their own commands; `notify` rejects them."""
 
 
-class ClientConnection(Opening):
+class ClientConnection(ClientHandshake):
     """The client end of one connection.
 
     Args:
@@ -86,7 +86,7 @@ class ClientConnection(Opening):
         LocalProtocolError: `log_level` is not a log level.
     """
 
-    role = Role.CLIENT
+    role = Side.CLIENT
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ClientConnection(Opening):
         self.log_level = log_level
         self._envelopes: dict[Revision, JsonObject] = {}
         self._tasks = understands_tasks(capabilities)
-        self._callable: set[Method[object, object]] = set()
+        self._callable: set[RequestMethod[object, object]] = set()
 
     @property
     def log_level(self) -> LoggingLevel | None:
@@ -117,73 +117,79 @@ class ClientConnection(Opening):
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
-    def _read_result(self, asked: Asked, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
-        if asked.id == self._probe and not looks_like_discovery(raw):
+    def _read_result(self, outbound: OutboundRequest, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
+        if outbound.id == self._probe and not looks_like_discovery(raw):
             raise RemoteProtocolError("the result of server/discover is not a discover result")
-        if not asked.revision.result_type:
-            return super()._read_result(asked, raw)
+        if not outbound.revision.result_type:
+            return super()._read_result(outbound, raw)
         kind = raw.get("resultType", "complete")
-        results = allowed_results(asked.row, asked.revision, tasks=self._tasks)
+        results = allowed_results(outbound.definition, outbound.revision, tasks=self._tasks)
         if not isinstance(kind, str) or kind not in results:
             raise RemoteProtocolError(
-                f"the result of {asked.row.name} has the unknown resultType {quoted(kind)}; "
+                f"the result of {outbound.definition.name} has the unknown resultType {quoted(kind)}; "
                 f"expected one of {', '.join(results)}",
                 anchor="basic#results",
             )
-        result, notes = compatibility.receive(asked.revision, raw, results[kind])
-        missing = undeclared_need(result, asked.revision, self.capabilities)
+        result, notes = compatibility.receive(outbound.revision, raw, results[kind])
+        missing = undeclared_need(result, outbound.revision, self.capabilities)
         if missing is not None:
             raise RemoteProtocolError(
-                f"the result of {asked.row.name} has an input request that requires {'.'.join(missing)}, "
+                f"the result of {outbound.definition.name} has an input request that requires {'.'.join(missing)}, "
                 "which this client did not declare",
                 anchor="basic/patterns/mrtr",
             )
         return result, notes
 
-    def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
+    def _result_received(
+        self, outbound: OutboundRequest, result: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
         if isinstance(result, InitializeResult):
             # The allowed methods depend on the capabilities of the server.
             self._callable.clear()
-        return super()._answered(asked, result, raw, notes)
+        return super()._result_received(outbound, result, raw, notes)
 
-    def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
-        if asked.row is RESOURCES_READ and isinstance(error, RequestFailed):
-            error = as_not_found(error, asked.revision)
-        return super()._failed(asked, error, notes)
+    def _error_received(
+        self, outbound: OutboundRequest, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        if outbound.definition is RESOURCES_READ and isinstance(error, RequestFailed):
+            error = as_not_found(error, outbound.revision)
+        return super()._error_received(outbound, error, notes)
 
-    def _accept(self, message: Request) -> Reaction:
+    def _accept(self, message: Request) -> ReceiveResult:
         spoken = self.revisions if self._server is None else (self._server.revision,)
         if not any(revision.responses_from_client for revision in spoken):
             # A modern client writes no responses, not even errors (2026-07-28, basic/transports).
-            return Reaction(Ignored(reason="a request from a modern server, which must not send any", message=message))
+            return ReceiveResult(
+                MessageIgnored(reason="a request from a modern server, which must not send any", message=message)
+            )
         if message.method == PING.name:
             return self._pong(message)
         peer, tolerated = self._session_peer(Kind.SERVER_REQUEST)
-        row = self._row(message, peer.revision)
-        if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
+        definition = self._row(message, peer.revision)
+        if definition.client_capability is not None and not declared(self.capabilities, definition.client_capability):
             raise RequestFailed(
-                f"method not found: {row.name} (this client did not declare {'.'.join(row.client_capability)})",
+                f"method not found: {definition.name} (this client did not declare {'.'.join(definition.client_capability)})",
                 code=ErrorCode.METHOD_NOT_FOUND,
             )
-        event = self._admit(message, row, peer, () if tolerated is None else (tolerated,))
+        event = self._admit(message, definition, peer, () if tolerated is None else (tolerated,))
         missing = missing_client_capability(self.capabilities, None, event.params)
         if missing is not None:
             self._inbound.settle(message.id)
             raise RequestFailed(
                 f"invalid params: this client did not declare {'.'.join(missing)}", code=ErrorCode.INVALID_PARAMS
             )
-        return Reaction(event)
+        return ReceiveResult(event)
 
     def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
         # A modern server ends a subscription by cancelling the client's listen request.
-        asked = None if params.request_id is None else self._outbound.find(params.request_id)[0]
-        if asked is not None and asked.row is SUBSCRIPTIONS_LISTEN:
-            self._outbound.settle(asked)
-            return AnswerReceived(id=asked.id, method=asked.row.name, result=None, raw={}, notes=notes)
+        outbound = None if params.request_id is None else self._outbound.find(params.request_id)[0]
+        if outbound is not None and outbound.definition is SUBSCRIPTIONS_LISTEN:
+            self._outbound.settle(outbound)
+            return ResultReceived(id=outbound.id, method=outbound.definition.name, result=None, raw={}, notes=notes)
         return super()._cancelled(message, params, notes)
 
-    def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
-        return None if self._server is None else undeclared(row, self._server.capabilities, self.capabilities)
+    def _undeclared(self, definition: NotificationMethod[object]) -> CapabilityPath | None:
+        return None if self._server is None else undeclared(definition, self._server.capabilities, self.capabilities)
 
     def _alias(self, method: str) -> Alias | None:
         return ALIASES.get(method)
@@ -199,11 +205,11 @@ class ClientConnection(Opening):
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def call(self, row: Method[P, object], params: P, *, progress: bool = False) -> Outgoing:
+    def request(self, definition: RequestMethod[P, object], params: P, *, progress: bool = False) -> Outgoing:
         """Return a request to send to the server.
 
         Args:
-            row: The definition of the method.
+            definition: The definition of the method.
             params: The parameters of the request.
             progress: Whether to request progress notifications.
 
@@ -214,23 +220,23 @@ class ClientConnection(Opening):
             LocalProtocolError: The connection is not open, or the revision, the state of the session or the
                 capabilities forbid the request.
         """
-        server = self._open_server(row.name)
-        if row not in self._callable:
-            self._check_callable(row, server)
+        server = self._open_server(definition.name)
+        if definition not in self._callable:
+            self._check_callable(definition, server)
         if getattr(params, "task", None) is not None and server.revision.core_tasks:
-            _check_offered(row, row.task_capability, server)
+            _check_offered(definition, definition.task_capability, server)
         if server.revision.era is Era.LEGACY:
-            self._lifecycle.send(Kind.PING if row.name == PING.name else Kind.CLIENT_REQUEST)
+            self._lifecycle.send(Kind.PING if definition.name == PING.name else Kind.CLIENT_REQUEST)
             meta = None
         else:
             meta = self._envelope(server.revision)
-        return Outgoing(self._ask(row, params, server.revision, meta=meta, progress=progress))
+        return Outgoing(self._begin_request(definition, params, server.revision, meta=meta, progress=progress))
 
-    def notify(self, row: NotificationRow[P], params: P) -> Outgoing:
+    def notify(self, definition: NotificationMethod[P], params: P) -> Outgoing:
         """Return a notification to send to the server.
 
         Args:
-            row: The definition of the notification.
+            definition: The definition of the notification.
             params: The parameters of the notification.
 
         Returns:
@@ -240,19 +246,19 @@ class ClientConnection(Opening):
             LocalProtocolError: The connection is not open, the notification has its own command, or the revision or the
                 client's capabilities forbid it.
         """
-        if row in _OWN_COMMAND:
-            raise LocalProtocolError(f"notify cannot send {row.name}: it has its own command")
-        server = self._open_server(row.name)
-        if self._notification(row.name, server.revision) is not row or Role.CLIENT not in row.sender_in(
-            server.revision
-        ):
-            raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
-        if row.client_capability is not None and not declared(self.capabilities, row.client_capability):
-            path = ".".join(row.client_capability)
-            raise LocalProtocolError(f"{row.name} requires the capability {path}, which was not declared")
+        if definition in _OWN_COMMAND:
+            raise LocalProtocolError(f"notify cannot send {definition.name}: it has its own command")
+        server = self._open_server(definition.name)
+        if self._notification(
+            definition.name, server.revision
+        ) is not definition or Side.CLIENT not in definition.sender_in(server.revision):
+            raise LocalProtocolError(f"a client may not send {definition.name} in revision {server.revision}")
+        if definition.client_capability is not None and not declared(self.capabilities, definition.client_capability):
+            path = ".".join(definition.client_capability)
+            raise LocalProtocolError(f"{definition.name} requires the capability {path}, which was not declared")
         if server.revision.era is Era.LEGACY:
             self._lifecycle.send(Kind.NOTIFICATION)
-        return Outgoing(Notification(row.name, self._wire(params, row.params, server.revision)))
+        return Outgoing(Notification(definition.name, self._wire(params, definition.params, server.revision)))
 
     def _open_server(self, what: str) -> ServerPeer:
         """Return the negotiated server. Raises `LocalProtocolError` if the connection is not open."""
@@ -260,15 +266,23 @@ class ClientConnection(Opening):
             raise LocalProtocolError(f"{what} before the revision is negotiated, or after the connection has closed")
         return self._server
 
-    def _check_callable(self, row: Method[object, object], server: ServerPeer) -> None:
+    def _check_callable(self, definition: RequestMethod[object, object], server: ServerPeer) -> None:
         """Check that revision and capabilities allow a request, once per method. Raises `LocalProtocolError`."""
-        if self._method(row.name, server.revision) is not row or Role.CLIENT not in row.sender or row is INITIALIZE:
-            raise LocalProtocolError(f"a client may not send {row.name} in revision {server.revision}")
-        _check_offered(row, row.server_capability if server.revision in row.capability_revisions else None, server)
-        own = row.client_capability if row.extension is not None else None
+        if (
+            self._method(definition.name, server.revision) is not definition
+            or Side.CLIENT not in definition.sender
+            or definition is INITIALIZE
+        ):
+            raise LocalProtocolError(f"a client may not send {definition.name} in revision {server.revision}")
+        _check_offered(
+            definition,
+            definition.server_capability if server.revision in definition.capability_revisions else None,
+            server,
+        )
+        own = definition.client_capability if definition.extension is not None else None
         if own is not None and not declared(self.capabilities, own):
-            raise LocalProtocolError(f"{row.name} requires {'.'.join(own)}, which this client did not declare")
-        self._callable.add(row)
+            raise LocalProtocolError(f"{definition.name} requires {'.'.join(own)}, which this client did not declare")
+        self._callable.add(definition)
 
     def _envelope(self, revision: Revision) -> JsonObject:
         """Return the request metadata (`_meta`) of each modern request."""
@@ -278,9 +292,12 @@ class ClientConnection(Opening):
         return envelope if self.log_level is None else {**envelope, LOG_LEVEL: self.log_level}
 
 
-def _check_offered(row: Method[object, object], needed: CapabilityPath | None, server: ServerPeer) -> None:
+def _check_offered(
+    definition: RequestMethod[object, object], needed: CapabilityPath | None, server: ServerPeer
+) -> None:
     """Check that the server declared the capability of a request. Raises `LocalProtocolError`."""
     if needed is not None and not declared(server.capabilities, needed):
         raise LocalProtocolError(
-            f"the server does not offer {'.'.join(needed)}, which {row.name} requires", code=ErrorCode.METHOD_NOT_FOUND
+            f"the server does not offer {'.'.join(needed)}, which {definition.name} requires",
+            code=ErrorCode.METHOD_NOT_FOUND,
         )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared
-from mcp_core.engine.events import Abandoned, ClientPeer, Outgoing
+from mcp_core.engine.events import AbandonedRequests, ClientPeer, Outgoing
 from mcp_core.engine.in_flight import advance
-from mcp_core.engine.receiver import Extensions, Receiving
+from mcp_core.engine.receiver import Extensions, MessageReceiver
 from mcp_core.engine.results import check_result, code_for, undeclared_need
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
@@ -26,16 +26,16 @@ from mcp_core.types import CancelledNotificationParams, InputRequiredResult, Pro
 from mcp_core.types.meta import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
-    from mcp_core.engine.in_flight import Owed
+    from mcp_core.engine.in_flight import InboundRequest
     from mcp_core.errors import RequestFailed
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.revisions import Revision
 
 __all__ = ["Connection", "Extensions"]
 
 
-class Connection(Receiving):
+class Connection(MessageReceiver):
     """One end of a connection: the base of `ServerConnection` and `ClientConnection`."""
 
     # --- commands --------------------------------------------------------------------------------------------------
@@ -58,14 +58,14 @@ class Connection(Receiving):
             LimitExceeded: The request is `resources/subscribe`, and the subscriptions of the connection exceed
                 `Limits.watched_resources`. The request is still pending.
         """
-        owed = self._inbound.get(request)
-        if owed.cancelled:
+        inbound = self._inbound.get(request)
+        if inbound.cancelled:
             self._inbound.settle(request)
             return None
-        wire = result if isinstance(result, dict) else self._result_wire(owed, result)
-        self._succeeded(owed)
+        wire = result if isinstance(result, dict) else self._result_wire(inbound, result)
+        self._succeeded(inbound)
         self._inbound.settle(request)
-        return Outgoing(ResultResponse(request, self._stamp(owed, wire)), request)
+        return Outgoing(ResultResponse(request, self._stamp(inbound, wire)), request)
 
     def fail(self, request: RequestId, error: RequestFailed) -> Outgoing | None:
         """Return an error response to a request of the peer. The code and form follow the peer's revision.
@@ -80,11 +80,11 @@ class Connection(Receiving):
         Raises:
             LocalProtocolError: There is no pending inbound request with this id.
         """
-        owed = self._inbound.settle(request)
+        inbound = self._inbound.settle(request)
         self._over(request)
-        if owed.cancelled:
+        if inbound.cancelled:
             return None
-        code = code_for(error, owed.peer.revision)
+        code = code_for(error, inbound.peer.revision)
         return Outgoing(ErrorResponse(request, ErrorObject(code, error.message, error.data)), request)
 
     def withdraw(self, request: RequestId) -> None:
@@ -111,20 +111,22 @@ class Connection(Receiving):
             LocalProtocolError: There is no pending inbound request with this id, `progress` does not increase or is not
                 finite, or the request is a subscription, whose stream carries only change notifications.
         """
-        owed = self._inbound.get(request)
-        if owed.row is SUBSCRIPTIONS_LISTEN:
+        inbound = self._inbound.get(request)
+        if inbound.definition is SUBSCRIPTIONS_LISTEN:
             raise LocalProtocolError(
                 "a subscription has no progress notifications", anchor="basic/utilities/subscriptions"
             )
-        if owed.cancelled or owed.token is None:
+        if inbound.cancelled or inbound.token is None:
             return None
         if not math.isfinite(progress):
             raise LocalProtocolError(f"progress is {progress}: it must be a finite number")
-        params = ProgressNotificationParams(progress_token=owed.token, progress=progress, total=total, message=message)
-        wire = converter(owed.peer.revision).unstructure(params)
-        if not advance(owed, progress):
+        params = ProgressNotificationParams(
+            progress_token=inbound.token, progress=progress, total=total, message=message
+        )
+        wire = converter(inbound.peer.revision).unstructure(params)
+        if not advance(inbound, progress):
             raise LocalProtocolError(
-                f"progress {progress:g} after {owed.progress:g}: it must increase", anchor="basic/utilities/progress"
+                f"progress {progress:g} after {inbound.progress:g}: it must increase", anchor="basic/utilities/progress"
             )
         return Outgoing(Notification(NOTIFICATIONS_PROGRESS.name, wire), request)
 
@@ -142,16 +144,18 @@ class Connection(Receiving):
         Raises:
             LocalProtocolError: The request is `initialize`, which must not be cancelled.
         """
-        asked = self._outbound.open.get(request)
-        if asked is None:
+        outbound = self._outbound.open.get(request)
+        if outbound is None:
             return None
-        if asked.row is INITIALIZE:
-            raise LocalProtocolError(f"{asked.row.name} must not be cancelled", anchor="basic/utilities/cancellation")
+        if outbound.definition is INITIALIZE:
+            raise LocalProtocolError(
+                f"{outbound.definition.name} must not be cancelled", anchor="basic/utilities/cancellation"
+            )
         self._outbound.cancel(request)
-        if asked.augmented:
+        if outbound.augmented:
             return None
         params = CancelledNotificationParams(request_id=request, reason=reason)
-        return Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, converter(asked.revision).unstructure(params)))
+        return Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, converter(outbound.revision).unstructure(params)))
 
     def forget(self, request: RequestId) -> None:
         """Abandon an outbound request without a cancel notification.
@@ -160,21 +164,21 @@ class Connection(Receiving):
         """
         self._outbound.cancel(request)
 
-    def end(self) -> Abandoned:
+    def end(self) -> AbandonedRequests:
         """Close the connection and abandon all pending requests. Later responses of handlers are not sent."""
-        abandoned = Abandoned(asked=dict(self.asked), owed=self.owed)
+        abandoned = AbandonedRequests(outbound=dict(self.outbound_requests), inbound=self.inbound_requests)
         self._outbound.open.clear()
-        for request, owed in self._inbound.open.items():
-            owed.cancelled = True
+        for request, inbound in self._inbound.open.items():
+            inbound.cancelled = True
             self._over(request)
         self._lifecycle.close()
         return abandoned
 
     # --- for the subclasses ----------------------------------------------------------------------------------------
 
-    def _ask(
+    def _begin_request(
         self,
-        row: Method[object, object],
+        definition: RequestMethod[object, object],
         params: object,
         revision: Revision,
         *,
@@ -182,18 +186,18 @@ class Connection(Receiving):
         progress: bool = False,
     ) -> Request:
         """Build an outbound request and record it as pending."""
-        wire = self._wire(params, row.params, revision)
+        wire = self._wire(params, definition.params, revision)
         # The response to a task-augmented request is the task; the client fetches the result later.
         augmented = revision.core_tasks and getattr(params, "task", None) is not None
-        result = row.task_results[revision] if augmented else row.result
-        asked = self._outbound.ask(row, revision, result, progress=progress, augmented=augmented)
+        result = definition.task_results[revision] if augmented else definition.result
+        outbound = self._outbound.begin(definition, revision, result, progress=progress, augmented=augmented)
         if meta is not None or progress:
             given = wire.get("_meta")
             joined: JsonObject = {**(given if isinstance(given, dict) else {}), **(meta or {})}
-            if asked.token is not None:
-                joined[PROGRESS_TOKEN] = asked.token
+            if outbound.token is not None:
+                joined[PROGRESS_TOKEN] = outbound.token
             wire["_meta"] = joined
-        return Request(asked.id, row.name, wire)
+        return Request(outbound.id, definition.name, wire)
 
     def _wire(self, value: object, expected: type, revision: Revision) -> JsonObject:
         """Return the wire form of a value to send. Raises `LocalProtocolError` if its class is wrong."""
@@ -202,26 +206,26 @@ class Connection(Receiving):
             raise LocalProtocolError(f"expected {named}, got {type(value).__name__}")
         return converter(revision).unstructure(value)
 
-    def _result_wire(self, owed: Owed, result: object) -> JsonObject:
-        peer = owed.peer
-        asks_for_task = peer.revision.core_tasks and getattr(owed.params, "task", None) is not None
+    def _result_wire(self, inbound: InboundRequest, result: object) -> JsonObject:
+        peer = inbound.peer
+        wants_task = peer.revision.core_tasks and getattr(inbound.params, "task", None) is not None
         # A side that does not offer tasks responds as if the request had no task parameter.
-        as_task = asks_for_task and declared(self.capabilities, owed.row.task_capability or ())
-        check_result(owed.row, peer.revision, result, as_task=as_task)
+        as_task = wants_task and declared(self.capabilities, inbound.definition.task_capability or ())
+        check_result(inbound.definition, peer.revision, result, as_task=as_task)
         if isinstance(result, InputRequiredResult) and not result.input_requests and result.request_state is None:
             raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
         if isinstance(peer, ClientPeer):
             missing = undeclared_need(result, peer.revision, peer.capabilities)
             if missing is not None:
-                raise MissingRequiredClientCapability.of(as_object(missing), f"the result of {owed.row.name}")
+                raise MissingRequiredClientCapability.of(as_object(missing), f"the result of {inbound.definition.name}")
         return self._wire(result, WireObject, peer.revision)
 
-    def _succeeded(self, owed: Owed) -> None:
+    def _succeeded(self, inbound: InboundRequest) -> None:
         """Update the subscriptions before a result response to an inbound request is sent."""
 
     def _over(self, request: RequestId) -> None:
         """Release the state of an inbound request that has ended."""
 
-    def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
+    def _stamp(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
         """Add the members that the revision requires in each result."""
         return wire

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import (
         ClientCapabilities,
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Abandoned",
-    "AnswerReceived",
+    "AbandonedRequests",
     "CancelReceived",
     "ClientPeer",
+    "ConnectionOpened",
+    "ErrorReceived",
     "Event",
-    "FailureReceived",
-    "Ignored",
     "LogLevelSet",
+    "MessageIgnored",
     "Negotiating",
     "NegotiationEnded",
     "NotificationReceived",
-    "Opened",
     "Outgoing",
     "Peer",
     "ProgressReceived",
-    "Reaction",
+    "ReceiveResult",
+    "RequestHandled",
     "RequestReceived",
-    "Served",
+    "ResultReceived",
     "ServerPeer",
     "SessionReplaced",
 ]
@@ -90,7 +90,7 @@ class RequestReceived:
     """The id of the request, to use in the response."""
     method: str
     """The name of the method."""
-    row: Method[object, object]
+    definition: RequestMethod[object, object]
     """The definition of the method."""
     params: object
     """The parameters, an instance of `row.params`."""
@@ -108,7 +108,7 @@ class NotificationReceived:
 
     method: str
     """The name of the method in the specification; an alias is already replaced."""
-    row: NotificationRow[object]
+    definition: NotificationMethod[object]
     """The definition of the notification."""
     params: object
     """The parameters, an instance of `row.params`."""
@@ -145,7 +145,7 @@ class ProgressReceived:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class AnswerReceived:
+class ResultReceived:
     """The result of an outbound request."""
 
     id: RequestId
@@ -161,7 +161,7 @@ class AnswerReceived:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class FailureReceived:
+class ErrorReceived:
     """The failure of an outbound request: an error response, or an invalid result."""
 
     id: RequestId
@@ -175,7 +175,7 @@ class FailureReceived:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Opened:
+class ConnectionOpened:
     """The agreement on an era and a revision, by the handshake or by `server/discover` (client)."""
 
     peer: Peer
@@ -186,7 +186,7 @@ class Opened:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Negotiating:
-    """A negotiation that continues; `Reaction.reply` holds the next request (client)."""
+    """A negotiation that continues; `ReceiveResult.reply` holds the next request (client)."""
 
     method: str
     """The method of the next request: `server/discover` or `initialize`."""
@@ -205,7 +205,7 @@ class NegotiationEnded:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Served:
+class RequestHandled:
     """A request that the engine handled: `initialize`, `ping`, `server/discover`."""
 
     id: RequestId
@@ -218,7 +218,7 @@ class Served:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SessionReplaced:
-    """The replacement of the legacy session by a second `initialize`; the response is in `Reaction.reply`.
+    """The replacement of the legacy session by a second `initialize`; the response is in `ReceiveResult.reply`.
 
     Bridges that reuse one pipe for several clients send a second `initialize`. The caller must cancel the handlers of
     the requests in `abandoned.owed` and fail the tasks that wait for the requests in `abandoned.asked`. Handlers that
@@ -227,7 +227,7 @@ class SessionReplaced:
 
     id: RequestId
     """The id of the second `initialize`."""
-    abandoned: Abandoned
+    abandoned: AbandonedRequests
     """The requests that were pending in the session that ended."""
     ended: ServerConnection
     """A closed connection that holds the requests of the session that ended.
@@ -241,7 +241,7 @@ class SessionReplaced:
 
 @attrs.frozen(kw_only=True, eq=False)
 class LogLevelSet:
-    """A new minimum level of log messages for the session; the response is in `Reaction.reply`."""
+    """A new minimum level of log messages for the session; the response is in `ReceiveResult.reply`."""
 
     level: LoggingLevel
     """The minimum level."""
@@ -250,8 +250,8 @@ class LogLevelSet:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Ignored:
-    """A message without effect: it was harmless, or `Reaction.reply` holds the error response."""
+class MessageIgnored:
+    """A message without effect: it was harmless, or `ReceiveResult.reply` holds the error response."""
 
     reason: str
     """The reason for ignoring the message."""
@@ -266,15 +266,15 @@ Event: TypeAlias = (
     | NotificationReceived
     | CancelReceived
     | ProgressReceived
-    | AnswerReceived
-    | FailureReceived
+    | ResultReceived
+    | ErrorReceived
     | Negotiating
     | NegotiationEnded
-    | Opened
-    | Served
+    | ConnectionOpened
+    | RequestHandled
     | SessionReplaced
     | LogLevelSet
-    | Ignored
+    | MessageIgnored
 )
 """Any event that `receive` returns."""
 
@@ -290,7 +290,7 @@ class Outgoing:
 
 
 @attrs.frozen(eq=False)
-class Reaction:
+class ReceiveResult:
     """The result of receiving one message: an event for the application, and a reply to send."""
 
     event: Event
@@ -300,10 +300,10 @@ class Reaction:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Abandoned:
+class AbandonedRequests:
     """The requests that were pending when the connection closed or the session ended."""
 
-    asked: Mapping[RequestId, str]
+    outbound: Mapping[RequestId, str]
     """Pending outbound requests: method by id. Each of them has failed."""
-    owed: tuple[RequestId, ...]
+    inbound: tuple[RequestId, ...]
     """Ids of the pending inbound requests. Nothing can be sent for them."""

@@ -1,6 +1,6 @@
 """Opening and reopening of a client connection.
 
-`open` starts the negotiation. Pass each received message to `receive` and send its reply, until there is `Opened` or
+`open` starts the negotiation. Pass each received message to `receive` and send its reply, until there is `ConnectionOpened` or
 `NegotiationEnded`. Two other outcomes continue the negotiation: a timeout of the probe (`probe_unanswered`), and an
 HTTP response that is not an MCP message (`opening_refused`). `adopt` reuses the server description of another
 connection.
@@ -17,9 +17,9 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.engine.connection import Connection
-from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened, Outgoing, Reaction, ServerPeer
+from mcp_core.engine.events import ConnectionOpened, Negotiating, NegotiationEnded, Outgoing, ReceiveResult, ServerPeer
 from mcp_core.engine.lifecycle import Kind, State
-from mcp_core.engine.negotiation import Agreed, Failed, Negotiation, Probe, Progress
+from mcp_core.engine.negotiation import NegotiatedRevision, Negotiation, NegotiationFailure, Progress, SendDiscover
 from mcp_core.engine.request_meta import read_server_info
 from mcp_core.errors import LocalProtocolError, McpError, RemoteProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import Notification
@@ -31,15 +31,15 @@ from mcp_core.types.meta import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
-    from mcp_core.engine.in_flight import Asked
-    from mcp_core.engine.negotiation import Attempt, Initialize
+    from mcp_core.engine.in_flight import OutboundRequest
+    from mcp_core.engine.negotiation import Attempt, SendInitialize
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
     from mcp_core.types import ClientCapabilities, Implementation
 
-__all__ = ["Opening"]
+__all__ = ["ClientHandshake"]
 
 
-class Opening(Connection):
+class ClientHandshake(Connection):
     """The part of a client connection that opens the connection. Use `ClientConnection`."""
 
     capabilities: ClientCapabilities
@@ -99,7 +99,7 @@ class Opening(Connection):
             raise LocalProtocolError("no revision to negotiate: give the client at least one in revisions")
         return reaction.reply
 
-    def probe_unanswered(self) -> Reaction | None:
+    def probe_unanswered(self) -> ReceiveResult | None:
         """Handle a timeout of `server/discover`: treat the server as legacy.
 
         A late response to the probe is still accepted until the response to `initialize` arrives.
@@ -111,7 +111,7 @@ class Opening(Connection):
             return None
         return self._take(self._negotiation.silent(), ())
 
-    def opening_refused(self, error: McpError, request: RequestId) -> Reaction | None:
+    def opening_refused(self, error: McpError, request: RequestId) -> ReceiveResult | None:
         """Handle a response to `server/discover` or `initialize` that is not an MCP message.
 
         Args:
@@ -122,13 +122,13 @@ class Opening(Connection):
             The next request or the failure of the negotiation; `None` if the outcome of this request has no effect: the
             response has arrived already, or the request is a probe that has timed out.
         """
-        asked = self._outbound.open.get(request)
-        if asked is None or request not in (self._probe, self._handshake):
+        outbound = self._outbound.open.get(request)
+        if outbound is None or request not in (self._probe, self._handshake):
             return None
         self.forget(request)
         if request == self._probe and self._negotiation.progress is not Progress.PROBING:
             return None
-        return self._refused(asked, error)
+        return self._refused(outbound, error)
 
     def adopt(self, server: ServerPeer) -> None:
         """Adopt the description of a modern server from another connection, instead of opening this one.
@@ -153,7 +153,7 @@ class Opening(Connection):
         """Open a new session in place of a legacy session that the server dropped.
 
         The client proposes the revision of the old session. The server's implementation and capabilities may have
-        changed. The application must not send requests until the next `Opened`. Pending outbound requests stay pending:
+        changed. The application must not send requests until the next `ConnectionOpened`. Pending outbound requests stay pending:
         call `forget` for those that the server dropped with the session. Inbound requests are abandoned, and later
         responses of their handlers are not sent: cancel the handlers of the requests in `owed` before this call.
 
@@ -178,17 +178,17 @@ class Opening(Connection):
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
-    def _take(self, step: Attempt, notes: tuple[str, ...]) -> Reaction:
+    def _take(self, step: Attempt, notes: tuple[str, ...]) -> ReceiveResult:
         """Execute the next step of the negotiation."""
-        if isinstance(step, Failed):
-            return Reaction(NegotiationEnded(error=step.error, notes=notes))
+        if isinstance(step, NegotiationFailure):
+            return ReceiveResult(NegotiationEnded(error=step.error, notes=notes))
         outgoing = self._send(step)
-        method = SERVER_DISCOVER.name if isinstance(step, Probe) else INITIALIZE.name
-        return Reaction(Negotiating(method=method, notes=notes), outgoing)
+        method = SERVER_DISCOVER.name if isinstance(step, SendDiscover) else INITIALIZE.name
+        return ReceiveResult(Negotiating(method=method, notes=notes), outgoing)
 
-    def _send(self, step: Probe | Initialize) -> Outgoing:
-        if isinstance(step, Probe):
-            request = self._ask(
+    def _send(self, step: SendDiscover | SendInitialize) -> Outgoing:
+        if isinstance(step, SendDiscover):
+            request = self._begin_request(
                 SERVER_DISCOVER, DiscoverRequestParams(), step.revision, meta=self._envelope(step.revision)
             )
             self._probe = request.id
@@ -199,7 +199,7 @@ class Opening(Connection):
                 capabilities=_with_extensions(self.capabilities),
                 client_info=self.info,
             )
-            request = self._ask(INITIALIZE, params, step.revision)
+            request = self._begin_request(INITIALIZE, params, step.revision)
             self._handshake = request.id
         return Outgoing(request)
 
@@ -207,21 +207,25 @@ class Opening(Connection):
     def _envelope(self, revision: Revision) -> JsonObject:
         """Return the request metadata (`_meta`) of each modern request."""
 
-    def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        if isinstance(result, DiscoverResult) and asked.id == self._probe:
+    def _result_received(
+        self, outbound: OutboundRequest, result: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        if isinstance(result, DiscoverResult) and outbound.id == self._probe:
             if self._negotiation.progress is Progress.DONE:
-                return super()._answered(asked, result, raw, notes)
-            return self._discovered(asked, result, raw, notes)
-        if isinstance(result, InitializeResult) and asked.id == self._handshake:
+                return super()._result_received(outbound, result, raw, notes)
+            return self._discovered(outbound, result, raw, notes)
+        if isinstance(result, InitializeResult) and outbound.id == self._handshake:
             return self._initialized(result, notes)
-        return super()._answered(asked, result, raw, notes)
+        return super()._result_received(outbound, result, raw, notes)
 
-    def _discovered(self, asked: Asked, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
+    def _discovered(
+        self, outbound: OutboundRequest, result: DiscoverResult, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
         step = self._negotiation.discovered(result.supported_versions)
         if step is None:
             # The handshake is in progress, and the discover result offers no better revision.
-            return super()._answered(asked, result, raw, notes)
-        if not isinstance(step, Agreed):
+            return super()._result_received(outbound, result, raw, notes)
+        if not isinstance(step, NegotiatedRevision):
             return self._take(step, notes)
         if self._handshake is not None:
             # The response to the probe arrived after its timeout; the handshake is not needed.
@@ -232,11 +236,11 @@ class Opening(Connection):
             implementation=read_server_info(raw, step.revision),
             instructions=result.instructions,
         )
-        return Reaction(Opened(peer=self._server, notes=notes))
+        return ReceiveResult(ConnectionOpened(peer=self._server, notes=notes))
 
-    def _initialized(self, result: InitializeResult, notes: tuple[str, ...]) -> Reaction:
+    def _initialized(self, result: InitializeResult, notes: tuple[str, ...]) -> ReceiveResult:
         step = self._negotiation.initialized(result.protocol_version)
-        if not isinstance(step, Agreed):
+        if not isinstance(step, NegotiatedRevision):
             return self._take(step, notes)
         self._lifecycle.receive(Kind.INITIALIZE_RESULT)
         self._session = self._server = ServerPeer(
@@ -246,18 +250,22 @@ class Opening(Connection):
             instructions=result.instructions,
         )
         self._lifecycle.send(Kind.INITIALIZED)
-        return Reaction(Opened(peer=self._server, notes=notes), Outgoing(Notification(NOTIFICATIONS_INITIALIZED.name)))
+        return ReceiveResult(
+            ConnectionOpened(peer=self._server, notes=notes), Outgoing(Notification(NOTIFICATIONS_INITIALIZED.name))
+        )
 
-    def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
-        if self._negotiation.progress is not Progress.DONE and asked.id in (self._probe, self._handshake):
-            if asked.id == self._probe and self._negotiation.progress is not Progress.PROBING:
-                return super()._failed(asked, error, notes)
-            return self._refused(asked, error, notes)
-        return super()._failed(asked, error, notes)
+    def _error_received(
+        self, outbound: OutboundRequest, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        if self._negotiation.progress is not Progress.DONE and outbound.id in (self._probe, self._handshake):
+            if outbound.id == self._probe and self._negotiation.progress is not Progress.PROBING:
+                return super()._error_received(outbound, error, notes)
+            return self._refused(outbound, error, notes)
+        return super()._error_received(outbound, error, notes)
 
-    def _refused(self, asked: Asked, error: McpError, notes: tuple[str, ...] = ()) -> Reaction:
+    def _refused(self, outbound: OutboundRequest, error: McpError, notes: tuple[str, ...] = ()) -> ReceiveResult:
         """Handle the failure of the request that the negotiation waits for."""
-        if asked.id == self._handshake:
+        if outbound.id == self._handshake:
             self._lifecycle.receive(Kind.INITIALIZE_ERROR)
         return self._take(self._negotiation.refused(error), notes)
 
@@ -268,7 +276,9 @@ def _with_extensions(capabilities: ClientCapabilities) -> ClientCapabilities:
     Capabilities are an open set in all revisions, so MCP Apps are declared to servers of any revision. The tasks
     extension is left out: legacy revisions have tasks in another form, or not at all.
     """
-    told = {name: settings for name, settings in (capabilities.extensions or {}).items() if name != TASKS_EXTENSION}
-    if not told:
+    announced = {
+        name: settings for name, settings in (capabilities.extensions or {}).items() if name != TASKS_EXTENSION
+    }
+    if not announced:
         return capabilities
-    return evolve(capabilities, extra={"extensions": told, **capabilities.extra})
+    return evolve(capabilities, extra={"extensions": announced, **capabilities.extra})

@@ -2,7 +2,7 @@
 
 A server that needs input responds with `input_required`, which carries input requests and a `requestState`. The client
 sends the same request again with the input responses and the state. The handler then runs again from its start. Input
-responses of earlier round trips are in a `Ledger` and return at once. The first input request without a response ends
+responses of earlier round trips are in a `AnsweredInputs` and return at once. The first input request without a response ends
 the round trip.
 
     round trip 1   handler requests A           -> input_required {A}, state {}
@@ -14,11 +14,11 @@ identical input requests before it. A handler can therefore send input requests 
 input request that changed between round trips is a new one. A handler can also choose a key. A client that knows this
 key can send the input response in advance.
 
-The state travels through the client, which is not trusted with it. `Sealer` encrypts and authenticates the state.
+The state travels through the client, which is not trusted with it. `RequestStateSealer` encrypts and authenticates the state.
 The sealed state is bound to the principal and to the request (`binding`), and expires. Without these checks, a state
 could be replayed for other arguments or by another user.
 
-The core has no cryptography, no clock and no randomness: the caller supplies a `Sealer` and the time.
+The core has no cryptography, no clock and no randomness: the caller supplies a `RequestStateSealer` and the time.
 
 Spec: basic/patterns/mrtr (2026-07-28).
 """
@@ -40,7 +40,15 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import InputRequest, InputRequiredResult, InputResponse
 
-__all__ = ["Ledger", "Rounds", "Sealer", "State", "binding", "open_state", "seal_state"]
+__all__ = [
+    "AnsweredInputs",
+    "InputRequiredRetries",
+    "RequestState",
+    "RequestStateSealer",
+    "binding",
+    "open_state",
+    "seal_state",
+]
 
 _NOT_PART_OF_THE_REQUEST: Final = frozenset({"_meta", "inputResponses", "requestState"})
 """Members of the parameters that change between round trips."""
@@ -48,7 +56,7 @@ _NOT_PART_OF_THE_REQUEST: Final = frozenset({"_meta", "inputResponses", "request
 P = TypeVar("P", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams)
 
 
-class Sealer(Protocol):
+class RequestStateSealer(Protocol):
     """Authenticated encryption of request state: only the same key ring can open a sealed text."""
 
     def seal(self, plain: bytes, bound_to: bytes) -> str:
@@ -59,10 +67,10 @@ class Sealer(Protocol):
 
 
 @attrs.define
-class State:
+class RequestState:
     """The request state that is carried between round trips."""
 
-    round: int = 0
+    round_trip: int = 0
     """The number of completed round trips."""
     answers: dict[str, JsonObject] = attrs.field(factory=dict)
     """Input responses, by the key of their input request."""
@@ -85,7 +93,7 @@ def binding(principal: str | None, method: str, params: Mapping[str, JsonValue])
     return _digest([principal, method, kept])
 
 
-def seal_state(sealer: Sealer, state: State, *, bound_to: bytes, expires: float) -> str:
+def seal_state(sealer: RequestStateSealer, state: RequestState, *, bound_to: bytes, expires: float) -> str:
     """Return the `requestState` for the next round trip.
 
     Args:
@@ -97,10 +105,10 @@ def seal_state(sealer: Sealer, state: State, *, bound_to: bytes, expires: float)
     Returns:
         The opaque text.
     """
-    return sealer.seal(_plain([expires, state.round, dict(state.answers), state.once]), bound_to)
+    return sealer.seal(_plain([expires, state.round_trip, dict(state.answers), state.once]), bound_to)
 
 
-def open_state(sealer: Sealer, sealed: str, *, bound_to: bytes, now: float) -> State:
+def open_state(sealer: RequestStateSealer, sealed: str, *, bound_to: bytes, now: float) -> RequestState:
     """Return the state from a `requestState` that the client sent back.
 
     Args:
@@ -119,10 +127,10 @@ def open_state(sealer: Sealer, sealed: str, *, bound_to: bytes, now: float) -> S
     plain = sealer.unseal(sealed, bound_to)
     if plain is None:
         raise _not_valid()
-    expires, round_, answers, once = json.loads(plain)
+    expires, round_trip, answers, once = json.loads(plain)
     if now >= expires:
         raise _not_valid()
-    return State(round_, answers, once)
+    return RequestState(round_trip, answers, once)
 
 
 def _not_valid() -> RequestFailed:
@@ -133,10 +141,10 @@ def _not_valid() -> RequestFailed:
 
 
 @attrs.define(eq=False)
-class Ledger:
+class AnsweredInputs:
     """The input requests of one run of a handler, and the input responses of its round trips (server)."""
 
-    state: State = attrs.field(factory=State)
+    state: RequestState = attrs.field(factory=RequestState)
     responses: Mapping[str, JsonObject] = attrs.field(factory=dict)
     """The `inputResponses` of this request. Unexpected keys are ignored, as the specification requires."""
     pending: dict[str, InputRequest] = attrs.field(factory=dict)
@@ -144,11 +152,11 @@ class Ledger:
     _times: dict[str, int] = attrs.field(factory=dict)
     _named: dict[str, str] = attrs.field(factory=dict)
 
-    def ask(self, question: InputRequest, wire: JsonObject, key: str | None = None) -> JsonObject | None:
+    def request(self, input_request: InputRequest, wire: JsonObject, key: str | None = None) -> JsonObject | None:
         """Return the response to an input request, or record the input request as pending.
 
         Args:
-            question: The input request.
+            input_request: The input request.
             wire: Its wire form, from which the key is derived.
             key: The key, if the handler chose one.
 
@@ -166,7 +174,7 @@ class Ledger:
             raise LocalProtocolError(f"two input requests of one handler have the key {key!r}: use different keys")
         answer = self.answered(key)
         if answer is None:
-            self.pending[key] = question
+            self.pending[key] = input_request
         return answer
 
     def answered(self, key: str) -> JsonObject | None:
@@ -186,35 +194,35 @@ class Ledger:
         """Record the result of a side effect."""
         self.state.once[key] = value
 
-    def next_round(self, limit: int) -> State:
+    def next_state(self, limit: int) -> RequestState:
         """Return the state for the next round trip. Raises `LimitExceeded` after `limit` round trips."""
-        if self.state.round >= limit:
+        if self.state.round_trip >= limit:
             raise LimitExceeded(
                 "input-required round trips of one request",
-                observed=self.state.round + 1,
+                observed=self.state.round_trip + 1,
                 allowed=limit,
                 setting="InputPolicy.rounds",
             )
-        self.state.round += 1
+        self.state.round_trip += 1
         return self.state
 
 
 @attrs.define(eq=False)
-class Rounds:
+class InputRequiredRetries:
     """A counter of the input-required retries of one request (client)."""
 
     limit: int
     """The maximum number of retries."""
-    played: int = 0
+    retries: int = 0
     """The number of retries so far."""
 
-    def again(self, params: P, asked: InputRequiredResult, answers: Mapping[str, InputResponse]) -> P:
+    def retry_params(self, params: P, result: InputRequiredResult, responses: Mapping[str, InputResponse]) -> P:
         """Return the parameters of the next retry: the same request with the input responses and the latest state.
 
         Args:
             params: The parameters of the request.
-            asked: The result of the server, with its input requests.
-            answers: The input responses, one for each input request.
+            result: The result of the server, with its input requests.
+            responses: The input responses, one for each input request.
 
         Returns:
             The parameters to send, under a new request id.
@@ -223,20 +231,20 @@ class Rounds:
             RemoteProtocolError: The server sent neither input requests nor a request state.
             LimitExceeded: The request had `limit` retries already.
         """
-        if not asked.input_requests and asked.request_state is None:
+        if not result.input_requests and result.request_state is None:
             raise RemoteProtocolError(
                 "the input_required result of the server has neither inputRequests nor requestState",
                 anchor="basic/patterns/mrtr",
             )
-        if self.played >= self.limit:
+        if self.retries >= self.limit:
             raise LimitExceeded(
                 "input-required round trips of one request",
-                observed=self.played + 1,
+                observed=self.retries + 1,
                 allowed=self.limit,
                 setting="Limits.input_rounds",
             )
-        self.played += 1
-        return evolve(params, input_responses=answers or None, request_state=asked.request_state)
+        self.retries += 1
+        return evolve(params, input_responses=responses or None, request_state=result.request_state)
 
 
 def _plain(value: JsonValue) -> bytes:

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = [
-    "Agreed",
     "Attempt",
-    "Failed",
-    "Initialize",
+    "NegotiatedRevision",
     "Negotiation",
-    "Probe",
+    "NegotiationFailure",
     "Progress",
+    "SendDiscover",
+    "SendInitialize",
     "Step",
     "looks_like_discovery",
 ]
@@ -66,37 +66,37 @@ _NAMED: Final = 10
 
 
 @attrs.frozen
-class Probe:
+class SendDiscover:
     """A step that sends `server/discover` with this modern revision."""
 
     revision: Revision
 
 
 @attrs.frozen
-class Initialize:
+class SendInitialize:
     """A step that sends `initialize` with a proposal of this legacy revision."""
 
     revision: Revision
 
 
 @attrs.frozen
-class Agreed:
+class NegotiatedRevision:
     """The final step of a successful negotiation: the common revision."""
 
     revision: Revision
 
 
 @attrs.frozen
-class Failed:
+class NegotiationFailure:
     """The final step of a failed negotiation. The caller should close the connection."""
 
     error: McpError
 
 
-Attempt: TypeAlias = Probe | Initialize | Failed
+Attempt: TypeAlias = SendDiscover | SendInitialize | NegotiationFailure
 """The next step while no revision is agreed."""
 
-Step: TypeAlias = Attempt | Agreed
+Step: TypeAlias = Attempt | NegotiatedRevision
 """The next step of the negotiation."""
 
 
@@ -139,7 +139,7 @@ class Negotiation:
         self._untried_probe = modern
         return self._propose(legacy)
 
-    def again(self, revision: Revision) -> Initialize:
+    def again(self, revision: Revision) -> SendInitialize:
         """Restart with `initialize` and the agreed legacy `revision`, to open a new session. There is no probe."""
         self._tried.clear()
         self._untried_probe = self.first_refusal = None
@@ -159,7 +159,7 @@ class Negotiation:
                 return None
             return self._legacy_among(names)
         self.progress = Progress.DONE
-        return Agreed(modern)
+        return NegotiatedRevision(modern)
 
     def refused(self, error: McpError) -> Attempt:
         """Handle an error response to the probe or to `initialize`, or an invalid response."""
@@ -189,7 +189,7 @@ class Negotiation:
             )
             return self._fail(error)
         self.progress = Progress.DONE
-        return Agreed(chosen)
+        return NegotiatedRevision(chosen)
 
     def _probe_again(self, supported: tuple[str, ...]) -> Attempt:
         """Return the next step after a modern server rejected the revision of the probe."""
@@ -239,19 +239,19 @@ class Negotiation:
         modern, self._untried_probe, self.first_refusal = self._untried_probe, None, refusal
         return self._probe(modern)
 
-    def _probe(self, revision: Revision) -> Probe:
+    def _probe(self, revision: Revision) -> SendDiscover:
         self._tried.add(revision)
         self.progress = Progress.PROBING
-        return Probe(revision)
+        return SendDiscover(revision)
 
-    def _propose(self, revision: Revision) -> Initialize:
+    def _propose(self, revision: Revision) -> SendInitialize:
         self._tried.add(revision)
         self.progress = Progress.INITIALIZING
-        return Initialize(revision)
+        return SendInitialize(revision)
 
     def _fail(self, error: McpError) -> Attempt:
         self.progress = Progress.DONE
-        return Failed(error)
+        return NegotiationFailure(error)
 
     def _nothing_in_common(self, theirs: tuple[str, ...]) -> NegotiationFailed:
         return NegotiationFailed(

@@ -13,18 +13,18 @@ import attrs
 
 from mcp_core.conversion import compatibility
 from mcp_core.engine.events import (
-    AnswerReceived,
     CancelReceived,
-    FailureReceived,
-    Ignored,
+    ErrorReceived,
+    MessageIgnored,
     NotificationReceived,
     Outgoing,
     ProgressReceived,
-    Reaction,
+    ReceiveResult,
+    RequestHandled,
     RequestReceived,
-    Served,
+    ResultReceived,
 )
-from mcp_core.engine.in_flight import Inbound, Outbound, Owed, advance
+from mcp_core.engine.in_flight import InboundRequest, InboundRequests, OutboundRequests, advance
 from mcp_core.engine.lifecycle import Kind, Lifecycle, State, Violation
 from mcp_core.errors import ErrorCode, InvalidValue, RemoteProtocolError, RequestFailed, request_failed
 from mcp_core.excerpts import quoted, shown
@@ -34,7 +34,7 @@ from mcp_core.methods import (
     NOTIFICATIONS_INITIALIZED,
     NOTIFICATIONS_MESSAGE,
     NOTIFICATIONS_PROGRESS,
-    Role,
+    Side,
     methods,
     notifications,
 )
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.engine.events import Event, Peer
-    from mcp_core.engine.in_flight import Asked
+    from mcp_core.engine.in_flight import OutboundRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message, RequestId
     from mcp_core.limits import Limits
-    from mcp_core.methods import Alias, CapabilityPath, Method, NotificationRow
+    from mcp_core.methods import Alias, CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import ClientCapabilities, ServerCapabilities
 
-__all__ = ["Extensions", "Receiving"]
+__all__ = ["Extensions", "MessageReceiver"]
 
 _NO_PARAMS: Final[JsonObject] = {}
-_PEER: Final = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
+_PEER: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
 _OVER: Final = "the connection has closed"
 
 
@@ -64,16 +64,16 @@ _OVER: Final = "the connection has closed"
 class Extensions:
     """Methods and notifications beyond the specification, with definitions of the same classes."""
 
-    methods: Mapping[str, Method[object, object]] = attrs.field(factory=dict)
+    methods: Mapping[str, RequestMethod[object, object]] = attrs.field(factory=dict)
     """Definitions of requests, by method name."""
-    notifications: Mapping[str, NotificationRow[object]] = attrs.field(factory=dict)
+    notifications: Mapping[str, NotificationMethod[object]] = attrs.field(factory=dict)
     """Definitions of notifications, by method name."""
 
 
-class Receiving(ABC):
+class MessageReceiver(ABC):
     """The receiving part of a connection. `Connection` adds the commands."""
 
-    role: Role
+    role: Side
     """The side of this end."""
     capabilities: ClientCapabilities | ServerCapabilities
     """The capabilities that this side declared."""
@@ -85,8 +85,8 @@ class Receiving(ABC):
         """The limits of this connection."""
         self._extensions = extensions or Extensions()
         self._lifecycle = Lifecycle()
-        self._outbound = Outbound()
-        self._inbound = Inbound()
+        self._outbound = OutboundRequests()
+        self._inbound = InboundRequests()
         self._session: Peer | None = None
 
     # --- state -----------------------------------------------------------------------------------------------------
@@ -102,14 +102,14 @@ class Receiving(ABC):
         return self._session
 
     @property
-    def asked(self) -> Mapping[RequestId, str]:
+    def outbound_requests(self) -> Mapping[RequestId, str]:
         """The pending outbound requests: method by id."""
-        return {id: asked.row.name for id, asked in self._outbound.open.items()}
+        return {id: outbound.definition.name for id, outbound in self._outbound.open.items()}
 
     @property
-    def owed(self) -> tuple[RequestId, ...]:
+    def inbound_requests(self) -> tuple[RequestId, ...]:
         """The ids of the pending inbound requests that are not cancelled."""
-        return tuple(id for id, owed in self._inbound.open.items() if not owed.cancelled)
+        return tuple(id for id, inbound in self._inbound.open.items() if not inbound.cancelled)
 
     @property
     def error_ids_are_null(self) -> bool:
@@ -124,7 +124,7 @@ class Receiving(ABC):
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
-    def receive(self, message: Message) -> Reaction:
+    def receive(self, message: Message) -> ReceiveResult:
         """Receive one message of the peer.
 
         Invalid messages never raise an exception.
@@ -136,7 +136,7 @@ class Receiving(ABC):
             The event for the application, and the reply to send.
         """
         if self._lifecycle.state is State.CLOSED:
-            return Reaction(Ignored(reason=_OVER, message=message))
+            return ReceiveResult(MessageIgnored(reason=_OVER, message=message))
         if isinstance(message, Request):
             return self._receive_request(message)
         if isinstance(message, Notification):
@@ -157,7 +157,7 @@ class Receiving(ABC):
         error = ErrorObject(int(ErrorCode.INVALID_REQUEST), f"a batch is not allowed {why}")
         return ErrorResponse(None, error)
 
-    def _receive_request(self, message: Request) -> Reaction:
+    def _receive_request(self, message: Request) -> ReceiveResult:
         try:
             return self._accept(message)
         except Violation as violation:
@@ -167,132 +167,155 @@ class Receiving(ABC):
             error = ErrorObject(failure.code, failure.message, failure.data)
             reason = failure.message
         reply = Outgoing(ErrorResponse(message.id, error), message.id)
-        return Reaction(Ignored(reason=reason, message=message), reply)
+        return ReceiveResult(MessageIgnored(reason=reason, message=message), reply)
 
     @abstractmethod
-    def _accept(self, message: Request) -> Reaction:
+    def _accept(self, message: Request) -> ReceiveResult:
         """Return the reaction to a request of the peer. Raises `Violation` or `RequestFailed` to reject the request."""
 
     def _admit(
-        self, message: Request, row: Method[object, object], peer: Peer, notes: tuple[str, ...] = ()
+        self, message: Request, definition: RequestMethod[object, object], peer: Peer, notes: tuple[str, ...] = ()
     ) -> RequestReceived:
         """Read the parameters of a valid request and record the request as pending."""
         raw = _NO_PARAMS if message.params is None else message.params
         try:
-            params, repairs = compatibility.receive(peer.revision, raw, row.params)
+            params, repairs = compatibility.receive(peer.revision, raw, definition.params)
         except InvalidValue as bad:
-            failure = RequestFailed(f"invalid params of {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS)
+            failure = RequestFailed(
+                f"invalid params of {definition.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
+            )
             raise failure from bad
         meta = raw.get("_meta")
         token = meta.get(PROGRESS_TOKEN) if isinstance(meta, dict) else None
-        self._inbound.accept(Owed(message.id, row, params, peer, _as_token(token)))
+        self._inbound.accept(InboundRequest(message.id, definition, params, peer, _as_token(token)))
         return RequestReceived(
-            id=message.id, method=row.name, row=row, params=params, raw=raw, peer=peer, notes=notes + repairs
+            id=message.id,
+            method=definition.name,
+            definition=definition,
+            params=params,
+            raw=raw,
+            peer=peer,
+            notes=notes + repairs,
         )
 
-    def _row(self, message: Request, revision: Revision) -> Method[object, object]:
+    def _row(self, message: Request, revision: Revision) -> RequestMethod[object, object]:
         """Return the definition of the request's method. Raises `RequestFailed` if the peer must not send it."""
-        row = self._method(message.method, revision)
-        if row is None or _PEER[self.role] not in row.sender:
+        definition = self._method(message.method, revision)
+        if definition is None or _PEER[self.role] not in definition.sender:
             raise RequestFailed(f"method not found: {shown(message.method)}", code=ErrorCode.METHOD_NOT_FOUND)
-        return row
+        return definition
 
-    def _receive_notification(self, message: Notification) -> Reaction:
+    def _receive_notification(self, message: Notification) -> ReceiveResult:
         alias = self._alias(message.method)
-        name = message.method if alias is None else alias.row.name
+        name = message.method if alias is None else alias.definition.name
         notes: tuple[str, ...] = () if alias is None else (f"{message.method} was treated as {name}",)
         revision = self._notification_revision()
-        row = self._notification(name, revision)
-        if row is None or _PEER[self.role] not in row.sender_in(revision):
-            return Reaction(
-                Ignored(reason=f"unknown notification {shown(message.method)}", message=message, notes=notes)
+        definition = self._notification(name, revision)
+        if definition is None or _PEER[self.role] not in definition.sender_in(revision):
+            return ReceiveResult(
+                MessageIgnored(reason=f"unknown notification {shown(message.method)}", message=message, notes=notes)
             )
         raw = _NO_PARAMS if message.params is None else message.params
         try:
-            params, repairs = compatibility.receive(revision, raw if alias is None else alias.params(raw), row.params)
-            tolerated = self._lifecycle.receive(_kind_of_notification(row)) if self._in_session() else None
+            params, repairs = compatibility.receive(
+                revision, raw if alias is None else alias.params(raw), definition.params
+            )
+            tolerated = self._lifecycle.receive(_kind_of_notification(definition)) if self._in_session() else None
         except (Violation, InvalidValue) as bad:
             # A notification has no response, not even an error (JSON-RPC 2.0 section 4.1).
-            return Reaction(Ignored(reason=f"{name}: {bad}", message=message, notes=notes))
+            return ReceiveResult(MessageIgnored(reason=f"{name}: {bad}", message=message, notes=notes))
         notes += repairs if tolerated is None else (tolerated, *repairs)
-        missing = self._undeclared(row)
+        missing = self._undeclared(definition)
         if missing is not None:
             notes += (f"{name} requires the capability {'.'.join(missing)}, which was not declared",)
-        if row is NOTIFICATIONS_PROGRESS and isinstance(params, ProgressNotificationParams):
-            return Reaction(self._progressed(message, params, notes))
-        if row is NOTIFICATIONS_CANCELLED and isinstance(params, CancelledNotificationParams):
-            return Reaction(self._cancelled(message, params, notes))
-        return self._told(row, params, raw, notes)
+        if definition is NOTIFICATIONS_PROGRESS and isinstance(params, ProgressNotificationParams):
+            return ReceiveResult(self._progressed(message, params, notes))
+        if definition is NOTIFICATIONS_CANCELLED and isinstance(params, CancelledNotificationParams):
+            return ReceiveResult(self._cancelled(message, params, notes))
+        return self._notification_received(definition, params, raw, notes)
 
-    def _told(self, row: NotificationRow[object], params: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
+    def _notification_received(
+        self, definition: NotificationMethod[object], params: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
         """Handle a notification that is neither progress nor a cancellation."""
         meta = raw.get("_meta")
         subscription = _as_token(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
         if subscription is not None:
             subscription = self._own_form(subscription)
         event = NotificationReceived(
-            method=row.name, row=row, params=params, raw=raw, subscription=subscription, notes=notes
+            method=definition.name,
+            definition=definition,
+            params=params,
+            raw=raw,
+            subscription=subscription,
+            notes=notes,
         )
-        return Reaction(event)
+        return ReceiveResult(event)
 
     def _progressed(self, message: Notification, params: ProgressNotificationParams, notes: tuple[str, ...]) -> Event:
-        asked, note = self._outbound.with_token(params.progress_token)
-        if asked is None:
+        outbound, note = self._outbound.with_token(params.progress_token)
+        if outbound is None:
             reason = f"progress for the token {quoted(params.progress_token)}, which no pending request has"
-            return Ignored(reason=reason, message=message, notes=notes)
-        if not advance(asked, params.progress):
-            reason = f"progress {params.progress:g} after {asked.progress:g}: it must increase"
-            return Ignored(reason=reason, message=message, notes=notes)
-        return ProgressReceived(id=asked.id, params=params, notes=notes if note is None else (*notes, note))
+            return MessageIgnored(reason=reason, message=message, notes=notes)
+        if not advance(outbound, params.progress):
+            reason = f"progress {params.progress:g} after {outbound.progress:g}: it must increase"
+            return MessageIgnored(reason=reason, message=message, notes=notes)
+        return ProgressReceived(id=outbound.id, params=params, notes=notes if note is None else (*notes, note))
 
     def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
-        owed = None if params.request_id is None else self._inbound.cancel(params.request_id)
-        if owed is None:
+        inbound = None if params.request_id is None else self._inbound.cancel(params.request_id)
+        if inbound is None:
             # Unknown, finished or malformed cancellations are ignored: they may have crossed the response.
-            return Ignored(reason="a cancellation of no pending request", message=message, notes=notes)
-        return CancelReceived(id=owed.id, reason=params.reason, notes=notes)
+            return MessageIgnored(reason="a cancellation of no pending request", message=message, notes=notes)
+        return CancelReceived(id=inbound.id, reason=params.reason, notes=notes)
 
-    def _receive_response(self, message: ResultResponse | ErrorResponse) -> Reaction:
-        asked, note = self._outbound.find(message.id)
+    def _receive_response(self, message: ResultResponse | ErrorResponse) -> ReceiveResult:
+        outbound, note = self._outbound.find(message.id)
         notes = () if note is None else (note,)
-        if asked is None:
-            return Reaction(Ignored(reason=note or "a response to no request", message=message))
-        self._outbound.settle(asked)
+        if outbound is None:
+            return ReceiveResult(MessageIgnored(reason=note or "a response to no request", message=message))
+        self._outbound.settle(outbound)
         if isinstance(message, ErrorResponse):
             error = request_failed(message.error.code, message.error.message, message.error.data)
-            return self._failed(asked, error, notes)
+            return self._error_received(outbound, error, notes)
         try:
-            result, repairs = self._read_result(asked, message.result)
+            result, repairs = self._read_result(outbound, message.result)
         except RemoteProtocolError as bad:
-            return self._failed(asked, bad, notes)
-        return self._answered(asked, result, message.result, notes + repairs)
+            return self._error_received(outbound, bad, notes)
+        return self._result_received(outbound, result, message.result, notes + repairs)
 
-    def _read_result(self, asked: Asked, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
+    def _read_result(self, outbound: OutboundRequest, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
         """Return the result as a value. Raises `RemoteProtocolError` if the result is invalid for the method."""
-        return compatibility.receive(asked.revision, raw, asked.result)
+        return compatibility.receive(outbound.revision, raw, outbound.result)
 
-    def _answered(self, asked: Asked, result: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        return Reaction(AnswerReceived(id=asked.id, method=asked.row.name, result=result, raw=raw, notes=notes))
+    def _result_received(
+        self, outbound: OutboundRequest, result: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        return ReceiveResult(
+            ResultReceived(id=outbound.id, method=outbound.definition.name, result=result, raw=raw, notes=notes)
+        )
 
-    def _failed(self, asked: Asked, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]) -> Reaction:
-        return Reaction(FailureReceived(id=asked.id, method=asked.row.name, error=error, notes=notes))
+    def _error_received(
+        self, outbound: OutboundRequest, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        return ReceiveResult(ErrorReceived(id=outbound.id, method=outbound.definition.name, error=error, notes=notes))
 
     # --- for the subclasses ----------------------------------------------------------------------------------------
 
-    def _method(self, name: str, revision: Revision) -> Method[object, object] | None:
-        row = methods(revision).get(name)
-        if row is None:
-            row = self._extensions.methods.get(name)
-        return row if row is not None and revision in row.revisions else None
+    def _method(self, name: str, revision: Revision) -> RequestMethod[object, object] | None:
+        definition = methods(revision).get(name)
+        if definition is None:
+            definition = self._extensions.methods.get(name)
+        return definition if definition is not None and revision in definition.revisions else None
 
-    def _notification(self, name: str, revision: Revision) -> NotificationRow[object] | None:
-        row = notifications(revision).get(name)
-        if row is None:
-            row = self._extensions.notifications.get(name)
-        return row if row is not None and revision in row.revisions else None
+    def _notification(self, name: str, revision: Revision) -> NotificationMethod[object] | None:
+        definition = notifications(revision).get(name)
+        if definition is None:
+            definition = self._extensions.notifications.get(name)
+        return definition if definition is not None and revision in definition.revisions else None
 
     @abstractmethod
-    def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
+    def _undeclared(self, definition: NotificationMethod[object]) -> CapabilityPath | None:
         """Return the capability that a received notification requires and that was not declared."""
 
     def _alias(self, method: str) -> Alias | None:  # noqa: ARG002  only a client knows old names
@@ -313,15 +336,15 @@ class Receiving(ABC):
 
     def _own_form(self, id: RequestId) -> RequestId:
         """Return the id of an outbound request in the JSON type in which it was sent."""
-        asked, _ = self._outbound.find(id)
-        return id if asked is None else asked.id
+        outbound, _ = self._outbound.find(id)
+        return id if outbound is None else outbound.id
 
-    def _pong(self, message: Request) -> Reaction:
+    def _pong(self, message: Request) -> ReceiveResult:
         """Respond to `ping`. Raises `Violation`."""
         tolerated = self._lifecycle.receive(Kind.PING)
         notes = () if tolerated is None else (tolerated,)
         reply = Outgoing(ResultResponse(message.id, {}), message.id)
-        return Reaction(Served(id=message.id, method=message.method, notes=notes), reply)
+        return ReceiveResult(RequestHandled(id=message.id, method=message.method, notes=notes), reply)
 
     def _session_peer(self, kind: Kind) -> tuple[Peer, str | None]:
         """Return the peer of the legacy session and the deviation. Raises `Violation` if there is no session yet."""
@@ -330,10 +353,10 @@ class Receiving(ABC):
         return self._session, self._lifecycle.receive(kind)
 
 
-def _kind_of_notification(row: NotificationRow[object]) -> Kind:
-    if row is NOTIFICATIONS_INITIALIZED:
+def _kind_of_notification(definition: NotificationMethod[object]) -> Kind:
+    if definition is NOTIFICATIONS_INITIALIZED:
         return Kind.INITIALIZED
-    return Kind.LOG if row is NOTIFICATIONS_MESSAGE else Kind.NOTIFICATION
+    return Kind.LOG if definition is NOTIFICATIONS_MESSAGE else Kind.NOTIFICATION
 
 
 def _as_token(value: JsonValue) -> RequestId | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.errors import RequestFailed
-    from mcp_core.methods import CapabilityPath, Method
+    from mcp_core.methods import CapabilityPath, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import ClientCapabilities, WireObject
 
@@ -37,9 +37,11 @@ def understands_tasks(capabilities: ClientCapabilities) -> bool:
 
 
 @cache
-def allowed_results(row: Method[object, object], revision: Revision, *, tasks: bool) -> Mapping[str, type[WireObject]]:
+def allowed_results(
+    definition: RequestMethod[object, object], revision: Revision, *, tasks: bool
+) -> Mapping[str, type[WireObject]]:
     """Return the class of the result for each `resultType`. The task type is included only if `tasks` is true."""
-    return {kind: cls for kind, cls in row.results(revision).items() if tasks or kind != "task"}
+    return {kind: cls for kind, cls in definition.results(revision).items() if tasks or kind != "task"}
 
 
 def undeclared_need(result: object, revision: Revision, capabilities: ClientCapabilities) -> CapabilityPath | None:
@@ -48,19 +50,21 @@ def undeclared_need(result: object, revision: Revision, capabilities: ClientCapa
         return None if understands_tasks(capabilities) else _TASKS
     if not isinstance(result, InputRequiredResult):
         return None
-    for question in (result.input_requests or {}).values():
-        row = input_requests(revision)[question.method]
-        missing = missing_client_capability(capabilities, row.client_capability, question.params)
+    for input_request in (result.input_requests or {}).values():
+        definition = input_requests(revision)[input_request.method]
+        missing = missing_client_capability(capabilities, definition.client_capability, input_request.params)
         if missing is not None:
             return missing
     return None
 
 
-def check_result(row: Method[object, object], revision: Revision, result: object, *, as_task: bool) -> None:
+def check_result(
+    definition: RequestMethod[object, object], revision: Revision, result: object, *, as_task: bool
+) -> None:
     """Check that `result` has a class that the method allows.
 
     Args:
-        row: The definition of the method.
+        definition: The definition of the method.
         revision: The revision of the request.
         result: The result.
         as_task: Whether the request is task-augmented and its receiver supports that (2025-11-25).
@@ -70,15 +74,17 @@ def check_result(row: Method[object, object], revision: Revision, result: object
     """
     kind = getattr(result, "result_type", "complete")
     if as_task:
-        expected: type[WireObject] | None = row.task_results[revision]
-    elif row is TASKS_RESULT:
+        expected: type[WireObject] | None = definition.task_results[revision]
+    elif definition is TASKS_RESULT:
         # The result has the class of the request that started the task.
         expected = Result
     else:
-        expected = row.results(revision).get(kind) if revision.result_type else row.results(revision)["complete"]
+        expected = (
+            definition.results(revision).get(kind) if revision.result_type else definition.results(revision)["complete"]
+        )
     if expected is None or not isinstance(result, expected):
         raise LocalProtocolError(
-            f"{row.name} cannot return {type(result).__name__} of resultType {kind!r} in revision {revision}"
+            f"{definition.name} cannot return {type(result).__name__} of resultType {kind!r} in revision {revision}"
         )
 
 
@@ -115,7 +121,7 @@ def code_for(error: RequestFailed, revision: Revision) -> int:
 
 def as_not_found(error: RequestFailed, revision: Revision) -> RequestFailed:
     """Convert an error for a missing resource to `ResourceNotFound`, for any code that the revision uses."""
-    told = isinstance(error.data, dict) and "uri" in error.data
-    if error.code == revision.resource_not_found and told:
+    names_uri = isinstance(error.data, dict) and "uri" in error.data
+    if error.code == revision.resource_not_found and names_uri:
         return ResourceNotFound(error.message, code=error.code, data=error.data)
     return error

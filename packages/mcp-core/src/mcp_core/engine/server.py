@@ -14,7 +14,7 @@ from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared, undeclared
 from mcp_core.engine.events import ClientPeer, Outgoing, SessionReplaced
 from mcp_core.engine.lifecycle import Kind, State
-from mcp_core.engine.server_receiver import Serving, require_client
+from mcp_core.engine.server_receiver import ServerReceiver, require_client
 from mcp_core.engine.subscriptions import granted
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import Notification
@@ -28,7 +28,7 @@ from mcp_core.methods import (
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
     SUBSCRIPTIONS_LISTEN,
-    Role,
+    Side,
 )
 from mcp_core.revisions import Era
 from mcp_core.types import (
@@ -46,9 +46,9 @@ from mcp_core.types.logging import reaches
 from mcp_core.types.meta import RELATED_TASK, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
-    from mcp_core.engine.in_flight import Owed
+    from mcp_core.engine.in_flight import InboundRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
-    from mcp_core.methods import CapabilityPath, Method, NotificationRow
+    from mcp_core.methods import CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingLevel
 
@@ -71,7 +71,7 @@ _OF_TASKS: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS
 """Notifications about a task (2025-11-25): its status, and its progress under the token of its first request."""
 
 
-class ServerConnection(Serving):
+class ServerConnection(ServerReceiver):
     """The server end of one connection.
 
     Args:
@@ -85,11 +85,13 @@ class ServerConnection(Serving):
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def ask(self, row: Method[object, object], params: object, *, for_request: RequestId | None) -> Outgoing:
+    def request(
+        self, definition: RequestMethod[object, object], params: object, *, for_request: RequestId | None
+    ) -> Outgoing:
         """Return a request to send to the client (legacy).
 
         Args:
-            row: The definition of the method: sampling, elicitation, roots or ping.
+            definition: The definition of the method: sampling, elicitation, roots or ping.
             params: The parameters of the request.
             for_request: The id of the inbound request that it belongs to; `None` for none.
 
@@ -103,23 +105,31 @@ class ServerConnection(Serving):
         """
         session = self._client_session()
         revision = session.revision
-        if self._method(row.name, revision) is not row or Role.SERVER not in row.sender or not revision.server_requests:
-            raise LocalProtocolError(f"a server may not send {row.name} in revision {revision}")
+        if (
+            self._method(definition.name, revision) is not definition
+            or Side.SERVER not in definition.sender
+            or not revision.server_requests
+        ):
+            raise LocalProtocolError(f"a server may not send {definition.name} in revision {revision}")
         if for_request is not None and self._inbound.get(for_request).cancelled:
             raise LocalProtocolError(f"request {for_request!r} was cancelled: no client request can be sent for it")
-        self._lifecycle.send(Kind.PING if row is PING else Kind.SERVER_REQUEST)
-        require_client(session, row, params)
-        if getattr(params, "task", None) is not None and not declared(session.capabilities, row.task_capability or ()):
-            raise MissingRequiredClientCapability.of(as_object(row.task_capability or ()), f"{row.name} as a task")
-        return Outgoing(self._ask(row, params, session.revision), for_request)
+        self._lifecycle.send(Kind.PING if definition is PING else Kind.SERVER_REQUEST)
+        require_client(session, definition, params)
+        if getattr(params, "task", None) is not None and not declared(
+            session.capabilities, definition.task_capability or ()
+        ):
+            raise MissingRequiredClientCapability.of(
+                as_object(definition.task_capability or ()), f"{definition.name} as a task"
+            )
+        return Outgoing(self._begin_request(definition, params, session.revision), for_request)
 
     def notify(
-        self, row: NotificationRow[object], params: object, *, for_request: RequestId | None = None
+        self, definition: NotificationMethod[object], params: object, *, for_request: RequestId | None = None
     ) -> Outgoing | None:
         """Return a notification to send to the client.
 
         Args:
-            row: The definition of the notification.
+            definition: The definition of the notification.
             params: The parameters of the notification.
             for_request: The id of the inbound request that it belongs to; `None` for none.
 
@@ -130,17 +140,17 @@ class ServerConnection(Serving):
             LocalProtocolError: The notification has its own command, or the revision, the state of the session or the
                 capabilities forbid it, or there is no pending inbound request `for_request`.
         """
-        if row in _OWN_COMMAND or row.filter_member is not None:
-            raise LocalProtocolError(f"notify cannot send {row.name}: it has its own command")
-        owed = None if for_request is None else self._inbound.get(for_request)
-        if owed is not None and owed.cancelled:
+        if definition in _OWN_COMMAND or definition.filter_member is not None:
+            raise LocalProtocolError(f"notify cannot send {definition.name}: it has its own command")
+        inbound = None if for_request is None else self._inbound.get(for_request)
+        if inbound is not None and inbound.cancelled:
             return None
-        peer = self._client_of(owed)
-        self._check_notification(row, peer)
+        peer = self._client_of(inbound)
+        self._check_notification(definition, peer)
         if peer.revision.era is Era.LEGACY:
             self._lifecycle.send(Kind.NOTIFICATION)
-        wire = self._wire(params, row.params, peer.revision)
-        return Outgoing(Notification(row.name, wire), for_request)
+        wire = self._wire(params, definition.params, peer.revision)
+        return Outgoing(Notification(definition.name, wire), for_request)
 
     def log(
         self, level: LoggingLevel, data: JsonValue, *, logger: str | None = None, for_request: RequestId | None = None
@@ -163,12 +173,12 @@ class ServerConnection(Serving):
                 inbound request `for_request`, or the request is a subscription, whose stream carries only change
                 notifications.
         """
-        owed = None if for_request is None else self._inbound.get(for_request)
-        if owed is not None and owed.cancelled:
+        inbound = None if for_request is None else self._inbound.get(for_request)
+        if inbound is not None and inbound.cancelled:
             return None
-        if owed is not None and owed.row is SUBSCRIPTIONS_LISTEN:
+        if inbound is not None and inbound.definition is SUBSCRIPTIONS_LISTEN:
             raise LocalProtocolError("a subscription has no log messages", anchor="basic/utilities/subscriptions")
-        peer = self._client_of(owed)
+        peer = self._client_of(inbound)
         if peer.revision.session_log_level:
             # The client may have set the level after it sent the request.
             peer = self._client_session()
@@ -197,16 +207,16 @@ class ServerConnection(Serving):
             LocalProtocolError: There is no pending listen request with this id, or it was acknowledged already.
             LimitExceeded: The subscription exceeds a limit of subscribed resources. The request is still pending.
         """
-        owed = self._inbound.get(request)
-        if not isinstance(owed.params, SubscriptionsListenRequestParams) or owed.acknowledged:
+        inbound = self._inbound.get(request)
+        if not isinstance(inbound.params, SubscriptionsListenRequestParams) or inbound.acknowledged:
             raise LocalProtocolError(f"request {request!r} is not a subscription that awaits acknowledgment")
-        if owed.cancelled:
+        if inbound.cancelled:
             return None
-        grant = granted(owed.params.notifications, wanted, self.capabilities, self._client_of(owed))
+        grant = granted(inbound.params.notifications, wanted, self.capabilities, self._client_of(inbound))
         self._interests.listen(request, grant)
-        owed.acknowledged = True
+        inbound.acknowledged = True
         params = SubscriptionsAcknowledgedNotificationParams(notifications=grant)
-        return self._tagged(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, params, request, owed.peer.revision)
+        return self._tagged(NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, params, request, inbound.peer.revision)
 
     def finish(self, request: RequestId) -> tuple[Outgoing, ...]:
         """End a subscription from the server.
@@ -221,20 +231,20 @@ class ServerConnection(Serving):
         Raises:
             LocalProtocolError: There is no pending subscription with this id, or it was not acknowledged.
         """
-        owed = self._inbound.get(request)
-        if owed.row is not SUBSCRIPTIONS_LISTEN:
+        inbound = self._inbound.get(request)
+        if inbound.definition is not SUBSCRIPTIONS_LISTEN:
             raise LocalProtocolError(f"request {request!r} is not a subscription")
         answer = self.respond(request, SubscriptionsListenResult())
         if answer is None:
             return ()
-        wire = converter(owed.peer.revision).unstructure(CancelledNotificationParams(request_id=request))
+        wire = converter(inbound.peer.revision).unstructure(CancelledNotificationParams(request_id=request))
         return answer, Outgoing(Notification(NOTIFICATIONS_CANCELLED.name, wire), request)
 
-    def publish(self, row: NotificationRow[object], params: object) -> tuple[Outgoing, ...]:
+    def publish(self, definition: NotificationMethod[object], params: object) -> tuple[Outgoing, ...]:
         """Notify all subscribers of a change.
 
         Args:
-            row: `list_changed` of tools, prompts or resources, `notifications/resources/updated` or
+            definition: `list_changed` of tools, prompts or resources, `notifications/resources/updated` or
                 `notifications/tasks`; for the tasks of a legacy session, `notifications/tasks/status` or
                 `notifications/progress`.
             params: The parameters of the notification.
@@ -246,37 +256,37 @@ class ServerConnection(Serving):
             LocalProtocolError: The notification is not a change notification, this server did not declare the
                 capability, or progress of a task does not name the task.
         """
-        if row in _OF_TASKS:
-            return self._publish_of_task(row, params)
-        if row.filter_member is None:
-            raise LocalProtocolError(f"{row.name} is not a change notification; send it with notify")
-        missing = undeclared(row, self.capabilities, None)
+        if definition in _OF_TASKS:
+            return self._publish_of_task(definition, params)
+        if definition.filter_member is None:
+            raise LocalProtocolError(f"{definition.name} is not a change notification; send it with notify")
+        missing = undeclared(definition, self.capabilities, None)
         if missing is not None:
-            raise _undeclared(row, missing)
+            raise _undeclared(definition, missing)
         messages: list[Outgoing] = []
         session = self._session
         # Before the session is open, the client has no lists that could have changed.
         if (
             session is not None
             and self.state is State.OPERATING
-            and self._notification(row.name, session.revision) is row
+            and self._notification(definition.name, session.revision) is definition
         ):
-            wire = self._wire(params, row.params, session.revision)
+            wire = self._wire(params, definition.params, session.revision)
             if self._interests.session_wants(params):
-                messages.append(Outgoing(Notification(row.name, wire)))
-        for id in self._interests.listeners(row, params):
-            messages.append(self._tagged(row, params, id, self._inbound.get(id).peer.revision))  # noqa: PERF401  # a generator would hide which command raises
+                messages.append(Outgoing(Notification(definition.name, wire)))
+        for id in self._interests.listeners(definition, params):
+            messages.append(self._tagged(definition, params, id, self._inbound.get(id).peer.revision))  # noqa: PERF401  # a generator would hide which command raises
         return tuple(messages)
 
-    def _publish_of_task(self, row: NotificationRow[object], params: object) -> tuple[Outgoing, ...]:
+    def _publish_of_task(self, definition: NotificationMethod[object], params: object) -> tuple[Outgoing, ...]:
         """Notify a legacy session of one of its tasks. A task can continue long after the response to its request."""
         session = self._session
         if not isinstance(session, ClientPeer) or self.state is not State.OPERATING or not session.revision.core_tasks:
             return ()
-        self._check_notification(row, session)
+        self._check_notification(definition, session)
         if isinstance(params, ProgressNotificationParams) and RELATED_TASK not in (params.meta or {}):
             raise LocalProtocolError("progress of a task must name the task in _meta", anchor="basic/utilities/tasks")
-        return (Outgoing(Notification(row.name, self._wire(params, row.params, session.revision))),)
+        return (Outgoing(Notification(definition.name, self._wire(params, definition.params, session.revision))),)
 
     @property
     def subscriptions(self) -> tuple[RequestId, ...]:
@@ -294,38 +304,40 @@ class ServerConnection(Serving):
         self._interests.unsubscribe_all()
         return SessionReplaced(id=id, abandoned=ended.end(), ended=ended, notes=notes)
 
-    def _succeeded(self, owed: Owed) -> None:
-        if owed.row is RESOURCES_SUBSCRIBE and isinstance(owed.params, SubscribeRequestParams):
-            self._interests.subscribe(owed.params.uri)
-        elif owed.row is RESOURCES_UNSUBSCRIBE and isinstance(owed.params, UnsubscribeRequestParams):
-            self._interests.unsubscribe(owed.params.uri)
-        elif owed.row is SUBSCRIPTIONS_LISTEN:
-            if not owed.acknowledged:
-                raise LocalProtocolError(f"the subscription {owed.id!r} must be acknowledged before it ends")
-            self._over(owed.id)
+    def _succeeded(self, inbound: InboundRequest) -> None:
+        if inbound.definition is RESOURCES_SUBSCRIBE and isinstance(inbound.params, SubscribeRequestParams):
+            self._interests.subscribe(inbound.params.uri)
+        elif inbound.definition is RESOURCES_UNSUBSCRIBE and isinstance(inbound.params, UnsubscribeRequestParams):
+            self._interests.unsubscribe(inbound.params.uri)
+        elif inbound.definition is SUBSCRIPTIONS_LISTEN:
+            if not inbound.acknowledged:
+                raise LocalProtocolError(f"the subscription {inbound.id!r} must be acknowledged before it ends")
+            self._over(inbound.id)
 
-    def _stamp(self, owed: Owed, wire: JsonObject) -> JsonObject:
-        revision = owed.peer.revision
+    def _stamp(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:
+        revision = inbound.peer.revision
         if not revision.server_info_in_results:
             return wire
         stamped = self._with_server_info(wire, revision)
         stamped.setdefault("resultType", "complete")
-        return _tag(stamped, owed.id) if owed.row is SUBSCRIPTIONS_LISTEN else stamped
+        return _tag(stamped, inbound.id) if inbound.definition is SUBSCRIPTIONS_LISTEN else stamped
 
-    def _tagged(self, row: NotificationRow[object], params: object, id: RequestId, revision: Revision) -> Outgoing:
-        return Outgoing(Notification(row.name, _tag(self._wire(params, row.params, revision), id)), id)
+    def _tagged(
+        self, definition: NotificationMethod[object], params: object, id: RequestId, revision: Revision
+    ) -> Outgoing:
+        return Outgoing(Notification(definition.name, _tag(self._wire(params, definition.params, revision), id)), id)
 
-    def _client_of(self, owed: Owed | None) -> ClientPeer:
+    def _client_of(self, inbound: InboundRequest | None) -> ClientPeer:
         """Return the client of a request, or of the session."""
-        return owed.peer if owed is not None and isinstance(owed.peer, ClientPeer) else self._client_session()
+        return inbound.peer if inbound is not None and isinstance(inbound.peer, ClientPeer) else self._client_session()
 
-    def _check_notification(self, row: NotificationRow[object], peer: ClientPeer) -> None:
+    def _check_notification(self, definition: NotificationMethod[object], peer: ClientPeer) -> None:
         """Check that this side may send a notification to `peer`. Raises `LocalProtocolError`."""
-        if self._notification(row.name, peer.revision) is not row or Role.SERVER not in row.sender:
-            raise LocalProtocolError(f"a server may not send {row.name} in revision {peer.revision}")
-        missing = undeclared(row, self.capabilities, peer.capabilities)
+        if self._notification(definition.name, peer.revision) is not definition or Side.SERVER not in definition.sender:
+            raise LocalProtocolError(f"a server may not send {definition.name} in revision {peer.revision}")
+        missing = undeclared(definition, self.capabilities, peer.capabilities)
         if missing is not None:
-            raise _undeclared(row, missing)
+            raise _undeclared(definition, missing)
 
 
 def _tag(wire: JsonObject, subscription: RequestId) -> JsonObject:
@@ -334,5 +346,5 @@ def _tag(wire: JsonObject, subscription: RequestId) -> JsonObject:
     return {**wire, "_meta": {**(meta if isinstance(meta, dict) else {}), SUBSCRIPTION_ID: subscription}}
 
 
-def _undeclared(row: NotificationRow[object], missing: CapabilityPath) -> LocalProtocolError:
-    return LocalProtocolError(f"{row.name} requires the capability {'.'.join(missing)}, which was not declared")
+def _undeclared(definition: NotificationMethod[object], missing: CapabilityPath) -> LocalProtocolError:
+    return LocalProtocolError(f"{definition.name} requires the capability {'.'.join(missing)}, which was not declared")

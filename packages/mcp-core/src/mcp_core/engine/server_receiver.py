@@ -20,17 +20,17 @@ from mcp_core.engine.connection import Connection
 from mcp_core.engine.events import (
     CancelReceived,
     ClientPeer,
+    ConnectionOpened,
     LogLevelSet,
-    Opened,
     Outgoing,
-    Reaction,
-    Served,
+    ReceiveResult,
+    RequestHandled,
 )
-from mcp_core.engine.in_flight import Inbound, Outbound
+from mcp_core.engine.in_flight import InboundRequests, OutboundRequests
 from mcp_core.engine.initialize_params import kept_handshake
 from mcp_core.engine.lifecycle import Kind, Lifecycle, State
 from mcp_core.engine.request_meta import EnvelopeReader, missing_member
-from mcp_core.engine.subscriptions import Interests
+from mcp_core.engine.subscriptions import SubscriptionRegistry
 from mcp_core.errors import (
     ErrorCode,
     InvalidValue,
@@ -49,7 +49,7 @@ from mcp_core.methods import (
     NOTIFICATIONS_TASKS,
     PING,
     SERVER_DISCOVER,
-    Role,
+    Side,
 )
 from mcp_core.revisions import REVISIONS, Era, preferred
 from mcp_core.types import (
@@ -69,21 +69,21 @@ if TYPE_CHECKING:
     from mcp_core.engine.connection import Extensions
     from mcp_core.engine.events import Event, SessionReplaced
     from mcp_core.jsonrpc.messages import JsonObject, Notification, Request, RequestId
-    from mcp_core.methods import CapabilityPath, Method, NotificationRow
+    from mcp_core.methods import CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import CancelledNotificationParams, Implementation, LoggingLevel, ServerCapabilities
 
-__all__ = ["Serving", "require_client"]
+__all__ = ["ServerReceiver", "require_client"]
 
 _CODES: Final = {"Limits.uri_chars": ErrorCode.INVALID_PARAMS}
 """The error codes of limits on a single parameter. The other limits depend on earlier requests."""
 
 
-class Serving(Connection):
+class ServerReceiver(Connection):
     """The receiving part of a server connection. `ServerConnection` adds the commands."""
 
     capabilities: ServerCapabilities
-    role = Role.SERVER
+    role = Side.SERVER
 
     def __init__(
         self,
@@ -109,9 +109,9 @@ class Serving(Connection):
         self._envelopes = EnvelopeReader(self._modern, self._supported)
         self.handshake: JsonObject = {}
         """The stored part of the parameters of `initialize`; empty while no legacy session is open."""
-        self._interests = Interests(self.limits)
+        self._interests = SubscriptionRegistry(self.limits)
         self._info_wire: dict[Revision, JsonObject] = {}
-        self._offered: dict[tuple[str, Revision], Method[object, object]] = {}
+        self._offered: dict[tuple[str, Revision], RequestMethod[object, object]] = {}
 
     # --- other connections of the same server ----------------------------------------------------------------------
 
@@ -124,9 +124,9 @@ class Serving(Connection):
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._lifecycle = Lifecycle()
-        made._outbound = Outbound()
-        made._inbound = Inbound()
-        made._interests = Interests(self.limits)
+        made._outbound = OutboundRequests()
+        made._inbound = InboundRequests()
+        made._interests = SubscriptionRegistry(self.limits)
         made._session = None
         return made
 
@@ -169,7 +169,7 @@ class Serving(Connection):
             log_level=log_level,
         )
         self._lifecycle = Lifecycle(State.OPERATING)
-        self._outbound = Outbound(last=last_id)
+        self._outbound = OutboundRequests(last=last_id)
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class Serving(Connection):
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def _accept(self, message: Request) -> Reaction:
+    def _accept(self, message: Request) -> ReceiveResult:
         if self._modern:
             raw = message.params
             meta = raw.get("_meta") if raw is not None else None
@@ -199,18 +199,18 @@ class Serving(Connection):
             return self._initialize(message)
         return self._accept_legacy(message)
 
-    def _accept_modern(self, message: Request, meta: JsonObject) -> Reaction:
+    def _accept_modern(self, message: Request, meta: JsonObject) -> ReceiveResult:
         peer = self._envelopes.read(meta)
-        row = self._offered.get((message.method, peer.revision)) or self._check_offered(message, peer.revision)
-        if row.extension is not None:
+        definition = self._offered.get((message.method, peer.revision)) or self._check_offered(message, peer.revision)
+        if definition.extension is not None:
             # Extensions are used only if both sides declared them, the client in each request.
-            require_client(peer, row, None)
-        if row is SERVER_DISCOVER:
+            require_client(peer, definition, None)
+        if definition is SERVER_DISCOVER:
             return self._discover(message, peer)
-        event = self._admit(message, row, peer)
+        event = self._admit(message, definition, peer)
         if isinstance(event.params, SubscriptionsListenRequestParams):
             self._check_listen(message.id, event.params, peer)
-        return Reaction(event)
+        return ReceiveResult(event)
 
     def _check_listen(self, id: RequestId, params: SubscriptionsListenRequestParams, peer: ClientPeer) -> None:
         wanted = params.notifications
@@ -225,15 +225,15 @@ class Serving(Connection):
             self._inbound.settle(id)
             raise
 
-    def _discover(self, message: Request, peer: ClientPeer) -> Reaction:
+    def _discover(self, message: Request, peer: ClientPeer) -> ReceiveResult:
         result = DiscoverResult(
             supported_versions=self._supported, capabilities=self.capabilities, instructions=self.instructions
         )
         wire = converter(peer.revision).unstructure(result)
         reply = ResultResponse(message.id, self._with_server_info(wire, peer.revision))
-        return Reaction(Served(id=message.id, method=SERVER_DISCOVER.name), Outgoing(reply, message.id))
+        return ReceiveResult(RequestHandled(id=message.id, method=SERVER_DISCOVER.name), Outgoing(reply, message.id))
 
-    def _initialize(self, message: Request) -> Reaction:
+    def _initialize(self, message: Request) -> ReceiveResult:
         raw: JsonObject = message.params or {}
         requested = raw.get("protocolVersion")
         newest = preferred(self._legacy)
@@ -248,7 +248,7 @@ class Serving(Connection):
         except (InvalidValue, LimitExceeded) as bad:
             raise RequestFailed(f"invalid params of initialize: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
         tolerated = self._lifecycle.receive(Kind.INITIALIZE)
-        event: Event = Served(id=message.id, method=INITIALIZE.name, notes=notes)
+        event: Event = RequestHandled(id=message.id, method=INITIALIZE.name, notes=notes)
         if tolerated is not None:
             event = self._end_session(message.id, (tolerated, *notes))
         self.handshake = kept
@@ -263,29 +263,31 @@ class Serving(Connection):
         )
         self._lifecycle.send(Kind.INITIALIZE_RESULT)
         reply = ResultResponse(message.id, converter(revision).unstructure(result))
-        return Reaction(event, Outgoing(reply, message.id))
+        return ReceiveResult(event, Outgoing(reply, message.id))
 
     @abstractmethod
     def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> SessionReplaced:
         """Move the legacy session and its requests to a separate, closed connection."""
 
-    def _accept_legacy(self, message: Request) -> Reaction:
+    def _accept_legacy(self, message: Request) -> ReceiveResult:
         if message.method == PING.name:
             return self._pong(message)
         peer, tolerated = self._session_peer(Kind.CLIENT_REQUEST)
-        row = self._offered.get((message.method, peer.revision)) or self._check_offered(message, peer.revision)
-        event = self._admit(message, row, peer, () if tolerated is None else (tolerated,))
+        definition = self._offered.get((message.method, peer.revision)) or self._check_offered(message, peer.revision)
+        event = self._admit(message, definition, peer, () if tolerated is None else (tolerated,))
         params = event.params
-        if row is LOGGING_SET_LEVEL and isinstance(params, SetLevelRequestParams):
+        if definition is LOGGING_SET_LEVEL and isinstance(params, SetLevelRequestParams):
             self._inbound.settle(message.id)
             return self._set_level(message, params.level, event.notes)
         if isinstance(params, SubscribeRequestParams):
             self._check_subscribe(message.id, params.uri)
-        return Reaction(event)
+        return ReceiveResult(event)
 
-    def _set_level(self, message: Request, level: LoggingLevel, notes: tuple[str, ...]) -> Reaction:
+    def _set_level(self, message: Request, level: LoggingLevel, notes: tuple[str, ...]) -> ReceiveResult:
         self._session = attrs.evolve(self._client_session(), log_level=level)
-        return Reaction(LogLevelSet(level=level, notes=notes), Outgoing(ResultResponse(message.id, {}), message.id))
+        return ReceiveResult(
+            LogLevelSet(level=level, notes=notes), Outgoing(ResultResponse(message.id, {}), message.id)
+        )
 
     def _check_subscribe(self, id: RequestId, uri: str) -> None:
         try:
@@ -294,24 +296,26 @@ class Serving(Connection):
             self._inbound.settle(id)
             raise RequestFailed(limit.message, code=_CODES.get(limit.setting, ErrorCode.INVALID_REQUEST)) from limit
 
-    def _check_offered(self, message: Request, revision: Revision) -> Method[object, object]:
+    def _check_offered(self, message: Request, revision: Revision) -> RequestMethod[object, object]:
         """Return the definition of a method that this server offers, and cache it. Raises `RequestFailed`."""
-        row = self._row(message, revision)
-        needed = row.server_capability if revision in row.capability_revisions else None
+        definition = self._row(message, revision)
+        needed = definition.server_capability if revision in definition.capability_revisions else None
         if needed is not None and not declared(self.capabilities, needed):
             raise RequestFailed(
-                f"method not found: {row.name} (this server does not offer {'.'.join(needed)})",
+                f"method not found: {definition.name} (this server does not offer {'.'.join(needed)})",
                 code=ErrorCode.METHOD_NOT_FOUND,
             )
-        self._offered[row.name, revision] = row
-        return row
+        self._offered[definition.name, revision] = definition
+        return definition
 
     # --- notifications ---------------------------------------------------------------------------------------------
 
-    def _told(self, row: NotificationRow[object], params: object, raw: JsonObject, notes: tuple[str, ...]) -> Reaction:
-        if row is NOTIFICATIONS_INITIALIZED and self._session is not None:
-            return Reaction(Opened(peer=self._session, notes=notes))
-        return super()._told(row, params, raw, notes)
+    def _notification_received(
+        self, definition: NotificationMethod[object], params: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        if definition is NOTIFICATIONS_INITIALIZED and self._session is not None:
+            return ReceiveResult(ConnectionOpened(peer=self._session, notes=notes))
+        return super()._notification_received(definition, params, raw, notes)
 
     def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
         event = super()._cancelled(message, params, notes)
@@ -319,10 +323,10 @@ class Serving(Connection):
             self._over(event.id)
         return event
 
-    def _undeclared(self, row: NotificationRow[object]) -> CapabilityPath | None:
+    def _undeclared(self, definition: NotificationMethod[object]) -> CapabilityPath | None:
         session = self._session
         client = session.capabilities if isinstance(session, ClientPeer) else None
-        return undeclared(row, self.capabilities, client)
+        return undeclared(definition, self.capabilities, client)
 
     def _notification_revision(self) -> Revision:
         if self._session is not None:
@@ -355,8 +359,10 @@ class Serving(Connection):
         return {**wire, "_meta": own}
 
 
-def require_client(peer: ClientPeer, row: Method[object, object] | NotificationRow[object], params: object) -> None:
+def require_client(
+    peer: ClientPeer, definition: RequestMethod[object, object] | NotificationMethod[object], params: object
+) -> None:
     """Check the client capabilities that a message requires. Raises `MissingRequiredClientCapability`."""
-    missing = missing_client_capability(peer.capabilities, row.client_capability, params)
+    missing = missing_client_capability(peer.capabilities, definition.client_capability, params)
     if missing is not None:
-        raise MissingRequiredClientCapability.of(as_object(missing), row.name)
+        raise MissingRequiredClientCapability.of(as_object(missing), definition.name)

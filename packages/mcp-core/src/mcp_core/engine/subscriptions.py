@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.limits import Limits
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_core.types import ServerCapabilities
 
-__all__ = ["Interests", "covering", "covers", "granted", "subscription_bytes", "watched"]
+__all__ = ["SubscriptionRegistry", "covering", "covers", "granted", "subscription_bytes", "watched"]
 
 _SUBSCRIPTION_BYTES: Final = 1_024
 """Estimated memory of a subscription without its URI, in bytes: the entry, and a notification that awaits a stream."""
@@ -39,15 +39,15 @@ _NAMED: Final[Mapping[str, str]] = {"resource_subscriptions": "uri", "task_ids":
 
 
 def granted(
-    asked: SubscriptionFilter, at_most: SubscriptionFilter | None, server: ServerCapabilities, client: ClientPeer
+    requested: SubscriptionFilter, at_most: SubscriptionFilter | None, server: ServerCapabilities, client: ClientPeer
 ) -> SubscriptionFilter:
     """Return the granted part of a filter: requested, offered, and within `at_most` if that is given."""
     wanted: dict[str, bool | tuple[str, ...]] = {}
-    for row in notifications(client.revision).values():
-        member = row.filter_member
-        if member is None or undeclared(row, server, client.capabilities) is not None:
+    for definition in notifications(client.revision).values():
+        member = definition.filter_member
+        if member is None or undeclared(definition, server, client.capabilities) is not None:
             continue
-        value = getattr(asked, member)
+        value = getattr(requested, member)
         if at_most is not None:
             value = _common(value, getattr(at_most, member))
         if value:
@@ -60,11 +60,11 @@ def _filter(members: Mapping[str, bool | tuple[str, ...]]) -> SubscriptionFilter
     return made
 
 
-def _common(asked: bool | tuple[str, ...] | None, at_most: bool | tuple[str, ...] | None) -> bool | tuple[str, ...]:  # noqa: FBT001  # values of a member
-    if isinstance(asked, tuple) and isinstance(at_most, tuple):
+def _common(requested: bool | tuple[str, ...] | None, at_most: bool | tuple[str, ...] | None) -> bool | tuple[str, ...]:  # noqa: FBT001  # values of a member
+    if isinstance(requested, tuple) and isinstance(at_most, tuple):
         allowed = frozenset(at_most)
-        return tuple(each for each in asked if each in allowed)
-    return asked is True and at_most is True
+        return tuple(each for each in requested if each in allowed)
+    return requested is True and at_most is True
 
 
 def subscription_bytes(uri: str) -> int:
@@ -78,7 +78,7 @@ def watched(wanted: SubscriptionFilter) -> int:
 
 
 @attrs.define(eq=False)
-class Interests:
+class SubscriptionRegistry:
     """The subscriptions of one connection: `resources/subscribe` and `subscriptions/listen`."""
 
     limits: Limits
@@ -140,9 +140,9 @@ class Interests:
         """Return whether to notify a legacy session of a change: of lists always, of resources if it subscribed."""
         return not isinstance(params, ResourceUpdatedNotificationParams) or covers(self._subscribed, params.uri)
 
-    def listeners(self, row: NotificationRow[object], params: object) -> Iterator[RequestId]:
+    def listeners(self, definition: NotificationMethod[object], params: object) -> Iterator[RequestId]:
         """Yield the ids of the subscriptions to notify of a change."""
-        member = row.filter_member or ""
+        member = definition.filter_member or ""
         named = _NAMED.get(member)
         for id, wanted in self._listening.items():
             value = wanted.get(member, False)

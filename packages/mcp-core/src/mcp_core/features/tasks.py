@@ -159,14 +159,14 @@ def as_task(state: TaskState, kind: type[T]) -> T:
     return kind(**fields)
 
 
-def as_extension_task(state: TaskState, kind: type[T], questions: Mapping[str, InputRequest] | None = None) -> T:
+def as_extension_task(state: TaskState, kind: type[T], input_requests: Mapping[str, InputRequest] | None = None) -> T:
     """Return the task in the form of the extension.
 
     Args:
         state: The state of the task.
         kind: The class to create: `GetExtensionTaskResult` or `ExtensionTaskNotificationParams`; or
             `CreateExtensionTaskResult`, which has no input requests and no result.
-        questions: The pending input requests, for the status `input_required`.
+        input_requests: The pending input requests, for the status `input_required`.
     """
     fields: dict[str, object] = {
         "task_id": state.id,
@@ -178,7 +178,7 @@ def as_extension_task(state: TaskState, kind: type[T], questions: Mapping[str, I
         "status_message": state.message,
     }
     if any(each.name == "input_requests" for each in kind.__fields__):
-        fields["input_requests"] = dict(questions or {}) if state.status == "input_required" else None
+        fields["input_requests"] = dict(input_requests or {}) if state.status == "input_required" else None
         fields["result"] = state.result
         fields["error"] = None if state.error is None else _error(state.error)
     return kind(**fields)

@@ -40,7 +40,7 @@ from mcp_core.errors import (
 from mcp_core.framing.sse import Event
 from mcp_core.http.event_reader import Deviations, EventReader, Received, read_message
 from mcp_core.http.failures import FAILURE_BYTES, clipped, failure_of
-from mcp_core.http.pending_responses import Awaited, members
+from mcp_core.http.pending_responses import PendingResponses, members
 from mcp_core.http.request_headers import (
     check_allowed,
     get_headers,
@@ -116,14 +116,14 @@ class ClientExchange:
     """
 
     __slots__ = (
-        "_awaited",
-        "_designated",
         "_expect",
         "_head",
+        "_header_params",
         "_last_event_id",
         "_limits",
         "_message",
         "_names",
+        "_pending",
         "_reader",
         "_retry",
         "_revision",
@@ -143,7 +143,7 @@ class ClientExchange:
         limits: Limits,
         session_id: str | None = None,
         last_event_id: str | None = None,
-        designated: Sequence[ParamHeader] = (),
+        header_params: Sequence[ParamHeader] = (),
         names: Mapping[str, str] = NAME_PARAMS,
     ) -> None:
         check_allowed(message, revision)
@@ -164,9 +164,9 @@ class ClientExchange:
         # A modern server has no sessions, so it cannot report one as unknown.
         self._session: Final = session_id if self._is_legacy else None
         self._last_event_id: Final = last_event_id or ""
-        self._designated: Final = designated
+        self._header_params: Final = header_params
         self._names: Final = names
-        self._awaited = Awaited.of(message)
+        self._pending = PendingResponses.of(message)
         self._head: HttpHead | None = None
         self._expect: Expect | None = None
         self._reader: EventReader | None = None
@@ -196,7 +196,7 @@ class ClientExchange:
         """
         if self._message is None:
             return get_headers(self._last_event_id, self._revision, self._session, self._limits)
-        return post_headers(self._message, self._revision, self._session, self._designated, self._names)
+        return post_headers(self._message, self._revision, self._session, self._header_params, self._names)
 
     def body(self) -> bytes | None:
         """Return the body of a POST; `None` for a GET.
@@ -233,7 +233,7 @@ class ClientExchange:
             return Expect.TEXT
         if self._message is None:
             return expected_of_get(head)
-        expect = expected_of_post(head, awaiting=self._awaited.asked)
+        expect = expected_of_post(head, awaiting=self._pending.has_requests)
         if expect is Expect.NOTHING and head.status not in (202, 204):
             self.notes.note(f"the status for a message without requests is {head.status}, not 202")
         return expect
@@ -261,7 +261,7 @@ class ClientExchange:
         received: list[Received] = []
         for what in self._reader.receive_data(data):
             if not isinstance(what, Event):
-                received.append(self._awaited.take(what, self.notes))
+                received.append(self._pending.take(what, self.notes))
             elif what.event == "endpoint" and self._message is not None:
                 self.offers_endpoint = True
                 status = self.status or 0
@@ -296,21 +296,21 @@ class ClientExchange:
             if not good or not says_json(self._head):
                 raise self.failure(body)
             if what.answers is None:
-                what.answers = self._awaited.only
-            return (self._awaited.take(what, self.notes),)
+                what.answers = self._pending.only
+            return (self._pending.take(what, self.notes),)
         if good and not says_json(self._head):
             self.notes.note("the JSON body has another media type")
         if not good:
             what = self._answer_of_refusal(what, body)
-        return (self._awaited.take(what, self.notes),)
+        return (self._pending.take(what, self.notes),)
 
     def _answer_of_refusal(self, message: Message | Batch, body: bytes) -> Message | Batch:
         """Return the response in a body whose status is not 2xx. Raises `HttpFailure` if the body has no response."""
         if not any(isinstance(each, ResultResponse | ErrorResponse) for each in members(message)):
             raise self.failure(body)
-        if not isinstance(message, ErrorResponse) or message.id in self._awaited.ids:
+        if not isinstance(message, ErrorResponse) or message.id in self._pending.ids:
             return message
-        only = self._awaited.only
+        only = self._pending.only
         if only is None or self._complains_of_session(body):
             raise self.failure(body)
         if message.id is not None:
@@ -348,7 +348,7 @@ class ClientExchange:
     @property
     def answered(self) -> bool:
         """Whether the exchange had requests, and each has its response. The rest of the body is irrelevant then."""
-        return self._awaited.asked and not self._awaited.ids
+        return self._pending.has_requests and not self._pending.ids
 
     @property
     def retry_after(self) -> float:
@@ -369,11 +369,11 @@ class ClientExchange:
             also for a stream that a GET fetched for its own sake and that had event ids. `Lost` otherwise.
         """
         self.broken = broken
-        if self._awaited.asked and not self._awaited.ids:
+        if self._pending.has_requests and not self._pending.ids:
             return None
-        if self._message is not None and not self._awaited.asked:
+        if self._message is not None and not self._pending.has_requests:
             return None
-        return self._resume() or (Lost(self._why_lost()) if self._awaited.asked else None)
+        return self._resume() or (Lost(self._why_lost()) if self._pending.has_requests else None)
 
     def _resume(self) -> Resume | None:
         id = self._last_id() if self._is_legacy else ""
@@ -402,6 +402,6 @@ class ClientExchange:
         rest = ClientExchange(
             None, revision=self._revision, limits=self._limits, session_id=session, last_event_id=self._last_id()
         )
-        rest._awaited = self._awaited.copy()
+        rest._pending = self._pending.copy()
         rest._retry = self.retry_after
         return rest

@@ -78,7 +78,7 @@ class LoggedStream:
     """The number of the stream in the session."""
     last: int
     """The number of the last event; 0 without events."""
-    owed: tuple[RequestId, ...]
+    pending: tuple[RequestId, ...]
     """The requests of the stream without a response, in their order; empty if the stream is over."""
 
 
@@ -98,13 +98,13 @@ _Key: TypeAlias = "tuple[type, RequestId]"
 
 @attrs.define(eq=False)
 class _Stream:
-    owed: dict[_Key, None]
+    pending: dict[_Key, None]
     last: int = 0
     events: dict[int, LoggedEvent] = attrs.field(factory=dict)
     over: bool = False
 
     def described(self, stream: int) -> LoggedStream:
-        return LoggedStream(stream, self.last, tuple([request for _, request in self.owed]))
+        return LoggedStream(stream, self.last, tuple([request for _, request in self.pending]))
 
 
 class EventLog:
@@ -141,12 +141,12 @@ class EventLog:
         self._standalone: int | None = None
         self._newest = (-1, 0)
 
-    def begin(self, stream: int, owed: Iterable[RequestId] = ()) -> None:
+    def begin(self, stream: int, pending: Iterable[RequestId] = ()) -> None:
         """Begin a stream.
 
         Args:
             stream: A number that the session has not used.
-            owed: The requests whose responses the stream will carry. Without requests the stream is the standalone
+            pending: The requests whose responses the stream will carry. Without requests the stream is the standalone
                 stream. A session has one of these: the previous one is over.
 
         Raises:
@@ -155,13 +155,13 @@ class EventLog:
         """
         if stream in self._streams:
             raise LocalProtocolError(f"stream {stream} already exists")
-        self._check_room()
-        requests: dict[_Key, None] = {(type(request), request): None for request in owed}
+        self._check_capacity()
+        requests: dict[_Key, None] = {(type(request), request): None for request in pending}
         if not requests:
             if self._standalone is not None:
                 self.delivered(self._standalone)
             self._standalone = stream
-        self._streams[stream] = _Stream(owed=requests)
+        self._streams[stream] = _Stream(pending=requests)
 
     def append(self, stream: int, data: bytes, answers: RequestId | None = None) -> int:
         """Add an event to a stream.
@@ -184,9 +184,9 @@ class EventLog:
             raise LocalProtocolError(f"stream {stream} {'does not exist' if kept is None else 'is over'}")
         if answers is not None:
             key = (type(answers), answers)
-            if key not in kept.owed:
+            if key not in kept.pending:
                 raise LocalProtocolError(f"stream {stream} has no pending request {answers!r}")
-            del kept.owed[key]
+            del kept.pending[key]
         # orjson reserves up to eight times the size of a text and does not release it: a copy has the exact size.
         data = bytes(memoryview(data))
         number = kept.last = kept.last + 1
@@ -212,7 +212,7 @@ class EventLog:
         if kept is None or kept.over:
             return
         kept.over = True
-        kept.owed = {}
+        kept.pending = {}
         if self._standalone == stream:
             self._standalone = None
         for number, event in kept.events.items():
@@ -261,7 +261,7 @@ class EventLog:
         """The data of the events in the log, in bytes."""
         return self._bytes
 
-    def _check_room(self) -> None:
+    def _check_capacity(self) -> None:
         for observed, setting in ((self._answers, "replay_events"), (self._answer_bytes, "replay_bytes")):
             allowed: int = getattr(self._limits, setting)
             if observed >= allowed:

@@ -43,13 +43,13 @@ def failure_of(method: str, head: HttpHead, body: bytes) -> HttpFailure:
     refusal = _REFUSALS.get(head.status)
     if refusal is not None:
         challenges = head.headers.all("www-authenticate")
-        message = f"{refusal}: {method} returned status {head.status}{_what_came(head, body)}"
+        message = f"{refusal}: {method} returned status {head.status}{_received(head, body)}"
         return AccessDenied(message, status=head.status, body=body, challenges=challenges)
-    message = f"{method} returned status {head.status}{_what_came(head, body)}"
+    message = f"{method} returned status {head.status}{_received(head, body)}"
     return HttpFailure(f"{message}{_advice(method, head)}", status=head.status, body=body)
 
 
-def _what_came(head: HttpHead, body: bytes) -> str:
+def _received(head: HttpHead, body: bytes) -> str:
     kind = media_type_of(head)
     named = f" and {clipped(kind)}" if kind else ""
     quoted = clipped(body[:FAILURE_BYTES].decode("utf-8", "replace"))

@@ -14,7 +14,7 @@ stream of HTTP+SSE. The engine decides about everything that a server sends as a
     timeout                            initialize             give up
 
 A guess is not cached: a server that was slow to start, or whose proxy failed for a moment, may be modern
-(`tells_the_era`).
+(`shows_era`).
 
 Spec: basic/versioning#backward-compatibility, basic/transports/streamable-http#backward-compatibility (2026-07-28);
 basic/transports#backwards-compatibility (legacy).
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_core.http.client import ClientExchange
     from mcp_core.revisions import Revision
 
-__all__ = ["EraCache", "Next", "Spoken", "neither", "next_after", "tells_the_era"]
+__all__ = ["EraCache", "NegotiatedEndpoint", "Next", "neither", "next_after", "shows_era"]
 
 _NOT_ABOUT_THE_ENDPOINT: Final = frozenset({407, 408, 421, 425, 429, 431, 451})
 """Statuses 4xx without information about the protocol: they concern a proxy, the moment, the name or the size."""
@@ -90,7 +90,7 @@ def _says_something(exchange: ClientExchange, failure: McpError) -> bool:
     return isinstance(failure, HttpFailure | RemoteProtocolError | RequestTimeout)
 
 
-def tells_the_era(failure: McpError) -> bool:
+def shows_era(failure: McpError) -> bool:
     """Return whether the failure of a probe reveals the era of the server, so that the era can be cached.
 
     A timeout does not: the server may be slow. Statuses 5xx and statuses that concern only the moment do not either,
@@ -125,7 +125,7 @@ def neither(streamable: McpError, sse: McpError) -> McpError:
 
 
 @attrs.frozen(kw_only=True)
-class Spoken:
+class NegotiatedEndpoint:
     """The revision and the transport that a server supports."""
 
     revision: Revision
@@ -149,23 +149,23 @@ class EraCache:
 
     def __init__(self, most: int = 1_000) -> None:
         self._most: Final = most
-        self._known: Final[OrderedDict[str, Spoken]] = OrderedDict()
+        self._known: Final[OrderedDict[str, NegotiatedEndpoint]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, url: str) -> Spoken | None:
+    def find(self, url: str) -> NegotiatedEndpoint | None:
         """Return the entry of the server at `url`; `None` without an entry."""
         key = _endpoint(url)
-        spoken = self._known.get(key)
-        if spoken is not None:
+        negotiated = self._known.get(key)
+        if negotiated is not None:
             self._known.move_to_end(key)
-        return spoken
+        return negotiated
 
-    def learn(self, url: str, spoken: Spoken) -> None:
+    def learn(self, url: str, negotiated: NegotiatedEndpoint) -> None:
         """Record the era of the server at `url` for the lifetime of the cache. The era must be certain, not a guess."""
         key = _endpoint(url)
-        self._known[key] = spoken
+        self._known[key] = negotiated
         self._known.move_to_end(key)
         if len(self._known) > self._most:
             self._known.popitem(last=False)

@@ -280,9 +280,11 @@ def preflight_headers(request: HttpRequest, origins: tuple[str, ...]) -> tuple[t
     origin = _listed(headers, origins)
     if origin is None:
         return None
-    asked = ",".join(headers.all("access-control-request-headers")).lower().split(",")
+    requested = ",".join(headers.all("access-control-request-headers")).lower().split(",")
     ours = {
-        name for name in map(str.strip, asked) if name.startswith(_OUR_HEADERS) and _REQUESTED_HEADER.fullmatch(name)
+        name
+        for name in map(str.strip, requested)
+        if name.startswith(_OUR_HEADERS) and _REQUESTED_HEADER.fullmatch(name)
     }
     return (
         ("access-control-allow-origin", origin),

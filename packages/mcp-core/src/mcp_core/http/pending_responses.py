@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from mcp_core.http.event_reader import Deviations, Received
     from mcp_core.jsonrpc.messages import Message, RequestId
 
-__all__ = ["Awaited", "members"]
+__all__ = ["PendingResponses", "members"]
 
 
 @attrs.define(eq=False)
-class Awaited:
+class PendingResponses:
     """The pending requests of one exchange."""
 
     ids: set[RequestId]
     """The ids of the requests without a response."""
-    asked: bool
+    has_requests: bool
     """Whether the exchange had requests."""
 
     @classmethod
-    def of(cls, message: Message | Batch | None) -> Awaited:
+    def of(cls, message: Message | Batch | None) -> PendingResponses:
         """Return the pending responses for a posted message."""
         ids = {each.id for each in members(message) if isinstance(each, Request)}
-        return cls(ids, asked=bool(ids))
+        return cls(ids, has_requests=bool(ids))
 
-    def copy(self) -> Awaited:
+    def copy(self) -> PendingResponses:
         """Return a copy for another exchange, independent of this one."""
-        return Awaited(set(self.ids), asked=self.asked)
+        return PendingResponses(set(self.ids), has_requests=self.has_requests)
 
     @property
     def only(self) -> RequestId | None:

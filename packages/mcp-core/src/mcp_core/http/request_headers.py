@@ -74,7 +74,7 @@ def post_headers(
     message: Message | Batch,
     revision: Revision | None,
     session_id: str | None,
-    designated: Sequence[ParamHeader],
+    header_params: Sequence[ParamHeader],
     names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
     """Return the headers of a POST.
@@ -83,14 +83,14 @@ def post_headers(
         message: The posted message.
         revision: The negotiated revision; `None` before negotiation.
         session_id: The session id; `None` without a session.
-        designated: The header parameters of the called tool.
+        header_params: The header parameters of the called tool.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Raises:
         LocalProtocolError: A header cannot carry a part of the message.
     """
     if revision is not None and revision.routing_headers and isinstance(message, Request | Notification):
-        return [*ON_POST, *mirrored(message, revision, designated, names=names)]
+        return [*ON_POST, *mirrored(message, revision, header_params, names=names)]
     return [*ON_POST, *session_headers(revision, session_id)]
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.http.messages import Headers
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification
-    from mcp_core.methods import AnyMethod
+    from mcp_core.methods import AnyRequestMethod
     from mcp_core.revisions import Revision
 
 __all__ = [
@@ -83,19 +83,21 @@ _INTEGER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0{1,16})?")
 """The texts of integers up to the largest: `42.0` is 42."""
 
 
-def name_params(rows: Iterable[AnyMethod]) -> Mapping[str, str]:
+def name_params(rows: Iterable[AnyRequestMethod]) -> Mapping[str, str]:
     """Return the member of the params that `Mcp-Name` repeats, for each method that has one.
 
     Args:
         rows: The methods of the protocol (`mcp_core.methods.METHODS`) or of further extensions.
     """
-    return MappingProxyType({row.name: row.name_param for row in rows if row.name_param is not None})
+    return MappingProxyType(
+        {definition.name: definition.name_param for definition in rows if definition.name_param is not None}
+    )
 
 
 NAME_PARAMS: Final = name_params(METHODS)
 """The member of the params for each method of the protocol and of the extensions known here."""
 
-_NAME_DEMANDED: Final = frozenset(name_params(row for row in METHODS if row.extension is None))
+_NAME_DEMANDED: Final = frozenset(name_params(definition for definition in METHODS if definition.extension is None))
 """The methods that a server rejects without `Mcp-Name`. The rules of an extension bind only its clients."""
 
 
@@ -153,7 +155,7 @@ def decode_value(value: str) -> str:
 def mirrored(
     message: Request | Notification,
     revision: Revision,
-    designated: Sequence[ParamHeader] = (),
+    header_params: Sequence[ParamHeader] = (),
     *,
     names: Mapping[str, str] = NAME_PARAMS,
 ) -> list[tuple[str, str]]:
@@ -163,7 +165,7 @@ def mirrored(
         message: The message in the body. For a modern revision its `_meta` names the same revision.
         revision: The revision of the message. A legacy revision has at most the version header. `initialize` is sent
             before a revision is negotiated.
-        designated: The header parameters of the called tool.
+        header_params: The header parameters of the called tool.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Returns:
@@ -185,7 +187,7 @@ def mirrored(
         name = params.get(name_param)
         if isinstance(name, str):
             found.append((MCP_NAME, _encoded(name, f"params.{name_param}")))
-    for param in designated:
+    for param in header_params:
         value = _argument(params, param)
         if _out_of_range(value):
             raise LocalProtocolError(
@@ -201,7 +203,7 @@ def mirrored(
 def mismatch(
     headers: Headers,
     message: Request | Notification,
-    designated: Sequence[ParamHeader],
+    header_params: Sequence[ParamHeader],
     *,
     names: Mapping[str, str] = NAME_PARAMS,
 ) -> HeaderMismatch | None:
@@ -212,7 +214,7 @@ def mismatch(
     Args:
         headers: The headers of the request.
         message: The message in the body.
-        designated: The header parameters of the called tool. Other `Mcp-Param-...` headers are ignored.
+        header_params: The header parameters of the called tool. Other `Mcp-Param-...` headers are ignored.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Returns:
@@ -230,21 +232,21 @@ def mismatch(
         name_param = names.get(method)
         if name_param is not None:
             found = _compare_name(headers, params.get(name_param), demanded=method in _NAME_DEMANDED)
-    return found or param_mismatch(headers, params, designated)
+    return found or param_mismatch(headers, params, header_params)
 
 
-def param_mismatch(headers: Headers, params: JsonObject, designated: Sequence[ParamHeader]) -> HeaderMismatch | None:
+def param_mismatch(headers: Headers, params: JsonObject, header_params: Sequence[ParamHeader]) -> HeaderMismatch | None:
     """Return the error for the first `Mcp-Param-...` header that differs from its argument.
 
     Args:
         headers: The headers of the request.
         params: The params of `tools/call` in the body.
-        designated: The header parameters of the called tool.
+        header_params: The header parameters of the called tool.
 
     Returns:
         The error for the response, or `None` if headers and arguments agree.
     """
-    for param in designated:
+    for param in header_params:
         found = _compare_param(headers, param, _argument(params, param))
         if found is not None:
             return found

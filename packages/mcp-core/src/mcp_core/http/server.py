@@ -66,7 +66,7 @@ _NO_SESSION: Final = (
 
 
 @attrs.frozen
-class _Spoken:
+class _ServedRevisions:
     """Properties of the set of revisions that a server supports."""
 
     names: tuple[str, ...]
@@ -83,8 +83,8 @@ class _Spoken:
 
 
 @lru_cache(maxsize=64)
-def _spoken(revisions: frozenset[Revision]) -> _Spoken:
-    return _Spoken(
+def _served_revisions(revisions: frozenset[Revision]) -> _ServedRevisions:
+    return _ServedRevisions(
         tuple(name for name, revision in REVISIONS.items() if revision in revisions),
         modern=any(revision.era is Era.MODERN for revision in revisions),
         legacy=any(revision.era is Era.LEGACY for revision in revisions),
@@ -103,7 +103,7 @@ class ServerExchange(Responses):
         revisions: The revisions that the server supports. The same frozenset each time is fastest.
     """
 
-    __slots__ = ("_modern", "_spoken", "last_event_id", "session_id", "version")
+    __slots__ = ("_modern", "_served", "last_event_id", "session_id", "version")
 
     session_id: str | None
     """`Mcp-Session-Id`; `None` if it is missing, and in a modern request, where it is ignored."""
@@ -117,9 +117,9 @@ class ServerExchange(Responses):
     ) -> None:
         super().__init__(request, policy, limits)
         headers = request.headers
-        self._spoken = _spoken(revisions if isinstance(revisions, frozenset) else frozenset(revisions))
+        self._served = _served_revisions(revisions if isinstance(revisions, frozenset) else frozenset(revisions))
         self.version = headers.get(MCP_PROTOCOL_VERSION)
-        self._modern = self._spoken.modern and self.version in _MODERN_NAMES
+        self._modern = self._served.modern and self.version in _MODERN_NAMES
         # Some proxies send an empty value instead of no header.
         self.session_id = None if self._modern else headers.get(MCP_SESSION_ID) or None
         self.last_event_id = None if self._modern else headers.get(LAST_EVENT_ID) or None
@@ -144,8 +144,8 @@ class ServerExchange(Responses):
         """Whether an error without a readable id contains `"id": null`, by the version header if there is one."""
         if self._modern:
             return False
-        named = REVISIONS[self.version] if self.version is not None and self.version in self._spoken.names else None
-        return self._spoken.null_ids if named is None else not named.error_without_id
+        named = REVISIONS[self.version] if self.version is not None and self.version in self._served.names else None
+        return self._served.null_ids if named is None else not named.error_without_id
 
     # --- the request -----------------------------------------------------------------------------------------------
 
@@ -167,12 +167,12 @@ class ServerExchange(Responses):
             return self.refuse(403, foreign)
         if request.method == "POST":
             return self._admit_post()
-        if request.method in _SESSION_METHODS and self._spoken.legacy and not self._modern:
+        if request.method in _SESSION_METHODS and self._served.legacy and not self._modern:
             return self._admit_session()
         granted = preflight_headers(request, policy.allowed_origins)
         if granted is not None:
             return Refusal(status=204, error=None, headers=granted, reason="preflight request of a listed origin")
-        allowed = "POST" if self._modern or not self._spoken.legacy else "GET, POST, DELETE"
+        allowed = "POST" if self._modern or not self._served.legacy else "GET, POST, DELETE"
         return self.refuse(
             405, f"method {request.method[:20]!a} is not allowed; allowed: {allowed}", headers=(("allow", allowed),)
         )
@@ -206,7 +206,7 @@ class ServerExchange(Responses):
     def read(
         self,
         body: bytes,
-        designated: Callable[[str], Sequence[ParamHeader]],
+        header_params: Callable[[str], Sequence[ParamHeader]],
         *,
         names: Mapping[str, str] = NAME_PARAMS,
     ) -> Refusal | Post:
@@ -214,7 +214,7 @@ class ServerExchange(Responses):
 
         Args:
             body: The whole body.
-            designated: Returns the header parameters of a tool by its name; empty for an unknown tool.
+            header_params: Returns the header parameters of a tool by its name; empty for an unknown tool.
             names: The member of the params that `Mcp-Name` repeats, by method.
 
         Returns:
@@ -225,10 +225,10 @@ class ServerExchange(Responses):
             message = decode(body, self._limits, notes=notes)
         except MalformedMessage as bad:
             return self._malformed(bad)
-        if self._modern or (self._spoken.modern and _is_enveloped(message)):
+        if self._modern or (self._served.modern and _is_enveloped(message)):
             self._modern = True
             self.session_id = self.last_event_id = None
-            refused = self._refuse_modern(message, designated, names)
+            refused = self._refuse_modern(message, header_params, names)
             return refused or Post(message=message, era=Era.MODERN, notes=tuple(notes), size=len(body))
         foreign = self._foreign_version(message) or self._without_legacy(message) or self._outside_session(message)
         return foreign or Post(message=message, era=Era.LEGACY, notes=tuple(notes), size=len(body))
@@ -236,7 +236,7 @@ class ServerExchange(Responses):
     def _refuse_modern(
         self,
         message: Message | Batch,
-        designated: Callable[[str], Sequence[ParamHeader]],
+        header_params: Callable[[str], Sequence[ParamHeader]],
         names: Mapping[str, str],
     ) -> Refusal | None:
         if not isinstance(message, (Request, Notification)):
@@ -247,7 +247,7 @@ class ServerExchange(Responses):
         repeated: Sequence[ParamHeader] = ()
         if message.method == TOOLS_CALL.name and message.params is not None:
             tool = message.params.get("name")
-            repeated = designated(tool) if isinstance(tool, str) else ()
+            repeated = header_params(tool) if isinstance(tool, str) else ()
         different = mismatch(self._request.headers, message, repeated, names=names)
         if different is not None:
             return self._failed(different, message)
@@ -281,32 +281,32 @@ class ServerExchange(Responses):
 
     def _foreign_version(self, message: Message | Batch | None) -> Refusal | None:
         """Reject a version header with a revision that the server does not support."""
-        spoken = self._spoken
-        if self.version is None or self.version in spoken.names:
+        served = self._served
+        if self.version is None or self.version in served.names:
             return None
-        unsupported = UnsupportedProtocolVersion.of(self.version[:_QUOTED], spoken.names)
-        if spoken.legacy:
+        unsupported = UnsupportedProtocolVersion.of(self.version[:_QUOTED], served.names)
+        if served.legacy:
             # The code is from 2026-07-28, and the client may not know it.
             unsupported.code = ErrorCode.INVALID_REQUEST
         return self._failed(unsupported, message)
 
     def _without_legacy(self, message: Message | Batch) -> Refusal | None:
         """Reject a message without a version if the server has no legacy revision."""
-        spoken = self._spoken
-        if spoken.legacy:
+        served = self._served
+        if served.legacy:
             return None
         if type(message) is Request and message.method == INITIALIZE.name:
-            asked = (message.params or {}).get("protocolVersion")
-            requested = asked if isinstance(asked, str) else ""
-            return self._failed(UnsupportedProtocolVersion.of(requested[:_QUOTED], spoken.names), message)
-        return self._failed(HeaderMismatch(_no_version(spoken)), message)
+            proposed = (message.params or {}).get("protocolVersion")
+            requested = proposed if isinstance(proposed, str) else ""
+            return self._failed(UnsupportedProtocolVersion.of(requested[:_QUOTED], served.names), message)
+        return self._failed(HeaderMismatch(_no_version(served)), message)
 
     def _outside_session(self, message: Message | Batch) -> Refusal | None:
         """Reject a message that requires a session and names none of them."""
         if self.session_id is None and type(message) is Request and message.method == INITIALIZE.name:
             return None
-        if self.session_id is None and self.version is None and self._spoken.version_header:
-            return self._failed(HeaderMismatch(_no_version(self._spoken)), message)
+        if self.session_id is None and self.version is None and self._served.version_header:
+            return self._failed(HeaderMismatch(_no_version(self._served)), message)
         return self._bad_session_id(message)
 
     def _bad_session_id(self, message: Message | Batch | None) -> Refusal | None:
@@ -336,5 +336,5 @@ def _is_enveloped(message: Message | Batch) -> bool:
     return isinstance(meta, dict) and PROTOCOL_VERSION in meta
 
 
-def _no_version(spoken: _Spoken) -> str:
-    return f"MCP-Protocol-Version is missing: it must name one of {', '.join(spoken.names)}, like _meta"
+def _no_version(served: _ServedRevisions) -> str:
+    return f"MCP-Protocol-Version is missing: it must name one of {', '.join(served.names)}, like _meta"

@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 
     from mcp_core.limits import Limits
 
-__all__ = ["Departed", "Departure", "SessionTable"]
+__all__ = ["EvictedSession", "EvictionReason", "SessionTable"]
 
 S = TypeVar("S")
 
 
-class Departure(enum.Enum):
+class EvictionReason(enum.Enum):
     """The reason why the table removed a session. The value is a text for logs and for the client."""
 
     IDLE = "it was idle for as long as EndpointPolicy.session_idle allows"
     """The session expired."""
-    CROWDED_OUT = "it was the least recently used session when the number of sessions reached Limits.sessions"
+    LEAST_RECENTLY_USED = "it was the least recently used session when the number of sessions reached Limits.sessions"
     """The session was evicted for a new one."""
 
 
 @attrs.frozen
-class Departed(Generic[S]):
+class EvictedSession(Generic[S]):
     """A session that the table removed. The caller must end it."""
 
     id: str
     """The id of the session."""
     value: S
     """The value that was stored with the session."""
-    reason: Departure
+    reason: EvictionReason
     """The reason for the removal."""
 
 
@@ -72,23 +72,23 @@ class SessionTable(Generic[S]):
         idle: Time after which an unused session expires, in seconds: `EndpointPolicy.session_idle`.
     """
 
-    __slots__ = ("_allowed", "_idle", "_resting", "_running", "crowded_out", "expired", "opened")
+    __slots__ = ("_allowed", "_idle", "_resting", "_running", "evicted", "expired", "opened")
 
     opened: int
     """The number of sessions that were ever added."""
     expired: int
     """The number of sessions that expired."""
-    crowded_out: int
+    evicted: int
     """The number of sessions that were evicted for others."""
 
     def __init__(self, limits: Limits, *, idle: float) -> None:
-        self.opened = self.expired = self.crowded_out = 0
+        self.opened = self.expired = self.evicted = 0
         self._allowed = limits.sessions
         self._idle = idle
         self._resting: OrderedDict[str, _Entry[S]] = OrderedDict()
         self._running: dict[str, _Entry[S]] = {}
 
-    def add(self, id: str, principal: str | None, value: S, now: float) -> Departed[S] | None:
+    def add(self, id: str, principal: str | None, value: S, now: float) -> EvictedSession[S] | None:
         """Add a session.
 
         Args:
@@ -115,8 +115,8 @@ class SessionTable(Generic[S]):
                     allowed=self._allowed,
                     setting="Limits.sessions",
                 )
-            departed = self._depart(Departure.CROWDED_OUT)
-            self.crowded_out += 1
+            departed = self._evict(EvictionReason.LEAST_RECENTLY_USED)
+            self.evicted += 1
         self._resting[id] = _Entry(principal, value, now)
         self.opened += 1
         return departed
@@ -175,11 +175,11 @@ class SessionTable(Generic[S]):
         entry = self._resting.pop(id, None) or self._running.pop(id, None)
         return None if entry is None else entry.value
 
-    def expire(self, now: float) -> list[Departed[S]]:
+    def expire(self, now: float) -> list[EvictedSession[S]]:
         """Remove and return the expired sessions, the least recently used first."""
-        departed: list[Departed[S]] = []
+        departed: list[EvictedSession[S]] = []
         while self._resting and now - next(iter(self._resting.values())).used >= self._idle:
-            departed.append(self._depart(Departure.IDLE))
+            departed.append(self._evict(EvictionReason.IDLE))
         self.expired += len(departed)
         return departed
 
@@ -195,6 +195,6 @@ class SessionTable(Generic[S]):
         """Iterate over the stored values, in an unspecified order."""
         return (entry.value for entry in chain(self._resting.values(), self._running.values()))
 
-    def _depart(self, reason: Departure) -> Departed[S]:
+    def _evict(self, reason: EvictionReason) -> EvictedSession[S]:
         id, entry = self._resting.popitem(last=False)
-        return Departed(id, entry.value, reason)
+        return EvictedSession(id, entry.value, reason)

@@ -71,11 +71,11 @@ class BatchReply:
         self.immediate = self._joined()
 
     @property
-    def owed(self) -> frozenset[RequestId]:
+    def pending(self) -> frozenset[RequestId]:
         """The ids of the requests that have no response and are not dropped."""
         return frozenset(request_id for _, request_id in self._waiting)
 
-    def owes(self, request_id: RequestId) -> bool:
+    def is_pending(self, request_id: RequestId) -> bool:
         """Return whether this request is pending. Ids are compared by type and value."""
         return _key(request_id) in self._waiting
 

@@ -7,7 +7,7 @@ string. If the meaning is certain, the message is accepted and the deviation is 
 two spellings, a message that is both request and response. The result is a `MalformedMessage`. Later bytes are not
 affected.
 
-Spec: basic#messages; JSON-RPC 2.0 sections 4 to 6. Member names are compared exactly: `Method` and `method\u0000` are
+Spec: basic#messages; JSON-RPC 2.0 sections 4 to 6. Member names are compared exactly: `RequestMethod` and `method\u0000` are
 unknown members, and unknown members are ignored.
 """
 
@@ -158,13 +158,13 @@ def _message(value: JsonValue, limits: Limits, notes: list[str]) -> Message | Ma
         notes.append("the member jsonrpc is missing")
     method = value.get("method")
     if isinstance(method, str):
-        return _question(value, method, limits, notes)
+        return _request(value, method, limits, notes)
     if method is not None:
         return _bad("method must be a string", value, limits)
-    return _answer(value, limits, notes)
+    return _response(value, limits, notes)
 
 
-def _question(
+def _request(
     value: JsonObject, method: str, limits: Limits, notes: list[str]
 ) -> Request | Notification | MalformedMessage:
     params = value.get("params")
@@ -188,7 +188,7 @@ def _question(
     return Request(request_id, method, params)
 
 
-def _answer(value: JsonObject, limits: Limits, notes: list[str]) -> ResultResponse | ErrorResponse | MalformedMessage:
+def _response(value: JsonObject, limits: Limits, notes: list[str]) -> ResultResponse | ErrorResponse | MalformedMessage:
     if "result" not in value and "error" not in value:
         bad = _bad("a message must have a method, a result or an error", value, limits)
         if "method" not in value and bad.reply is not None:

@@ -128,9 +128,9 @@ def read(data: bytes, limits: Limits) -> Reading:
     # An item and its comma take at least two bytes; the last item has no comma.
     lengthy = size > 2 * limits.array_items or size > 2 * limits.object_members
     if lengthy and _count(data, b",") >= min(limits.array_items, limits.object_members):
-        crowded = _crowded(value, limits)
-        if crowded is not None:
-            return value, crowded, ()
+        excess = _collections_exceeded(value, limits)
+        if excess is not None:
+            return value, excess, ()
     colons = _count(data, b":")
     if _BACKSLASH in data and b"\\u003" in data:
         colons += data.count(b"\\u003a") + data.count(b"\\u003A")
@@ -189,7 +189,7 @@ def depth_exceeded(allowed: int) -> LimitExceeded:
     )
 
 
-def _crowded(value: JsonValue, limits: Limits) -> LimitExceeded | None:
+def _collections_exceeded(value: JsonValue, limits: Limits) -> LimitExceeded | None:
     """Return the error for an array or object with too many items or members, or `None`."""
     # Level by level, so that the loops over a million items run in C.
     level: list[JsonValue] = [value]

@@ -96,7 +96,7 @@ class Limits:
     not request a second page."""
     pages: int = attrs.field(default=1_000, validator=_bounded(1))
     """Pages of one list that a client fetches. A list with more pages is treated as endless."""
-    input_rounds: int = attrs.field(default=16, validator=_bounded(1))
+    input_round_trips: int = attrs.field(default=16, validator=_bounded(1))
     """Round trips of one multi round-trip request: if the server requires more, the client fails it (2026-07-28)."""
     listed_files: int = attrs.field(default=10_000, validator=_bounded(1))
     """Entries of a directory tree that a server examines to list its files. Later entries are not listed, but can be

@@ -157,7 +157,7 @@ class MemoryCharge:
                 budget.refused += 1
                 raise _exceeded("keeps", kept, budget._kept_allowed)
             if budget.used + more > budget._total:
-                budget._make_room(total, more)
+                budget._free(total, more)
         if held is None:
             held = budget._owners[owner] = _Owner()
         held.size += more
@@ -302,7 +302,7 @@ class MemoryBudget:
             self._owners[charge.owner].droppable[charge] = None
         charge.kept = False
 
-    def _make_room(self, size: int, more: int) -> None:
+    def _free(self, size: int, more: int) -> None:
         """Drop work of owners that hold more than `size`: the largest owner first, its newest work first."""
         while self.used + more > self._total:
             largest = max(

@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
-from mcp_core.methods.definition import Alias, CapabilityPath, Method, NotificationRow, Role
+from mcp_core.methods.definition import Alias, CapabilityPath, NotificationMethod, RequestMethod, Side
 from mcp_core.methods.notification_methods import (
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_ELICITATION_COMPLETE,
@@ -109,12 +109,12 @@ __all__ = [
     "TOOLS_CALL",
     "TOOLS_LIST",
     "Alias",
-    "AnyMethod",
-    "AnyNotification",
+    "AnyNotificationMethod",
+    "AnyRequestMethod",
     "CapabilityPath",
-    "Method",
-    "NotificationRow",
-    "Role",
+    "NotificationMethod",
+    "RequestMethod",
+    "Side",
     "input_requests",
     "method_for",
     "methods",
@@ -122,13 +122,13 @@ __all__ = [
     "notifications",
 ]
 
-AnyMethod: TypeAlias = Method[object, object]
+AnyRequestMethod: TypeAlias = RequestMethod[object, object]
 """A definition of a request whose params and result are not statically known."""
 
-AnyNotification: TypeAlias = NotificationRow[object]
+AnyNotificationMethod: TypeAlias = NotificationMethod[object]
 """A definition of a notification whose params are not statically known."""
 
-METHODS: Final[tuple[AnyMethod, ...]] = (
+METHODS: Final[tuple[AnyRequestMethod, ...]] = (
     INITIALIZE,
     PING,
     SERVER_DISCOVER,
@@ -160,7 +160,7 @@ METHODS: Final[tuple[AnyMethod, ...]] = (
 )
 """All requests."""
 
-NOTIFICATIONS: Final[tuple[AnyNotification, ...]] = (
+NOTIFICATIONS: Final[tuple[AnyNotificationMethod, ...]] = (
     NOTIFICATIONS_INITIALIZED,
     NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_PROGRESS,
@@ -188,51 +188,55 @@ def _trace_as_log_message(params: JsonObject) -> JsonObject:
 
 ALIASES: Final[Mapping[str, Alias]] = MappingProxyType(
     {
-        "$/logTrace": Alias(row=NOTIFICATIONS_MESSAGE, params=_trace_as_log_message),
-        "notifications/resources/changed": Alias(row=NOTIFICATIONS_RESOURCES_UPDATED),
+        "$/logTrace": Alias(definition=NOTIFICATIONS_MESSAGE, params=_trace_as_log_message),
+        "notifications/resources/changed": Alias(definition=NOTIFICATIONS_RESOURCES_UPDATED),
     }
 )
 """Method names from before the specification, which old servers send. Clients accept them and never send them."""
 
 
 @cache
-def methods(revision: Revision) -> Mapping[str, AnyMethod]:
+def methods(revision: Revision) -> Mapping[str, AnyRequestMethod]:
     """Return the requests of `revision`, by method name."""
-    return MappingProxyType({row.name: row for row in METHODS if revision in row.revisions})
+    return MappingProxyType({definition.name: definition for definition in METHODS if revision in definition.revisions})
 
 
 @cache
-def input_requests(revision: Revision) -> Mapping[str, AnyMethod]:
+def input_requests(revision: Revision) -> Mapping[str, AnyRequestMethod]:
     """Return the requests that a server can send as input requests in `revision`, by method name."""
-    return MappingProxyType({row.name: row for row in METHODS if revision in row.input_request})
+    return MappingProxyType(
+        {definition.name: definition for definition in METHODS if revision in definition.input_request}
+    )
 
 
 @cache
-def notifications(revision: Revision) -> Mapping[str, AnyNotification]:
+def notifications(revision: Revision) -> Mapping[str, AnyNotificationMethod]:
     """Return the notifications of `revision`, by method name."""
-    return MappingProxyType({row.name: row for row in NOTIFICATIONS if revision in row.revisions})
+    return MappingProxyType(
+        {definition.name: definition for definition in NOTIFICATIONS if revision in definition.revisions}
+    )
 
 
 @cache
-def _by_params(revision: Revision) -> Mapping[object, AnyMethod]:
+def _by_params(revision: Revision) -> Mapping[object, AnyRequestMethod]:
     return {
-        params: row
-        for row in METHODS
-        if revision in row.revisions or revision in row.input_request
-        for params in get_args(row.params) or (row.params,)
+        params: definition
+        for definition in METHODS
+        if revision in definition.revisions or revision in definition.input_request
+        for params in get_args(definition.params) or (definition.params,)
     }
 
 
-def method_for(params: object, revision: Revision) -> AnyMethod | None:
+def method_for(params: object, revision: Revision) -> AnyRequestMethod | None:
     """Return the request of `revision` whose params class is that of `params`. Input requests are included."""
     return _by_params(revision).get(type(params))
 
 
 @cache
-def _notification_by_params(revision: Revision) -> Mapping[object, AnyNotification]:
-    return {row.params: row for row in notifications(revision).values()}
+def _notification_by_params(revision: Revision) -> Mapping[object, AnyNotificationMethod]:
+    return {definition.params: definition for definition in notifications(revision).values()}
 
 
-def notification_for(params: object, revision: Revision) -> AnyNotification | None:
+def notification_for(params: object, revision: Revision) -> AnyNotificationMethod | None:
     """Return the notification of `revision` whose params class is that of `params`."""
     return _notification_by_params(revision).get(type(params))

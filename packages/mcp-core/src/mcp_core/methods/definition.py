@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["Alias", "CapabilityPath", "Method", "NotificationRow", "Role"]
+__all__ = ["Alias", "CapabilityPath", "NotificationMethod", "RequestMethod", "Side"]
 
 P = TypeVar("P", covariant=True)
 R = TypeVar("R", covariant=True)
@@ -25,7 +25,7 @@ CapabilityPath: TypeAlias = tuple[str, ...]
 """The path of a capability in the declared capabilities, by wire names: `("resources", "subscribe")`."""
 
 
-class Role(enum.Enum):
+class Side(enum.Enum):
     """The side that sends a message."""
 
     CLIENT = "client"
@@ -35,20 +35,20 @@ class Role(enum.Enum):
     BOTH = "both"
     """Client and server."""
 
-    def __contains__(self, other: Role) -> bool:
-        return self is Role.BOTH or self is other
+    def __contains__(self, other: Side) -> bool:
+        return self is Side.BOTH or self is other
 
 
 _ALL: Final = between()
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Method(Generic[P, R]):
+class RequestMethod(Generic[P, R]):
     """The definition of a request. Definitions are compared by identity."""
 
     name: str
     """The method name on the wire."""
-    sender: Role
+    sender: Side
     """The side that may send the request."""
     params: type[P]
     """The class of the params; for `elicitation/create` a union of two classes."""
@@ -92,12 +92,12 @@ class Method(Generic[P, R]):
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class NotificationRow(Generic[P]):
+class NotificationMethod(Generic[P]):
     """The definition of a notification. Definitions are compared by identity."""
 
     name: str
     """The method name on the wire."""
-    sender: Role
+    sender: Side
     """The side that may send the notification."""
     params: type[P]
     """The class of the params."""
@@ -119,9 +119,9 @@ class NotificationRow(Generic[P]):
     def __repr__(self) -> str:
         return f"<Notification {self.name}>"
 
-    def sender_in(self, revision: Revision) -> Role:
+    def sender_in(self, revision: Revision) -> Side:
         """Return the side that may send it in `revision`."""
-        return Role.SERVER if revision in self.server_only else self.sender
+        return Side.SERVER if revision in self.server_only else self.sender
 
 
 def _unchanged(params: JsonObject) -> JsonObject:
@@ -132,7 +132,7 @@ def _unchanged(params: JsonObject) -> JsonObject:
 class Alias:
     """A name of a notification from before the specification."""
 
-    row: NotificationRow[object]
+    definition: NotificationMethod[object]
     """The notification that has another name now."""
     params: Callable[[JsonObject], JsonObject] = _unchanged
     """A function from the params of the first draft to those of the specification."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from mcp_core import types as t
-from mcp_core.methods.definition import Method, Role
+from mcp_core.methods.definition import RequestMethod, Side
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, between
 from mcp_core.types.meta import TASKS_EXTENSION
 
@@ -14,33 +14,35 @@ _MODERN: Final = between(R2026_07_28)
 _CORE_TASKS: Final = between(R2025_11_25, R2025_11_25)
 _TASKS_CAPABILITY: Final = ("extensions", TASKS_EXTENSION)
 
-INITIALIZE: Final = Method(
+INITIALIZE: Final = RequestMethod(
     name="initialize",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.InitializeRequestParams,
     result=t.InitializeResult,
     revisions=_LEGACY,
 )
-PING: Final = Method(name="ping", sender=Role.BOTH, params=t.PingRequestParams, result=t.EmptyResult, revisions=_LEGACY)
-SERVER_DISCOVER: Final = Method(
+PING: Final = RequestMethod(
+    name="ping", sender=Side.BOTH, params=t.PingRequestParams, result=t.EmptyResult, revisions=_LEGACY
+)
+SERVER_DISCOVER: Final = RequestMethod(
     name="server/discover",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.DiscoverRequestParams,
     result=t.DiscoverResult,
     revisions=_MODERN,
     cacheable=_MODERN,
 )
-TOOLS_LIST: Final = Method(
+TOOLS_LIST: Final = RequestMethod(
     name="tools/list",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.ListToolsRequestParams,
     result=t.ListToolsResult,
     server_capability=("tools",),
     cacheable=_MODERN,
 )
-TOOLS_CALL: Final = Method(
+TOOLS_CALL: Final = RequestMethod(
     name="tools/call",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.CallToolRequestParams,
     result=t.CallToolResult,
     server_capability=("tools",),
@@ -49,25 +51,25 @@ TOOLS_CALL: Final = Method(
     task_capability=("tasks", "requests", "tools", "call"),
     name_param="name",
 )
-RESOURCES_LIST: Final = Method(
+RESOURCES_LIST: Final = RequestMethod(
     name="resources/list",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.ListResourcesRequestParams,
     result=t.ListResourcesResult,
     server_capability=("resources",),
     cacheable=_MODERN,
 )
-RESOURCES_TEMPLATES_LIST: Final = Method(
+RESOURCES_TEMPLATES_LIST: Final = RequestMethod(
     name="resources/templates/list",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.ListResourceTemplatesRequestParams,
     result=t.ListResourceTemplatesResult,
     server_capability=("resources",),
     cacheable=_MODERN,
 )
-RESOURCES_READ: Final = Method(
+RESOURCES_READ: Final = RequestMethod(
     name="resources/read",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.ReadResourceRequestParams,
     result=t.ReadResourceResult,
     server_capability=("resources",),
@@ -75,74 +77,74 @@ RESOURCES_READ: Final = Method(
     cacheable=_MODERN,
     name_param="uri",
 )
-RESOURCES_SUBSCRIBE: Final = Method(
+RESOURCES_SUBSCRIBE: Final = RequestMethod(
     name="resources/subscribe",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.SubscribeRequestParams,
     result=t.EmptyResult,
     revisions=_LEGACY,
     server_capability=("resources", "subscribe"),
 )
-RESOURCES_UNSUBSCRIBE: Final = Method(
+RESOURCES_UNSUBSCRIBE: Final = RequestMethod(
     name="resources/unsubscribe",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.UnsubscribeRequestParams,
     result=t.EmptyResult,
     revisions=_LEGACY,
     server_capability=("resources", "subscribe"),
 )
-PROMPTS_LIST: Final = Method(
+PROMPTS_LIST: Final = RequestMethod(
     name="prompts/list",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.ListPromptsRequestParams,
     result=t.ListPromptsResult,
     server_capability=("prompts",),
     cacheable=_MODERN,
 )
-PROMPTS_GET: Final = Method(
+PROMPTS_GET: Final = RequestMethod(
     name="prompts/get",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.GetPromptRequestParams,
     result=t.GetPromptResult,
     server_capability=("prompts",),
     may_need_input=_MODERN,
     name_param="name",
 )
-COMPLETION_COMPLETE: Final = Method(
+COMPLETION_COMPLETE: Final = RequestMethod(
     name="completion/complete",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.CompleteRequestParams,
     result=t.CompleteResult,
     server_capability=("completions",),
     capability_revisions=between(R2025_03_26),
 )
-LOGGING_SET_LEVEL: Final = Method(
+LOGGING_SET_LEVEL: Final = RequestMethod(
     name="logging/setLevel",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.SetLevelRequestParams,
     result=t.EmptyResult,
     revisions=_LEGACY,
     server_capability=("logging",),
 )
-SUBSCRIPTIONS_LISTEN: Final = Method(
+SUBSCRIPTIONS_LISTEN: Final = RequestMethod(
     name="subscriptions/listen",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.SubscriptionsListenRequestParams,
     result=t.SubscriptionsListenResult,
     revisions=_MODERN,
 )
-ROOTS_LIST: Final = Method(
+ROOTS_LIST: Final = RequestMethod(
     name="roots/list",
-    sender=Role.SERVER,
+    sender=Side.SERVER,
     params=t.ListRootsRequestParams,
     result=t.ListRootsResult,
     revisions=_LEGACY,
     client_capability=("roots",),
     input_request=_MODERN,
 )
-SAMPLING_CREATE_MESSAGE: Final = Method(
+SAMPLING_CREATE_MESSAGE: Final = RequestMethod(
     name="sampling/createMessage",
-    sender=Role.SERVER,
+    sender=Side.SERVER,
     params=t.CreateMessageRequestParams,
     result=t.CreateMessageResult,
     revisions=_LEGACY,
@@ -151,9 +153,9 @@ SAMPLING_CREATE_MESSAGE: Final = Method(
     task_results={R2025_11_25: t.CreateTaskResult},
     task_capability=("tasks", "requests", "sampling", "createMessage"),
 )
-ELICITATION_CREATE: Final = Method(
+ELICITATION_CREATE: Final = RequestMethod(
     name="elicitation/create",
-    sender=Role.SERVER,
+    sender=Side.SERVER,
     # A union is not a `type[...]`, but converters accept it.
     params=cast("type[t.ElicitRequestParams]", t.ElicitRequestParams),
     result=t.ElicitResult,
@@ -163,45 +165,45 @@ ELICITATION_CREATE: Final = Method(
     task_results={R2025_11_25: t.CreateTaskResult},
     task_capability=("tasks", "requests", "elicitation", "create"),
 )
-TASKS_GET: Final = Method(
+TASKS_GET: Final = RequestMethod(
     name="tasks/get",
-    sender=Role.BOTH,
+    sender=Side.BOTH,
     params=t.GetTaskRequestParams,
     result=t.GetTaskResult,
     revisions=_CORE_TASKS,
     server_capability=("tasks",),
     client_capability=("tasks",),
 )
-TASKS_RESULT: Final = Method(
+TASKS_RESULT: Final = RequestMethod(
     name="tasks/result",
-    sender=Role.BOTH,
+    sender=Side.BOTH,
     params=t.GetTaskPayloadRequestParams,
     result=t.GetTaskPayloadResult,
     revisions=_CORE_TASKS,
     server_capability=("tasks",),
     client_capability=("tasks",),
 )
-TASKS_LIST: Final = Method(
+TASKS_LIST: Final = RequestMethod(
     name="tasks/list",
-    sender=Role.BOTH,
+    sender=Side.BOTH,
     params=t.ListTasksRequestParams,
     result=t.ListTasksResult,
     revisions=_CORE_TASKS,
     server_capability=("tasks", "list"),
     client_capability=("tasks", "list"),
 )
-TASKS_CANCEL: Final = Method(
+TASKS_CANCEL: Final = RequestMethod(
     name="tasks/cancel",
-    sender=Role.BOTH,
+    sender=Side.BOTH,
     params=t.CancelTaskRequestParams,
     result=t.CancelTaskResult,
     revisions=_CORE_TASKS,
     server_capability=("tasks", "cancel"),
     client_capability=("tasks", "cancel"),
 )
-EXTENSION_TASKS_GET: Final = Method(
+EXTENSION_TASKS_GET: Final = RequestMethod(
     name="tasks/get",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.GetTaskRequestParams,
     result=t.GetExtensionTaskResult,
     revisions=_MODERN,
@@ -210,9 +212,9 @@ EXTENSION_TASKS_GET: Final = Method(
     name_param="taskId",
     extension=TASKS_EXTENSION,
 )
-EXTENSION_TASKS_UPDATE: Final = Method(
+EXTENSION_TASKS_UPDATE: Final = RequestMethod(
     name="tasks/update",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.UpdateTaskRequestParams,
     result=t.UpdateTaskResult,
     revisions=_MODERN,
@@ -221,9 +223,9 @@ EXTENSION_TASKS_UPDATE: Final = Method(
     name_param="taskId",
     extension=TASKS_EXTENSION,
 )
-EXTENSION_TASKS_CANCEL: Final = Method(
+EXTENSION_TASKS_CANCEL: Final = RequestMethod(
     name="tasks/cancel",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=t.CancelTaskRequestParams,
     result=t.CancelExtensionTaskResult,
     revisions=_MODERN,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from mcp_core.methods.definition import Method, Role
+from mcp_core.methods.definition import RequestMethod, Side
 from mcp_core.revisions import R2026_07_28, between
 from mcp_core.types import skills as s
 from mcp_core.types.skills import SKILLS_EXTENSION
 
 _MODERN: Final = between(R2026_07_28)
 
-SKILLS_LIST: Final = Method(
+SKILLS_LIST: Final = RequestMethod(
     name="skills/list",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=s.ListSkillsRequestParams,
     result=s.ListSkillsResult,
     revisions=_MODERN,
@@ -21,9 +21,9 @@ SKILLS_LIST: Final = Method(
     cacheable=_MODERN,
     extension=SKILLS_EXTENSION,
 )
-SKILLS_GET: Final = Method(
+SKILLS_GET: Final = RequestMethod(
     name="skills/get",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=s.GetSkillRequestParams,
     result=s.GetSkillResult,
     revisions=_MODERN,
@@ -31,9 +31,9 @@ SKILLS_GET: Final = Method(
     cacheable=_MODERN,
     extension=SKILLS_EXTENSION,
 )
-RESOURCES_DIRECTORY_READ: Final = Method(
+RESOURCES_DIRECTORY_READ: Final = RequestMethod(
     name="resources/directory/read",
-    sender=Role.CLIENT,
+    sender=Side.CLIENT,
     params=s.ReadResourceDirectoryRequestParams,
     result=s.ReadResourceDirectoryResult,
     revisions=_MODERN,

@@ -90,11 +90,11 @@ class AuthorizationRequest:
 
 
 def _refused(issuer: str, error: str, description: str) -> AuthorizationRefused:
-    said, told = one_line(error), one_line(description)
+    said, detail = one_line(error), one_line(description)
     if not said:
         return AuthorizationRefused(f"the redirect from {issuer} has neither a code nor an error")
-    sentence = f"{issuer} denied the authorization: {said}" + (f" ({told})" if told else "")
-    return AuthorizationRefused(sentence, error=said, description=told or None)
+    sentence = f"{issuer} denied the authorization: {said}" + (f" ({detail})" if detail else "")
+    return AuthorizationRefused(sentence, error=said, description=detail or None)
 
 
 def new_authorization(

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from mcp_core.oauth.urls import Url
 
 __all__ = [
-    "Discovered",
     "Discovery",
+    "DiscoveryResult",
     "authorization_server_urls",
     "default_endpoints",
     "protected_resource_url",
@@ -67,7 +67,7 @@ thousands."""
 
 
 @attrs.frozen(kw_only=True)
-class Discovered:
+class DiscoveryResult:
     """The result of discovery."""
 
     resource: str
@@ -172,7 +172,7 @@ class Discovery:
         # The URL may be arbitrary text of a peer, and it is shown to users.
         self.attempts.append(Attempt(one_line(url), why, verdict))
 
-    def run(self, challenge: Challenge | None = None) -> Running[Discovered]:
+    def run(self, challenge: Challenge | None = None) -> Running[DiscoveryResult]:
         """Run the whole discovery.
 
         Args:
@@ -190,9 +190,9 @@ class Discovery:
         for issuer in issuers[:_CANDIDATES]:
             metadata = yield from self._authorization_server(issuer, exact=True)
             if metadata is not None:
-                return Discovered(resource=named, server=metadata, protected_resource=resource)
-        asked = " or ".join(one_line(issuer) for issuer in issuers[:_CANDIDATES])
-        raise self._not_found(f"no metadata of {asked} is usable")
+                return DiscoveryResult(resource=named, server=metadata, protected_resource=resource)
+        tried = " or ".join(one_line(issuer) for issuer in issuers[:_CANDIDATES])
+        raise self._not_found(f"no metadata of {tried} is usable")
 
     def _not_found(self, sentence: str) -> DiscoveryFailed | IssuerMismatch:
         if self._mismatch is not None:
@@ -261,14 +261,14 @@ class Discovery:
                 return metadata
         return None
 
-    def _before_2025_06(self) -> Running[Discovered]:
+    def _before_2025_06(self) -> Running[DiscoveryResult]:
         """Treat the server as its own authorization server."""
         if not self._legacy or not self._all_answered:
             raise self._not_found(f"{self.server.text} has no metadata that names its authorization server")
         metadata = yield from self._authorization_server(self.server.origin, exact=False)
         if metadata is None and (self._mismatch is not None or not self._all_answered):
             raise self._not_found(f"no metadata of {self.server.origin} is usable")
-        return Discovered(
+        return DiscoveryResult(
             resource=canonical_resource(self.server),
             server=metadata or default_endpoints(self.server),
             protected_resource=None,

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Final
 from mcp_core.errors import InvalidValue, LocalProtocolError, McpError, UnsafeUrl
 from mcp_core.oauth.dpop import token_hash
 from mcp_core.oauth.jws import base64url, thumbprint
-from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
+from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
 from mcp_core.oauth.urls import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.oauth.signatures import Signed, Verifier
+    from mcp_core.oauth.signatures import SignedJwt, Verifier
 
-__all__ = ["InvalidProof", "NonceWanted", "Nonces", "ProofCheck", "Replays"]
+__all__ = ["InvalidProof", "NonceIssuer", "NonceRequired", "ProofCheck", "ReplayCache"]
 
 _WINDOW: Final = 300.0
 """Maximum age of a proof, in seconds, in both directions: the value of the MCP extension, which tolerates inexact
@@ -57,7 +57,7 @@ class InvalidProof(McpError):
     """A proof was rejected. The message may be sent to the client."""
 
 
-class NonceWanted(InvalidProof):
+class NonceRequired(InvalidProof):
     """A valid proof lacks the current nonce. The client may repeat the request with it."""
 
     def __init__(self, nonce: str) -> None:
@@ -66,7 +66,7 @@ class NonceWanted(InvalidProof):
         """The nonce to use."""
 
 
-class Nonces:
+class NonceIssuer:
     """The nonces of a server.
 
     Args:
@@ -100,7 +100,7 @@ class Nonces:
         return base64url(stamp + hmac.digest(self._key, b"DPoP nonce" + stamp, "sha256")[:_MAC_BYTES])
 
 
-class Replays:
+class ReplayCache:
     """A store of the accepted proofs.
 
     Args:
@@ -158,14 +158,14 @@ class ProofCheck:
         verifier: Verifier,
         *,
         algorithms: Collection[str] = VERIFIED_ALGORITHMS,
-        nonces: Nonces | None = None,
-        replays: Replays | None = None,
+        nonces: NonceIssuer | None = None,
+        replays: ReplayCache | None = None,
     ) -> None:
         self.algorithms: Final = tuple(algorithms)
         """The allowed algorithms, for metadata and challenges."""
         self._verifier: Final = verifier
         self._nonces: Final = nonces
-        self._replays: Final = Replays() if replays is None else replays
+        self._replays: Final = ReplayCache() if replays is None else replays
 
     def check(
         self, proofs: Sequence[str], *, method: str, urls: Sequence[str], now: float, access_token: str | None = None
@@ -191,7 +191,7 @@ class ProofCheck:
                 f"expected one DPoP proof, received {len(proofs)}" if proofs else "the DPoP proof is missing"
             )
         try:
-            signed = read_signed(proofs[0], algorithms=self.algorithms)
+            signed = read_signed_jwt(proofs[0], algorithms=self.algorithms)
         except InvalidValue as bad:
             raise InvalidProof(f"the DPoP proof is invalid: {bad.message}") from None
         jwk, key = _key(signed)
@@ -207,7 +207,7 @@ class ProofCheck:
     def _check_time(self, claims: JsonObject, key: str, now: float) -> None:
         issued_at, id, nonce = claims.get("iat"), claims.get("jti"), claims.get("nonce")
         if self._nonces is not None and not (isinstance(nonce, str) and self._nonces.is_current(nonce, now)):
-            raise NonceWanted(self._nonces.current(now))
+            raise NonceRequired(self._nonces.current(now))
         if not isinstance(id, str) or not 0 < len(id) <= _LONGEST_ID:
             raise InvalidProof("the DPoP proof has no valid jti")
         if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
@@ -220,7 +220,7 @@ class ProofCheck:
             raise InvalidProof("the DPoP proof was used before")
 
 
-def _key(signed: Signed) -> tuple[JsonObject, str]:
+def _key(signed: SignedJwt) -> tuple[JsonObject, str]:
     """Return the key in the header, and its thumbprint."""
     if signed.kind != _KIND:
         raise InvalidProof(f"the typ of the DPoP proof is not {_KIND}")

@@ -1,7 +1,7 @@
 """The client's authorization flow, from a challenge or stored tokens to a new token: a state machine without I/O.
 
 A `Flow` is one attempt. `start` returns the first step. The caller performs each step and passes the result to
-`receive`, which returns the next step, until `Done` or `Failed`. `Flow.client` is the client of the flow, once it is
+`receive`, which returns the next step, until `FlowDone` or `FlowFailed`. `Flow.client` is the client of the flow, once it is
 known. The caller must store a registered client by its issuer, whatever the outcome of the flow.
 
 The arguments of `start` determine the course:
@@ -42,7 +42,7 @@ from mcp_core.oauth.grants import GrantContext
 from mcp_core.oauth.records import Registration, TokenRecord
 from mcp_core.oauth.registration import Registrar
 from mcp_core.oauth.scopes import StepUps, select_scopes
-from mcp_core.oauth.steps import Done, Failed
+from mcp_core.oauth.steps import FlowDone, FlowFailed
 from mcp_core.oauth.token_endpoint import TokenEndpoint
 from mcp_core.oauth.token_presentation import BEARER
 from mcp_core.oauth.tokens import can_authenticate, choose_auth_method, refresh_form
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.oauth.challenge import Challenge
-    from mcp_core.oauth.discovery import Discovered
+    from mcp_core.oauth.discovery import DiscoveryResult
     from mcp_core.oauth.dpop import Proof
     from mcp_core.oauth.records import AuthMethod, ClientRecord
     from mcp_core.oauth.settings import FlowSettings
-    from mcp_core.oauth.steps import Answer, Running, Step
-    from mcp_core.oauth.tokens import TokenAnswer
+    from mcp_core.oauth.steps import Running, Step, StepResult
+    from mcp_core.oauth.tokens import TokenResponse
 
 __all__ = ["Flow"]
 
@@ -90,7 +90,7 @@ class Flow:
         """The settings of the flow."""
         self.client: ClientRecord | None = None
         """The client at the authorization server; `None` until it is known."""
-        self.found: Discovered | None = None
+        self.found: DiscoveryResult | None = None
         """The metadata of the authorization server and of the resource; `None` until they are known."""
         self.discovery: Final = Discovery(
             settings.server_url,
@@ -136,7 +136,7 @@ class Flow:
         self._running = self._run(challenge, tokens)
         return self._advance(None)
 
-    def receive(self, answer: Answer, now: float) -> Step:
+    def receive(self, answer: StepResult, now: float) -> Step:
         """Process the result of the last step.
 
         Args:
@@ -155,20 +155,20 @@ class Flow:
         self._now = now
         return self._advance(answer)
 
-    def _advance(self, answer: Answer | None) -> Step:
+    def _advance(self, answer: StepResult | None) -> Step:
         assert self._running is not None  # noqa: S101  # there is a step, so the generator exists
         try:
             # A generator that has not started accepts no value.
             step: Step = next(self._running) if answer is None else self._running.send(answer)
         except StopIteration as end:
             tokens: TokenRecord = end.value
-            step = Done(tokens=tokens)
+            step = FlowDone(tokens=tokens)
         except AuthorizationError as error:
             return self._failed(error)
         self._step = step
         return step
 
-    def abandon(self, reason: str) -> Failed:
+    def abandon(self, reason: str) -> FlowFailed:
         """End the flow early, for example because no user is available for consent, or because of a timeout.
 
         Args:
@@ -187,11 +187,11 @@ class Flow:
         error = AuthorizationRefused(reason) if self._lacking is None else self._lacking(reason)
         return self._failed(error)
 
-    def _failed(self, error: AuthorizationError) -> Failed:
+    def _failed(self, error: AuthorizationError) -> FlowFailed:
         error.attempts = tuple(self.discovery.attempts)
         if isinstance(error, InsufficientScope):
             error.authorization_url = self._authorization_url
-        self._step = failed = Failed(error=error, forget=self._void)
+        self._step = failed = FlowFailed(error=error, forget=self._void)
         return failed
 
     def _run(self, challenge: Challenge | None, tokens: TokenRecord | None) -> Running[TokenRecord]:
@@ -264,7 +264,7 @@ class Flow:
                 return attrs.evolve(client, client_secret=configured.client_secret)
         return client
 
-    def _granted(self, found: Discovered, scopes: tuple[str, ...], before: str | None) -> Running[TokenRecord]:
+    def _granted(self, found: DiscoveryResult, scopes: tuple[str, ...], before: str | None) -> Running[TokenRecord]:
         """Obtain a new token with the grant. If a stored registration is void, try again with a new registration."""
         self.settings.grant.check(found)
         server = found.server
@@ -285,7 +285,7 @@ class Flow:
             else:
                 return self._record(found, answer, scopes)
 
-    def _identify(self, found: Discovered, before: str | None) -> Running[AuthMethod | None]:
+    def _identify(self, found: DiscoveryResult, before: str | None) -> Running[AuthMethod | None]:
         """Determine the client, and its authentication method."""
         grant, settings = self.settings.grant, self.settings
         if not grant.ways:
@@ -308,7 +308,7 @@ class Flow:
         self.client = attrs.evolve(client, auth_method=method)
         return method
 
-    def _context(self, found: Discovered, scopes: tuple[str, ...], proof: Proof | None) -> GrantContext:
+    def _context(self, found: DiscoveryResult, scopes: tuple[str, ...], proof: Proof | None) -> GrantContext:
         return GrantContext(
             found=found,
             discovery=self.discovery,
@@ -345,7 +345,7 @@ class Flow:
         self._refused = frozenset({client.client_id})
         return True
 
-    def _proof(self, found: Discovered) -> tuple[Proof | None, bool]:
+    def _proof(self, found: DiscoveryResult) -> tuple[Proof | None, bool]:
         """Return the proof to bind tokens to, or `None`, and whether the binding is required."""
         proof, resource = self.settings.proof, found.protected_resource
         required = self._bound or (resource is not None and resource.dpop_bound_access_tokens_required)
@@ -361,10 +361,10 @@ class Flow:
             )
         return None, False
 
-    def _end(self, answer: TokenAnswer) -> float | None:
+    def _end(self, answer: TokenResponse) -> float | None:
         return None if answer.expires_in is None else self._now + answer.expires_in
 
-    def _record(self, found: Discovered, answer: TokenAnswer, scopes: tuple[str, ...]) -> TokenRecord:
+    def _record(self, found: DiscoveryResult, answer: TokenResponse, scopes: tuple[str, ...]) -> TokenRecord:
         return TokenRecord(
             access_token=answer.access_token,
             token_type=answer.token_type,
@@ -380,7 +380,7 @@ class Flow:
         )
 
 
-def _check_type(answer: TokenAnswer, proof: Proof | None, *, required: bool) -> None:
+def _check_type(answer: TokenResponse, proof: Proof | None, *, required: bool) -> None:
     """Check that the client can use a token of this type.
 
     Raises:

@@ -41,10 +41,10 @@ from mcp_core.oauth.tokens import (
 from mcp_core.oauth.urls import check_browser_url
 
 if TYPE_CHECKING:
-    from mcp_core.oauth.discovery import Discovered, Discovery
+    from mcp_core.oauth.discovery import Discovery, DiscoveryResult
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import ClientRecord
-    from mcp_core.oauth.steps import Pairs, Redirected, Running
+    from mcp_core.oauth.steps import Pairs, RedirectReceived, Running
 
 __all__ = [
     "AuthorizationCode",
@@ -60,7 +60,7 @@ __all__ = [
 class GrantContext:
     """The data of a flow that a grant may use."""
 
-    found: Discovered
+    found: DiscoveryResult
     """The metadata of the server and of its authorization server."""
     discovery: Discovery
     """The discovery, which records the attempts."""
@@ -101,7 +101,7 @@ class Grant(Protocol):
         """The protocol extension of the grant, which the client declares; `None` for a grant of the core protocol."""
         ...
 
-    def check(self, found: Discovered) -> None:
+    def check(self, found: DiscoveryResult) -> None:
         """Check the authorization server before the first request to it; raise `DiscoveryFailed` to reject it."""
         ...
 
@@ -133,7 +133,7 @@ class AuthorizationCode:
     refreshable: ClassVar[bool] = True
     extension: ClassVar[str | None] = None
 
-    def check(self, found: Discovered) -> None:
+    def check(self, found: DiscoveryResult) -> None:
         """Check that the server supports PKCE. The specification allows no exception."""
         check_pkce(found.server)
 
@@ -154,7 +154,7 @@ class AuthorizationCode:
         code = None
         while code is None:
             back = yield AwaitRedirect(state=request.state, redirect_uri=self.redirect_uri)
-            code = request.code(read_redirect(cast("Redirected", back).url))  # Flow.receive rejects other classes
+            code = request.code(read_redirect(cast("RedirectReceived", back).url))  # Flow.receive rejects other classes
         context.discovery.note(request.url.partition("?")[0], "authorization", "received a code")
         return code_form(
             code,
@@ -172,7 +172,7 @@ class _Plain:
     redirect_uri: ClassVar[str | None] = None
     refreshable: ClassVar[bool] = False
 
-    def check(self, found: Discovered) -> None:
+    def check(self, found: DiscoveryResult) -> None:
         """Do nothing, because many authorization servers do not list the grants that they support."""
 
 

@@ -17,7 +17,7 @@ import attrs
 from mcp_core.oauth.challenge import write_challenge
 from mcp_core.oauth.discovery import protected_resource_url
 from mcp_core.oauth.dpop import DPOP
-from mcp_core.oauth.dpop_verification import NonceWanted
+from mcp_core.oauth.dpop_verification import NonceRequired
 from mcp_core.oauth.metadata import ProtectedResourceMetadata
 from mcp_core.oauth.scopes import OFFLINE_ACCESS
 from mcp_core.oauth.urls import check_browser_url
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.dpop_verification import InvalidProof
     from mcp_core.oauth.steps import Pairs
 
-__all__ = ["BEARER", "Credentials", "Denial", "DpopUse", "ProtectedResource", "bearer_token", "check_scopes"]
+__all__ = ["BEARER", "AccessDenial", "Credentials", "DpopUse", "ProtectedResource", "bearer_token", "check_scopes"]
 
 DpopUse: TypeAlias = Literal["accepted", "required", "off"]
 """Whether tokens that are bound to a key with DPoP are accepted, required, or rejected."""
@@ -45,7 +45,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 
 
 @attrs.frozen(kw_only=True)
-class Denial:
+class AccessDenial:
     """The rejection of a request that is not authorized."""
 
     status: int
@@ -143,11 +143,11 @@ class ProtectedResource:
 
     # --- rejections ------------------------------------------------------------------------------------------------
 
-    def token_missing(self) -> Denial:
+    def token_missing(self) -> AccessDenial:
         """Reject a request without a token, with status 401."""
         return self._denied(401, "an access token is required", self.schemes, {}, self.scopes)
 
-    def token_invalid(self, scheme: str, why: InvalidToken) -> Denial:
+    def token_invalid(self, scheme: str, why: InvalidToken) -> AccessDenial:
         """Reject an invalid token, with status 401: malformed, for another resource, or expired.
 
         Args:
@@ -158,18 +158,18 @@ class ProtectedResource:
         schemes = (scheme,) if scheme in self.schemes else self.schemes
         return self._denied(401, why.message, schemes, {"error": "invalid_token"}, self.scopes)
 
-    def proof_invalid(self, why: InvalidProof) -> Denial:
+    def proof_invalid(self, why: InvalidProof) -> AccessDenial:
         """Reject an invalid proof, or a proof without the nonce, with status 401.
 
         Args:
             why: The reason.
         """
-        if not isinstance(why, NonceWanted):
+        if not isinstance(why, NonceRequired):
             return self._denied(401, why.message, (DPOP,), {"error": "invalid_dpop_proof"}, self.scopes)
         denial = self._denied(401, why.message, (DPOP,), {"error": "use_dpop_nonce"}, self.scopes)
         return attrs.evolve(denial, headers=(*denial.headers, ("dpop-nonce", why.nonce)))
 
-    def request_invalid(self, why: str) -> Denial:
+    def request_invalid(self, why: str) -> AccessDenial:
         """Reject unreadable credentials, with status 400.
 
         Args:
@@ -177,7 +177,7 @@ class ProtectedResource:
         """
         return self._denied(400, why, self.schemes, {"error": "invalid_request"}, ())
 
-    def scope_insufficient(self, scheme: str, needed: Iterable[str]) -> Denial:
+    def scope_insufficient(self, scheme: str, needed: Iterable[str]) -> AccessDenial:
         """Reject a valid token with insufficient scope, with status 403.
 
         Args:
@@ -188,9 +188,9 @@ class ProtectedResource:
         sentence = f"the access token has insufficient scope: {' '.join(scopes)} is required"
         return self._denied(403, sentence, (scheme,), {"error": "insufficient_scope"}, scopes)
 
-    def unavailable(self) -> Denial:
+    def unavailable(self) -> AccessDenial:
         """Reject a request because the token cannot be verified at present, with status 503."""
-        return Denial(
+        return AccessDenial(
             status=503,
             message="access tokens cannot be verified at present: try again later",
             headers=(("retry-after", _UNAVAILABLE_RETRY),),
@@ -198,7 +198,7 @@ class ProtectedResource:
 
     def _denied(
         self, status: int, message: str, schemes: Sequence[str], error: Mapping[str, str], scopes: Sequence[str]
-    ) -> Denial:
+    ) -> AccessDenial:
         parameters = dict(error)
         if error:
             parameters["error_description"] = _described(message)
@@ -211,7 +211,9 @@ class ProtectedResource:
             )
             for scheme in schemes
         ]
-        return Denial(status=status, message=message, headers=tuple(("www-authenticate", each) for each in challenges))
+        return AccessDenial(
+            status=status, message=message, headers=tuple(("www-authenticate", each) for each in challenges)
+        )
 
 
 def check_scopes(scopes: Iterable[str]) -> None:

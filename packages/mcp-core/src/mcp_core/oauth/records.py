@@ -59,7 +59,7 @@ class Registration(enum.Enum):
     """The URL of a client ID metadata document."""
     DYNAMIC = "dynamic"
     """Dynamic registration (RFC 7591)."""
-    ASKED = "asked"
+    USER_PROVIDED = "asked"
     """An input of the user."""
 
 
@@ -166,7 +166,7 @@ def read_client(document: JsonValue) -> ClientRecord:
     Raises:
         InvalidValue: The document is invalid, or has another version. The message contains no values.
     """
-    stored = _Stored.of(document, "client")
+    stored = _StoredRecord.of(document, "client")
     method = stored.optional("auth_method")
     try:
         return ClientRecord(
@@ -188,7 +188,7 @@ def read_tokens(document: JsonValue) -> TokenRecord:
     Raises:
         InvalidValue: The document is invalid, or has another version. The message contains no values.
     """
-    stored = _Stored.of(document, "tokens")
+    stored = _StoredRecord.of(document, "tokens")
     issuer = stored.text("issuer")
     client = None if stored.document.get("client") is None else read_client(stored.document["client"])
     if client is not None and client.issuer != issuer:
@@ -209,14 +209,14 @@ def read_tokens(document: JsonValue) -> TokenRecord:
 
 
 @attrs.frozen
-class _Stored:
+class _StoredRecord:
     """A stored object. The reader is strict, because only this module writes the stored form."""
 
     document: JsonObject
     what: str
 
     @classmethod
-    def of(cls, document: JsonValue, what: str) -> _Stored:
+    def of(cls, document: JsonValue, what: str) -> _StoredRecord:
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise InvalidValue(f"is not a stored record of version {VERSION}", path=what)
         return cls(document, what)

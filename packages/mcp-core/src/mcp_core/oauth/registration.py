@@ -23,7 +23,7 @@ from mcp_core.errors import InvalidValue, RegistrationFailed, UnsafeUrl
 from mcp_core.oauth.client_metadata import registration_document
 from mcp_core.oauth.documents import Members, one_line, read_json
 from mcp_core.oauth.records import AuthMethod, ClientRecord, Registration
-from mcp_core.oauth.steps import AskClient, FindClient, Register, Unreachable, asked, requested
+from mcp_core.oauth.steps import AskClient, FindClient, Register, Unreachable, request_client, requested
 from mcp_core.oauth.urls import check_peer_url, redirect_uri_matches
 
 if TYPE_CHECKING:
@@ -34,14 +34,16 @@ if TYPE_CHECKING:
     from mcp_core.oauth.discovery import Discovery
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.metadata import AuthorizationServerMetadata
-    from mcp_core.oauth.steps import HttpAnswer, Running
+    from mcp_core.oauth.steps import FetchedResponse, Running
 
 __all__ = ["Registrar", "read_registration"]
 
 _HEADERS: Final = (("Accept", "application/json"), ("Content-Type", "application/json"))
 
 
-def read_registration(answer: HttpAnswer, *, issuer: str, redirect_uri: str, requested: AuthMethod) -> ClientRecord:
+def read_registration(
+    answer: FetchedResponse, *, issuer: str, redirect_uri: str, requested: AuthMethod
+) -> ClientRecord:
     """Read the response of a registration endpoint. The authorization server may have changed the requested values.
 
     Args:
@@ -61,9 +63,9 @@ def read_registration(answer: HttpAnswer, *, issuer: str, redirect_uri: str, req
         raise RegistrationFailed(sentence, status=answer.status) from None
     if not 200 <= answer.status < 300 or "error" in members.document:
         error, description = members.text("error"), members.text("error_description")
-        told = "" if description is None else f" ({one_line(description)})"
+        detail = "" if description is None else f" ({one_line(description)})"
         raise RegistrationFailed(
-            f"{what} was rejected: {one_line(error or 'no error was named')}{told}, status {answer.status}",
+            f"{what} was rejected: {one_line(error or 'no error was named')}{detail}, status {answer.status}",
             error=None if error is None else one_line(error),
             description=None if description is None else one_line(description),
             status=answer.status,
@@ -185,7 +187,7 @@ class Registrar:
 
     def kept(self) -> Running[ClientRecord | None]:
         """Return the stored result of an earlier registration, if it is still valid."""
-        client = yield from asked(FindClient(issuer=self.server.issuer))
+        client = yield from request_client(FindClient(issuer=self.server.issuer))
         if client is None or client.issuer != self.server.issuer or client.client_id in self.refused:
             return None
         return client if client.is_usable(self.now, redirect_uri=self.redirect_uri) else None
@@ -222,13 +224,13 @@ class Registrar:
             ours.insert(0, AuthMethod.PRIVATE_KEY_JWT)
         return next((method for method in ours if theirs is not None and method.value in theirs), AuthMethod.NONE)
 
-    def by_asking(self) -> Running[ClientRecord | None]:
+    def by_user(self) -> Running[ClientRecord | None]:
         """Return the client id that the user enters."""
         reason = self._reason() if self._failed is None else self._failed.message
-        client = yield from asked(AskClient(issuer=self.server.issuer, reason=reason))
+        client = yield from request_client(AskClient(issuer=self.server.issuer, reason=reason))
         if client is None:
             return None
-        return attrs.evolve(client, issuer=self.server.issuer, registration=Registration.ASKED)
+        return attrs.evolve(client, issuer=self.server.issuer, registration=Registration.USER_PROVIDED)
 
 
 if TYPE_CHECKING:
@@ -239,6 +241,6 @@ _WAYS: Final[Sequence[tuple[Registration, _Way]]] = (
     (Registration.METADATA_DOCUMENT, Registrar.by_document),
     (Registration.DYNAMIC, Registrar.kept),
     (Registration.DYNAMIC, Registrar.by_registration),
-    (Registration.ASKED, Registrar.by_asking),
+    (Registration.USER_PROVIDED, Registrar.by_user),
 )
 """The order of the specification."""

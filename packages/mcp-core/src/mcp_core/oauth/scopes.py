@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mcp_core.oauth.challenge import Challenge
-    from mcp_core.oauth.discovery import Discovered
+    from mcp_core.oauth.discovery import DiscoveryResult
     from mcp_core.oauth.records import TokenRecord
 
 __all__ = ["OFFLINE_ACCESS", "STEP_UPS", "StepUps", "select_scopes", "union"]
@@ -40,7 +40,7 @@ def union(*several: Iterable[str]) -> tuple[str, ...]:
 
 
 def select_scopes(
-    found: Discovered,
+    found: DiscoveryResult,
     *,
     challenge: Challenge | None,
     configured: Sequence[str] | None,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["VERIFIED_ALGORITHMS", "Signed", "Verifier", "read_signed"]
+__all__ = ["VERIFIED_ALGORITHMS", "SignedJwt", "Verifier", "read_signed_jwt"]
 
 VERIFIED_ALGORITHMS: Final = (
     "ES256", "ES384", "ES512", "EdDSA", "Ed25519", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512",
@@ -57,7 +57,7 @@ class Verifier(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Signed:
+class SignedJwt:
     """A parsed JWT. Do not trust its contents before the signature is verified."""
 
     algorithm: str
@@ -84,7 +84,7 @@ class Signed:
         return kind.lower().removeprefix(_KIND) if isinstance(kind, str) else ""
 
 
-def read_signed(text: str, *, algorithms: Collection[str]) -> Signed:
+def read_signed_jwt(text: str, *, algorithms: Collection[str]) -> SignedJwt:
     """Parse a JWT in compact form.
 
     Args:
@@ -107,7 +107,7 @@ def read_signed(text: str, *, algorithms: Collection[str]) -> Signed:
         raise InvalidValue("its header has crit, but no extensions are supported")
     if not isinstance(header.get("kid", ""), str):
         raise InvalidValue("its kid is not a string")
-    return Signed(
+    return SignedJwt(
         algorithm=algorithm,
         header=header,
         claims=_object(parts[2], "payload"),

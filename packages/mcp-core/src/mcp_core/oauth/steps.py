@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from mcp_core.oauth.records import ClientRecord, TokenRecord
 
 __all__ = [
-    "Answer",
     "AskClient",
     "AwaitRedirect",
-    "ClientAnswer",
-    "Done",
-    "Failed",
+    "BrowserOpened",
+    "ClientFound",
     "FetchJson",
+    "FetchedResponse",
     "FindClient",
-    "HttpAnswer",
+    "FlowDone",
+    "FlowFailed",
     "OpenBrowser",
-    "Opened",
     "Pairs",
     "PostForm",
-    "Redirected",
+    "RedirectReceived",
     "Register",
     "Request",
     "Running",
     "Step",
+    "StepResult",
     "Unreachable",
-    "asked",
+    "request_client",
     "requested",
 ]
 
@@ -50,7 +50,7 @@ def _names_only(pairs: Pairs) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class HttpAnswer:
+class FetchedResponse:
     """An HTTP response with any status, after the allowed redirects."""
 
     status: int
@@ -74,7 +74,7 @@ class Unreachable:
 
 
 @attrs.frozen(kw_only=True)
-class ClientAnswer:
+class ClientFound:
     """The client at an authorization server, as stored or entered."""
 
     client: ClientRecord | None
@@ -82,33 +82,33 @@ class ClientAnswer:
 
 
 @attrs.frozen(kw_only=True)
-class Opened:
+class BrowserOpened:
     """The confirmation that the URL was given to the browser. It does not prove that the user visited the URL."""
 
 
 @attrs.frozen(kw_only=True)
-class Redirected:
+class RedirectReceived:
     """The redirect of the browser to the redirect URI."""
 
     url: str = attrs.field(repr=False)
     """The whole URL, or its query. It contains the code."""
 
 
-Answer: TypeAlias = HttpAnswer | Unreachable | ClientAnswer | Opened | Redirected
+StepResult: TypeAlias = FetchedResponse | Unreachable | ClientFound | BrowserOpened | RedirectReceived
 """A result of a step."""
 
-_HTTP: TypeAlias = HttpAnswer | Unreachable
+_HTTP: TypeAlias = FetchedResponse | Unreachable
 
 
 @attrs.frozen(kw_only=True)
 class FetchJson:
-    """GET a document. The result is an `HttpAnswer` or `Unreachable`.
+    """GET a document. The result is an `FetchedResponse` or `Unreachable`.
 
     The URL comes from a peer. The caller must check each address to which it resolves against the allowed networks, and
     each redirect with `check_redirect`. The request must not contain cookies or tokens.
     """
 
-    answered_by: ClassVar[tuple[type, ...]] = (HttpAnswer, Unreachable)
+    answered_by: ClassVar[tuple[type, ...]] = (FetchedResponse, Unreachable)
 
     url: str
     """The URL of the document."""
@@ -120,9 +120,9 @@ class FetchJson:
 
 @attrs.frozen(kw_only=True)
 class Register:
-    """POST a document to register the client. The result is an `HttpAnswer` or `Unreachable`, without redirects."""
+    """POST a document to register the client. The result is an `FetchedResponse` or `Unreachable`, without redirects."""
 
-    answered_by: ClassVar[tuple[type, ...]] = (HttpAnswer, Unreachable)
+    answered_by: ClassVar[tuple[type, ...]] = (FetchedResponse, Unreachable)
     why: ClassVar[str] = "dynamic registration"
 
     url: str
@@ -135,9 +135,9 @@ class Register:
 
 @attrs.frozen(kw_only=True)
 class PostForm:
-    """POST a form. The result is an `HttpAnswer` or `Unreachable`. Do not follow redirects or repeat the request."""
+    """POST a form. The result is an `FetchedResponse` or `Unreachable`. Do not follow redirects or repeat the request."""
 
-    answered_by: ClassVar[tuple[type, ...]] = (HttpAnswer, Unreachable)
+    answered_by: ClassVar[tuple[type, ...]] = (FetchedResponse, Unreachable)
 
     url: str
     """The token endpoint. The URL comes from a peer, as in `FetchJson`, unless `configured`."""
@@ -153,9 +153,9 @@ class PostForm:
 
 @attrs.frozen(kw_only=True)
 class FindClient:
-    """Find the stored client of this authorization server, and no other. The result is a `ClientAnswer`."""
+    """Find the stored client of this authorization server, and no other. The result is a `ClientFound`."""
 
-    answered_by: ClassVar[tuple[type, ...]] = (ClientAnswer,)
+    answered_by: ClassVar[tuple[type, ...]] = (ClientFound,)
 
     issuer: str
     """The authorization server."""
@@ -163,9 +163,9 @@ class FindClient:
 
 @attrs.frozen(kw_only=True)
 class AskClient:
-    """Ask the user for a client id at this authorization server. The result is a `ClientAnswer`."""
+    """Ask the user for a client id at this authorization server. The result is a `ClientFound`."""
 
-    answered_by: ClassVar[tuple[type, ...]] = (ClientAnswer,)
+    answered_by: ClassVar[tuple[type, ...]] = (ClientFound,)
 
     issuer: str
     """The authorization server."""
@@ -175,9 +175,9 @@ class AskClient:
 
 @attrs.frozen(kw_only=True)
 class OpenBrowser:
-    """Listen at the redirect URI, then open this URL in the user's browser. The result is `Opened`."""
+    """Listen at the redirect URI, then open this URL in the user's browser. The result is `ConnectionOpened`."""
 
-    answered_by: ClassVar[tuple[type, ...]] = (Opened,)
+    answered_by: ClassVar[tuple[type, ...]] = (BrowserOpened,)
 
     url: str
     """The checked URL: https, or http on the loopback interface. Pass it to a browser as one argument, never to a
@@ -186,9 +186,9 @@ class OpenBrowser:
 
 @attrs.frozen(kw_only=True)
 class AwaitRedirect:
-    """Wait for the browser's redirect. The result is `Redirected`. Repeated if the redirect is for another flow."""
+    """Wait for the browser's redirect. The result is `RedirectReceived`. Repeated if the redirect is for another flow."""
 
-    answered_by: ClassVar[tuple[type, ...]] = (Redirected,)
+    answered_by: ClassVar[tuple[type, ...]] = (RedirectReceived,)
 
     state: str = attrs.field(repr=False)
     """The `state` that identifies the redirect."""
@@ -197,7 +197,7 @@ class AwaitRedirect:
 
 
 @attrs.frozen(kw_only=True)
-class Done:
+class FlowDone:
     """The flow is over, with a token."""
 
     answered_by: ClassVar[tuple[type, ...]] = ()
@@ -207,7 +207,7 @@ class Done:
 
 
 @attrs.frozen(kw_only=True)
-class Failed:
+class FlowFailed:
     """The flow is over, without a token."""
 
     answered_by: ClassVar[tuple[type, ...]] = ()
@@ -218,7 +218,9 @@ class Failed:
     """Tokens that the authorization server has declared void. Delete them."""
 
 
-Step: TypeAlias = FetchJson | Register | PostForm | FindClient | AskClient | OpenBrowser | AwaitRedirect | Done | Failed
+Step: TypeAlias = (
+    FetchJson | Register | PostForm | FindClient | AskClient | OpenBrowser | AwaitRedirect | FlowDone | FlowFailed
+)
 """A step of a flow."""
 
 Request: TypeAlias = FetchJson | Register | PostForm
@@ -226,15 +228,15 @@ Request: TypeAlias = FetchJson | Register | PostForm
 
 _T = TypeVar("_T")
 
-Running: TypeAlias = Generator[Step, Answer, _T]
+Running: TypeAlias = Generator[Step, StepResult, _T]
 """A part of a flow: a generator that yields steps, receives their results, and returns a value."""
 
 
-def requested(step: Request) -> Running[HttpAnswer | Unreachable]:
+def requested(step: Request) -> Running[FetchedResponse | Unreachable]:
     """Yield a request, and return its outcome."""
     return cast("_HTTP", (yield step))  # Flow.receive rejects other classes
 
 
-def asked(step: FindClient | AskClient) -> Running[ClientRecord | None]:
+def request_client(step: FindClient | AskClient) -> Running[ClientRecord | None]:
     """Yield a step that finds the client, and return the client."""
-    return cast("ClientAnswer", (yield step)).client  # Flow.receive rejects other classes
+    return cast("ClientFound", (yield step)).client  # Flow.receive rejects other classes

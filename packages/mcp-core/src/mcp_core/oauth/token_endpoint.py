@@ -10,7 +10,7 @@ import attrs
 from mcp_core.errors import TokenRefused
 from mcp_core.oauth.documents import one_line
 from mcp_core.oauth.steps import PostForm, Unreachable, requested
-from mcp_core.oauth.tokens import authenticate, read_token_answer, secrets_of
+from mcp_core.oauth.tokens import authenticate, read_token_response, secrets_of
 
 if TYPE_CHECKING:
     from mcp_core.oauth.discovery import Discovery
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import AuthMethod, ClientRecord
     from mcp_core.oauth.steps import Pairs, Running
-    from mcp_core.oauth.tokens import TokenAnswer
+    from mcp_core.oauth.tokens import TokenResponse
 
 __all__ = ["TokenEndpoint"]
 
@@ -52,7 +52,7 @@ class TokenEndpoint:
     """Whether the user configured the URL."""
     _learned: bool = attrs.field(default=False, init=False)
 
-    def run(self, form: Pairs, why: str) -> Running[TokenAnswer]:
+    def run(self, form: Pairs, why: str) -> Running[TokenResponse]:
         """Request a token. Repeat the request once if the proof lacks a nonce that the response contains.
 
         Args:
@@ -69,7 +69,7 @@ class TokenEndpoint:
                 raise
         return (yield from self._once(form, why))
 
-    def _once(self, form: Pairs, why: str) -> Running[TokenAnswer]:
+    def _once(self, form: Pairs, why: str) -> Running[TokenResponse]:
         headers, sent = self._authenticated(form)
         if self.proof is not None:
             headers = (*headers, *self.proof.headers("POST", self.url, now=self.clock()))
@@ -79,7 +79,7 @@ class TokenEndpoint:
             if isinstance(answer, Unreachable):
                 raise TokenRefused(f"no response from the token endpoint {self.url}: {one_line(answer.reason)}")
             self._learned = self.proof is not None and self.proof.learn(self.url, answer.headers)
-            token = read_token_answer(answer, issuer=self.issuer, secrets=secrets_of(sent, self.client))
+            token = read_token_response(answer, issuer=self.issuer, secrets=secrets_of(sent, self.client))
         except TokenRefused as refused:
             self.discovery.note(self.url, why, refused.message)
             raise

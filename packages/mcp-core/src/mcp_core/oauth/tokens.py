@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.metadata import AuthorizationServerMetadata
     from mcp_core.oauth.records import ClientRecord
-    from mcp_core.oauth.steps import HttpAnswer, Pairs
+    from mcp_core.oauth.steps import FetchedResponse, Pairs
 
 __all__ = [
     "ID_JAG",
     "ID_TOKEN",
     "JWT_BEARER",
     "TOKEN_EXCHANGE",
-    "TokenAnswer",
+    "TokenResponse",
     "authenticate",
     "can_authenticate",
     "choose_auth_method",
     "client_credentials_form",
     "code_form",
     "jwt_bearer_form",
-    "read_token_answer",
+    "read_token_response",
     "refresh_form",
     "secrets_of",
     "token_exchange_form",
@@ -202,7 +202,7 @@ def authenticate(
 
 
 @attrs.frozen(kw_only=True)
-class TokenAnswer:
+class TokenResponse:
     """A token response."""
 
     access_token: str = attrs.field(repr=False)
@@ -221,7 +221,7 @@ class TokenAnswer:
     """The deviations that the reader tolerated."""
 
 
-def read_token_answer(answer: HttpAnswer, *, issuer: str, secrets: Sequence[str] = ()) -> TokenAnswer:
+def read_token_response(answer: FetchedResponse, *, issuer: str, secrets: Sequence[str] = ()) -> TokenResponse:
     """Read the response of a token endpoint.
 
     Args:
@@ -252,7 +252,7 @@ def read_token_answer(answer: HttpAnswer, *, issuer: str, secrets: Sequence[str]
         kind = "Bearer"
     listed = isinstance(members.document.get("scope"), list)
     scopes = members.texts("scope") if listed else split_scope(members.text("scope") or "") or None
-    return TokenAnswer(
+    return TokenResponse(
         access_token=token,
         token_type=_TYPES.get(kind.lower(), one_line(kind)),
         expires_in=members.seconds("expires_in"),
@@ -263,7 +263,7 @@ def read_token_answer(answer: HttpAnswer, *, issuer: str, secrets: Sequence[str]
     )
 
 
-def _document(answer: HttpAnswer) -> JsonObject:
+def _document(answer: FetchedResponse) -> JsonObject:
     """Return the document. Some servers send it as a form."""
     content_type = answer.header("content-type") or ""
     if content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
@@ -288,8 +288,8 @@ def _refusal(members: Members, status: int, issuer: str, secrets: Sequence[str])
     for secret in secrets:
         error = error and error.replace(secret, "<secret>")
         description = description and description.replace(secret, "<secret>")
-    told = "" if description is None else f" ({one_line(description)})"
-    sentence = f"{issuer} issued no token: {one_line(error or 'no error was named')}{told}, status {status}"
+    detail = "" if description is None else f" ({one_line(description)})"
+    sentence = f"{issuer} issued no token: {one_line(error or 'no error was named')}{detail}, status {status}"
     return TokenRefused(
         sentence,
         error=None if error is None else one_line(error),

@@ -80,7 +80,7 @@ class Result(Open):
     meta: JsonObject | None = field(default=None, name="_meta")
     """Metadata."""
     result_type: str = field(default="complete", since=R2026_07_28, required_since=R2026_07_28, always=True)
-    """The type of result; see `Method.results`."""
+    """The type of result; see `RequestMethod.results`."""
 
 
 @wire()

@@ -40,7 +40,7 @@ __all__ = [
     "ClassInfo",
     "Field",
     "FieldInfo",
-    "Required",
+    "RequiredType",
     "WireObject",
     "evolve",
     "field",
@@ -114,14 +114,14 @@ class FieldInfo(NamedTuple):
     """The maximum value of a number."""
 
 
-class Required(enum.Enum):
+class RequiredType(enum.Enum):
     """The type of `REQUIRED`."""
 
     REQUIRED = "required"
     """The only value."""
 
 
-REQUIRED: Final = Required.REQUIRED
+REQUIRED: Final = RequiredType.REQUIRED
 """The default of a required field."""
 
 

@@ -25,7 +25,7 @@ import trio
 
 from mcp_core.errors import McpError, UnsafeUrl
 from mcp_core.oauth.addresses import AddressClass, classify, reachable
-from mcp_core.oauth.steps import HttpAnswer
+from mcp_core.oauth.steps import FetchedResponse
 from mcp_core.oauth.urls import check_peer_url, check_redirect, parse_url, same_origin
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def fetch(
     limit: int = _BYTES,
     seconds: float = _SECONDS,
     redirects: bool = True,
-) -> HttpAnswer:
+) -> FetchedResponse:
     """Send one request, and follow at most one redirect.
 
     Args:
@@ -170,8 +170,8 @@ async def _resolve(host: str, port: int) -> list[tuple[str, Address]]:
 
 async def _request(
     url: Url, *, method: str, headers: Pairs, body: bytes | None, networks: frozenset[AddressClass], limit: int
-) -> HttpAnswer:
-    backend = _Guarded(url.text, networks)
+) -> FetchedResponse:
+    backend = _GuardedBackend(url.text, networks)
     try:
         async with (
             httpcore2.AsyncConnectionPool(ssl_context=_tls(), max_connections=1, network_backend=backend) as pool,
@@ -185,7 +185,7 @@ async def _request(
                 if len(received) > limit:
                     raise FetchRefused(url.text, f"the response exceeds {limit} bytes")
             pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers)
-            return HttpAnswer(status=response.status, headers=pairs, body=bytes(received))
+            return FetchedResponse(status=response.status, headers=pairs, body=bytes(received))
     except (
         httpcore2.NetworkError,
         httpcore2.ProtocolError,
@@ -209,7 +209,7 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class _Guarded(httpcore2.AsyncNetworkBackend):
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """A network backend that connects to a host only if all of its addresses are allowed."""
 
     def __init__(self, url: str, networks: frozenset[AddressClass]) -> None:

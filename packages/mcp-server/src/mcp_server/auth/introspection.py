@@ -31,12 +31,12 @@ _REFUSED: Final = 5.0
 _AT_ONCE: Final = 16
 """The maximum number of concurrent introspection requests, so that invented tokens cannot overload the server."""
 
-_PATIENCE: Final = 10.0
+_SECONDS: Final = 10.0
 """Time limit of a request for its introspection, including the wait for other introspections, in seconds."""
 
 
 @attrs.define(eq=False)
-class _Asking:
+class _PendingIntrospection:
     """An introspection request that is running."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
@@ -70,7 +70,7 @@ class Introspection:
         )
         self._good: Final = KnownTokens(remember)
         self._bad: Final = KnownTokens(_REFUSED)
-        self._asking: Final[dict[bytes, _Asking]] = {}
+        self._pending: Final[dict[bytes, _PendingIntrospection]] = {}
         self._limiter: Final = trio.CapacityLimiter(_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -90,16 +90,16 @@ class Introspection:
                 if known[0] is None:
                     raise InvalidToken("the access token is not active")
                 return known[0]
-            asking = self._asking.get(digest)
-            if asking is None:
+            pending = self._pending.get(digest)
+            if pending is None:
                 return await self._ask(digest, token)
-            await asking.done.wait()
-            if asking.failed:
+            await pending.done.wait()
+            if pending.failed:
                 raise TokensUnavailable("token introspection at the authorization server failed")
             # The other task may have been cancelled. Then this task or another waiting one repeats the introspection.
 
     async def _ask(self, digest: bytes, token: str) -> AccessToken:
-        asking = self._asking[digest] = _Asking()
+        pending = self._pending[digest] = _PendingIntrospection()
         try:
             found = await self._answer(token)
             (self._bad if found is None else self._good).learn(digest, found)
@@ -107,11 +107,11 @@ class Introspection:
             self._bad.learn(digest, None)
             raise
         except TokensUnavailable:
-            asking.failed = True
+            pending.failed = True
             raise
         finally:
-            del self._asking[digest]
-            asking.done.set()
+            del self._pending[digest]
+            pending.done.set()
         if found is None:
             raise InvalidToken("the access token is not active")
         return found
@@ -119,7 +119,7 @@ class Introspection:
     async def _answer(self, token: str) -> AccessToken | None:
         form = urlencode({"token": token, "token_type_hint": "access_token"}).encode("ascii")
         try:
-            with trio.fail_after(_PATIENCE):
+            with trio.fail_after(_SECONDS):
                 async with self._limiter:
                     document = await fetch_json(
                         self._endpoint, method="POST", headers=self._headers, body=form, networks=OWN_NETWORKS

@@ -18,7 +18,7 @@ from mcp_core.errors import InvalidValue, McpError
 from mcp_core.oauth.access_token import InvalidToken, read_access_token
 from mcp_core.oauth.discovery import authorization_server_urls
 from mcp_core.oauth.metadata import check_issuer, read_authorization_server
-from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
+from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
 from mcp_core.oauth.urls import check_browser_url
 from mcp_server.auth.fetch import OWN_NETWORKS, FetchRefused, fetch_json, networks_named_by
 from mcp_server.auth.keys import JoseVerifier, PublicKey, choose, public_keys
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from mcp_core.oauth.access_token import AccessToken
-    from mcp_core.oauth.signatures import Signed
+    from mcp_core.oauth.signatures import SignedJwt
 
 __all__ = ["JwtTokens"]
 
@@ -99,7 +99,7 @@ class JwtTokens:
         if known is not None and known[0] is not None and not self._keys.are_old:
             return known[0]
         try:
-            signed = read_signed(token, algorithms=self._algorithms)
+            signed = read_signed_jwt(token, algorithms=self._algorithms)
         except InvalidValue as bad:
             raise InvalidToken(f"invalid access token: {bad.message}") from None
         if signed.kind not in self._kinds:
@@ -119,7 +119,7 @@ class JwtTokens:
         self._known.learn(digest, read)
         return read
 
-    async def _key(self, signed: Signed) -> PublicKey:
+    async def _key(self, signed: SignedJwt) -> PublicKey:
         key = choose(await self._keys.fresh(), signed)
         if key is None:
             key = choose(await self._keys.newer(), signed)

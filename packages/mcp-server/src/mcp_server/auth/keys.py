@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from joserfc.jwk import Key
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.signatures import Signed
+    from mcp_core.oauth.signatures import SignedJwt
 
 __all__ = ["JoseVerifier", "PublicKey", "choose", "public_keys"]
 
@@ -97,7 +97,7 @@ def public_keys(document: Mapping[str, object]) -> tuple[PublicKey, ...]:
     return tuple(found)
 
 
-def choose(keys: Sequence[PublicKey], signed: Signed) -> PublicKey | None:
+def choose(keys: Sequence[PublicKey], signed: SignedJwt) -> PublicKey | None:
     """Return the key to verify a JWT with: the key with its `kid`, or the only key for its algorithm."""
     fitting = [key for key in keys if key.fits(signed.algorithm)]
     if signed.key_id is not None:

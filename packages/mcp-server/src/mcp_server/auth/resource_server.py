@@ -16,10 +16,10 @@ import trio
 from mcp_core.excerpts import shown
 from mcp_core.oauth.access_token import LEEWAY, AccessToken, InvalidToken, check_access_token
 from mcp_core.oauth.dpop import DPOP
-from mcp_core.oauth.dpop_verification import InvalidProof, Nonces, ProofCheck
+from mcp_core.oauth.dpop_verification import InvalidProof, NonceIssuer, ProofCheck
 from mcp_core.oauth.protected_resource import (
+    AccessDenial,
     Credentials,
-    Denial,
     DpopUse,
     ProtectedResource,
     bearer_token,
@@ -95,7 +95,9 @@ class ResourceServer:
         check_scopes(self.scopes.all)
         self._tokens: Final = tokens
         self._clock: Final = clock
-        self._proofs: Final = ProofCheck(JoseVerifier(), nonces=None if dpop_nonces is None else Nonces(dpop_nonces))
+        self._proofs: Final = ProofCheck(
+            JoseVerifier(), nonces=None if dpop_nonces is None else NonceIssuer(dpop_nonces)
+        )
 
     def __repr__(self) -> str:
         return f"<ResourceServer {self.protected.resource}>"
@@ -110,7 +112,7 @@ class ResourceServer:
         document = orjson.dumps(self.protected.metadata.to_json())
         return dict.fromkeys(self.protected.metadata_paths, document)
 
-    async def identify(self, http: HttpRequest) -> Identity | Denial:
+    async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
         """Authenticate the sender of a request by the header fields."""
         try:
             credentials = bearer_token(http.headers.all("authorization"))
@@ -141,7 +143,7 @@ class ResourceServer:
 
     def check(
         self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]
-    ) -> Denial | None:
+    ) -> AccessDenial | None:
         """Check whether the scopes of a request permit a message.
 
         Args:
@@ -157,7 +159,7 @@ class ResourceServer:
             return None
         return self.protected.scope_insufficient(identity.scheme, needed)
 
-    def _invalid(self, credentials: Credentials, why: InvalidToken) -> Denial:
+    def _invalid(self, credentials: Credentials, why: InvalidToken) -> AccessDenial:
         scheme = DPOP if isinstance(why, _Bound) else credentials.scheme
         return self.protected.token_invalid(scheme, why)
 

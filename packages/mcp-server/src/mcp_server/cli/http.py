@@ -90,7 +90,7 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
         remedy = "give --allowed-host NAME for each name that clients use, or --allow-any-host to accept any name"
         raise OptionError(str(UnknownNames(error.bind, remedy))) from error
     except (OSError, ValueError) as error:
-        if reachable.told:
+        if reachable.announced:
             raise
         raise OptionError((isinstance(error, OSError) and error.strerror) or str(error)) from error
     finally:
@@ -121,8 +121,8 @@ class _Announcement:
 
     def __init__(self, server: Server) -> None:
         self._server: Final = server
-        self.told = False
+        self.announced = False
 
     def started(self, value: tuple[str, ...] = ()) -> None:
-        self.told = True
+        self.announced = True
         sys.stderr.write(f"{self._server.info.name} is served at {' and '.join(value)}\n")

@@ -19,21 +19,30 @@ from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.responses import Refusal, Responses, id_of
 from mcp_core.oauth.principal import Principal
-from mcp_core.oauth.protected_resource import Denial
+from mcp_core.oauth.protected_resource import AccessDenial
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from mcp_core.jsonrpc.messages import Batch, Message
 
-__all__ = ["INTERNAL", "NOBODY", "Gate", "Identify", "Identity", "NamedGate", "refused", "without_credentials"]
+__all__ = [
+    "ANONYMOUS",
+    "INTERNAL",
+    "Authenticate",
+    "Authenticator",
+    "CallableAuthenticator",
+    "Identity",
+    "refused",
+    "without_credentials",
+]
 
 _log: Final = logging.getLogger("mcp_server")
 
-Identify: TypeAlias = "Callable[[HttpRequest], Awaitable[Principal | str | None]]"
+Authenticate: TypeAlias = "Callable[[HttpRequest], Awaitable[Principal | str | None]]"
 """Function that returns the principal of a request, or raises `AccessDenied`."""
 
-INTERNAL: Final = Denial(status=500, message="Internal error")
+INTERNAL: Final = AccessDenial(status=500, message="Internal error")
 """Response when the author's function failed. The log contains the failure."""
 
 _CREDENTIALS: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
@@ -59,12 +68,12 @@ class Identity:
         return None if self.principal is None else self.principal.key
 
 
-NOBODY: Final = Identity()
+ANONYMOUS: Final = Identity()
 """Identity of an anonymous client."""
 
 
 @runtime_checkable
-class Gate(Protocol):
+class Authenticator(Protocol):
     """An authenticator of HTTP requests."""
 
     @property
@@ -72,13 +81,13 @@ class Gate(Protocol):
         """JSON documents that are public, by path from the root of the host."""
         ...
 
-    async def identify(self, http: HttpRequest) -> Identity | Denial:
+    async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
         """Authenticate a request by its headers."""
         ...
 
     def check(
         self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]
-    ) -> Denial | None:
+    ) -> AccessDenial | None:
         """Return the denial of a message that its sender must not send, or `None` if it is allowed.
 
         Args:
@@ -89,7 +98,7 @@ class Gate(Protocol):
         ...
 
 
-class NamedGate:
+class CallableAuthenticator:
     """An authenticator that calls a function of the server's author.
 
     Args:
@@ -98,16 +107,16 @@ class NamedGate:
 
     documents: Mapping[str, bytes] = {}
 
-    def __init__(self, identify: Identify) -> None:
-        self._identify: Final = identify
+    def __init__(self, authenticate: Authenticate) -> None:
+        self._authenticate: Final = authenticate
 
-    async def identify(self, http: HttpRequest) -> Identity | Denial:
+    async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
         """Authenticate a request by its headers. An exception other than `AccessDenied` leads to status 500."""
         try:
-            who = await self._identify(http)
+            who = await self._authenticate(http)
         except AccessDenied as denied:
             challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
-            return Denial(status=denied.status, message=denied.message, headers=challenges)
+            return AccessDenial(status=denied.status, message=denied.message, headers=challenges)
         except Exception:  # noqa: BLE001 -- the author's function may raise anything; the log has the details
             _log.exception("authentication failed with an error: method=%s path=%s", http.method, shown(http.path))
             return INTERNAL
@@ -117,7 +126,7 @@ class NamedGate:
         """Allow every message of an authenticated client."""
 
 
-def refused(denial: Denial, responses: Responses, message: Message | Batch | None = None) -> Refusal:
+def refused(denial: AccessDenial, responses: Responses, message: Message | Batch | None = None) -> Refusal:
     """Return the response to a request that was denied.
 
     Args:

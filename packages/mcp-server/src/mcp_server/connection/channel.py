@@ -1,6 +1,6 @@
 """Channels between the engine and the transports: a channel runs the handler of each request and sends its outcome.
 
-A `Line` is the trio part of one connection: a byte stream (`mcp_server.connection.stream_channel`), one request of
+A `Channel` is the trio part of one connection: a byte stream (`mcp_server.connection.stream_channel`), one request of
 modern HTTP (`mcp_server.transports.http.modern`), or a session of legacy HTTP (`mcp_server.transports.http.session`).
 They differ in where handlers run and where messages are sent. This module contains what they have in common.
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
-from mcp_core.engine.events import AnswerReceived, FailureReceived, RequestReceived
+from mcp_core.engine.events import ErrorReceived, RequestReceived, ResultReceived
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
@@ -31,15 +31,25 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.types import SubscriptionFilter
     from mcp_server.connection.authenticator import Identity
-    from mcp_server.connection.client_requests import Asking
-    from mcp_server.connection.throttle import Allowance, Pace
+    from mcp_server.connection.client_requests import ClientRequests
+    from mcp_server.connection.throttle import ProgressThrottle, RateLimiter
     from mcp_server.features.tasks.execution import TaskRun
-    from mcp_server.features.tasks.promotion import Deferred
+    from mcp_server.features.tasks.promotion import TaskPromotion
 
-__all__ = ["FAILURES", "Audience", "Call", "ClientLeft", "Line", "Questions", "Service", "encoded", "log_failure"]
+__all__ = [
+    "FAILURES",
+    "Channel",
+    "ClientDisconnected",
+    "NotificationTarget",
+    "PendingClientRequests",
+    "RequestContext",
+    "Service",
+    "encoded",
+    "log_failure",
+]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -50,10 +60,10 @@ FAILURES: Final = (Exception, SystemExit)
 class Service(Protocol):
     """The handler of requests and notifications of a channel."""
 
-    async def answer(self, call: Call) -> object:
+    async def answer(self, call: RequestContext) -> object:
         """Return the result of a request. Raises `RequestFailed` for an error that is sent to the client."""
 
-    def input_required(self, call: Call) -> object | None:
+    def input_required(self, call: RequestContext) -> object | None:
         """Return the outcome of a request whose handler was cancelled.
 
         Returns:
@@ -61,54 +71,54 @@ class Service(Protocol):
             subscription, which ends only by cancellation, its result.
         """
 
-    def notified(self, line: Line, event: NotificationReceived, /) -> None:
+    def notified(self, channel: Channel, event: NotificationReceived, /) -> None:
         """Handle a notification of the client."""
 
-    def opened(self, line: Line, /) -> None:
+    def opened(self, channel: Channel, /) -> None:
         """Handle the opening of a legacy session."""
 
-    def connected(self, audience: Audience, /) -> None:
+    def connected(self, target: NotificationTarget, /) -> None:
         """Start to send change notifications to a target."""
 
-    def disconnected(self, audience: Audience, /) -> None:
+    def disconnected(self, target: NotificationTarget, /) -> None:
         """Stop sending change notifications to a target."""
 
 
-class Audience(Protocol):
+class NotificationTarget(Protocol):
     """A target of change notifications: a byte stream, a legacy session, or one subscription of modern HTTP."""
 
-    def publish(self, row: NotificationRow[object], params: object, key: str = "", /) -> None:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "", /) -> None:
         """Notify the client of a change, if it is subscribed. Does not block.
 
         A notification says that something changed, not how often. While a notification is queued, the same
         notification is not queued again.
 
         Args:
-            row: The notification.
+            definition: The notification.
             params: Its parameters.
             key: Distinguishes notifications of the same method: the URI of a resource.
         """
 
 
 @attrs.define(eq=False)
-class Call:
+class RequestContext:
     """The context of one inbound request."""
 
     request: RequestReceived
     """The request."""
-    link: Line
+    channel: Channel
     """The channel that received the request."""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     """The cancel scope of the handler. Cancelled when the client cancels the request."""
-    asking: Asking | None = None
+    client_requests: ClientRequests | None = None
     """Sends client requests of the handler; created with the context of the handler."""
-    deferred: Deferred | None = None
+    deferred: TaskPromotion | None = None
     """Turns the request into a task if its handler begins one."""
     task: TaskRun | None = None
     """The task that the request runs for."""
-    pace: Pace | None = None
+    throttle: ProgressThrottle | None = None
     """Limits the rate of progress and log messages; created at the first of them."""
-    questions: int = 0
+    pending_client_requests: int = 0
     """Number of responses of the client that the handler waits for (legacy)."""
     http: HttpRequest | None = None
     """The HTTP request that contained the request; `None` for a byte stream."""
@@ -122,7 +132,7 @@ class Call:
     """The limit for which the request was evicted after its client had disconnected."""
 
 
-class Line(ABC):
+class Channel(ABC):
     """The trio part of one connection.
 
     Args:
@@ -131,12 +141,12 @@ class Line(ABC):
         principal: `Principal.key` of the authenticated client; `None` for an anonymous client.
     """
 
-    __slots__ = ("_service", "connection", "log_allowance", "principal", "tasks")
+    __slots__ = ("_service", "connection", "log_limiter", "principal", "tasks")
 
     def __init__(self, service: Service, connection: ServerConnection, principal: str | None) -> None:
         self.connection: Final = connection
         self.principal: Final = principal
-        self.log_allowance: Allowance | None = None
+        self.log_limiter: RateLimiter | None = None
         self.tasks: dict[str, None] | None = None
         self._service: Final = service
 
@@ -147,11 +157,13 @@ class Line(ABC):
         """Send the message that a command of the engine returned. Waits while the client reads slowly."""
 
     @abstractmethod
-    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
+    async def request_client(
+        self, definition: RequestMethod[object, object], params: object, call: RequestContext
+    ) -> object:
         """Send a client request and wait for its response (legacy).
 
         Args:
-            row: The method.
+            definition: The method.
             params: Its parameters.
             call: The inbound request that the client request belongs to.
 
@@ -166,7 +178,7 @@ class Line(ABC):
         """
 
     @abstractmethod
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
+    async def listen(self, call: RequestContext, wanted: SubscriptionFilter) -> None:
         """Open a subscription and send its notifications until the scope of the request is cancelled.
 
         Returns earlier only if the subscription continues without the handler. Its request then gets a response when
@@ -177,18 +189,18 @@ class Line(ABC):
             wanted: The notifications that may be granted.
         """
 
-    async def release_stream(self, call: Call) -> None:  # noqa: ARG002  # a byte stream is never released
+    async def release_stream(self, call: RequestContext) -> None:  # noqa: ARG002  # a byte stream is never released
         """Release the stream of the response to `call`, if the client can resume the stream later."""
         await trio.lowlevel.checkpoint()
 
     @property
-    def session_audience(self) -> Audience:
+    def session_target(self) -> NotificationTarget:
         """The target of notifications that concern the legacy session alone, such as the status of its tasks."""
         raise LocalProtocolError("no legacy session is open on this connection")
 
     # --- for subclasses --------------------------------------------------------------------------------------------
 
-    async def _run(self, call: Call) -> Outgoing | None:
+    async def _run(self, call: RequestContext) -> Outgoing | None:
         """Run the handler of a request.
 
         Returns:
@@ -205,12 +217,12 @@ class Line(ABC):
                 outcome = RequestFailed(f"request evicted after its client disconnected: {call.dropped.message}")
         if outcome is None:
             return None
-        if call.pace is not None:
-            await call.pace.flush()
+        if call.throttle is not None:
+            await call.throttle.flush()
         # If the session ended while the handler ran, the request has a channel that sends nothing.
-        return call.link._finish(call.request.id, outcome)  # noqa: SLF001  # of the same class
+        return call.channel._finish(call.request.id, outcome)  # noqa: SLF001  # of the same class
 
-    async def _outcome(self, call: Call) -> object:
+    async def _outcome(self, call: RequestContext) -> object:
         """Return the result of the handler, or the error to send."""
         try:
             return await self._service.answer(call)
@@ -226,7 +238,7 @@ class Line(ABC):
             # The handler was cancelled while one of its tasks failed. Only the cancellation propagates.
             raise rest from None
 
-    def _internal(self, call: Call, error: BaseException) -> RequestFailed:
+    def _internal(self, call: RequestContext, error: BaseException) -> RequestFailed:
         log_failure(f"the handler of {call.request.method}", call, error)
         return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
 
@@ -244,11 +256,11 @@ class Line(ABC):
             return self.connection.fail(id, RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR))
 
 
-class ClientLeft(ConnectionEnded):
+class ClientDisconnected(ConnectionEnded):
     """The client disconnected while a handler waited for its response."""
 
 
-def log_failure(what: str, call: Call, error: BaseException) -> None:
+def log_failure(what: str, call: RequestContext, error: BaseException) -> None:
     """Log the failure of a handler. A client that disconnected is logged at the debug level only.
 
     Args:
@@ -256,8 +268,8 @@ def log_failure(what: str, call: Call, error: BaseException) -> None:
         call: The request.
         error: The exception.
     """
-    rest = error.split(ClientLeft)[1] if isinstance(error, BaseExceptionGroup) else error
-    if rest is None or isinstance(rest, ClientLeft):
+    rest = error.split(ClientDisconnected)[1] if isinstance(error, BaseExceptionGroup) else error
+    if rest is None or isinstance(rest, ClientDisconnected):
         _log.debug("%s ended: client disconnected: request=%r", what, call.request.id)
     else:
         _log.error("%s failed: request=%r", what, call.request.id, exc_info=error)
@@ -268,11 +280,11 @@ class _Waiter:
     """A task that waits for the response to a client request."""
 
     done: trio.Event = attrs.field(factory=trio.Event)
-    outcome: AnswerReceived | FailureReceived | str = ""
+    outcome: ResultReceived | ErrorReceived | str = ""
     """The response, or the reason why it will not arrive."""
 
 
-class Questions:
+class PendingClientRequests:
     """The pending client requests of a connection, and the tasks that wait for their responses (legacy).
 
     Args:
@@ -282,30 +294,30 @@ class Questions:
 
     __slots__ = ("_connection", "_give_up", "_waiting")
 
-    def __init__(self, connection: ServerConnection, give_up: Callable[[Outgoing, Call], None]) -> None:
+    def __init__(self, connection: ServerConnection, give_up: Callable[[Outgoing, RequestContext], None]) -> None:
         self._connection: Final = connection
         self._give_up: Final = give_up
         self._waiting: dict[RequestId, _Waiter] = {}
 
-    async def ask(
+    async def request(
         self,
-        row: Method[object, object],
+        definition: RequestMethod[object, object],
         params: object,
-        call: Call,
+        call: RequestContext,
         send: Callable[[Outgoing], Awaitable[None]],
-        wait: Callable[[trio.Event, Call], Awaitable[None]] | None = None,
+        wait: Callable[[trio.Event, RequestContext], Awaitable[None]] | None = None,
     ) -> object:
-        """Send a client request and wait for its response, as in `Line.ask`.
+        """Send a client request and wait for its response, as in `Channel.ask`.
 
         Args:
-            row: The method.
+            definition: The method.
             params: Its parameters.
             call: The inbound request that the client request belongs to.
             send: Sends the request.
             wait: Waits for the event that the response arrived, or raises `ConnectionEnded`; `None` waits without a
                 limit.
         """
-        outgoing = self._connection.ask(row, params, for_request=call.request.id)
+        outgoing = self._connection.request(definition, params, for_request=call.request.id)
         id = outgoing.message.id if isinstance(outgoing.message, Request) else 0
         waiter = self._waiting[id] = _Waiter()
         try:
@@ -324,15 +336,15 @@ class Questions:
             raise
         finally:
             self._waiting.pop(id, None)
-        if isinstance(waiter.outcome, AnswerReceived):
+        if isinstance(waiter.outcome, ResultReceived):
             return waiter.outcome.result
-        if isinstance(waiter.outcome, FailureReceived):
+        if isinstance(waiter.outcome, ErrorReceived):
             raise waiter.outcome.error
         self._connection.forget(id)
         why = waiter.outcome or "the client disconnected"
-        raise ClientLeft(f"{why} before the response to {row.name} arrived")
+        raise ClientDisconnected(f"{why} before the response to {definition.name} arrived")
 
-    def settle(self, event: AnswerReceived | FailureReceived) -> None:
+    def settle(self, event: ResultReceived | ErrorReceived) -> None:
         """Complete a client request: its response arrived."""
         waiter = self._waiting.pop(event.id, None)
         if waiter is not None:

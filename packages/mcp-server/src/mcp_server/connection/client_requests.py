@@ -24,7 +24,7 @@ import trio
 
 from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
-from mcp_core.engine.mrtr import Ledger, State, binding, open_state, seal_state
+from mcp_core.engine.mrtr import AnsweredInputs, RequestState, binding, open_state, seal_state
 from mcp_core.engine.server import require_client
 from mcp_core.errors import ErrorCode, InvalidValue, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.engine.events import ClientPeer
-    from mcp_core.engine.mrtr import Sealer
+    from mcp_core.engine.mrtr import RequestStateSealer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import InputRequest, WireObject
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.connection.sealer import InputPolicy
 
 __all__ = [
-    "QUESTIONS",
-    "Asking",
-    "Direct",
-    "InRounds",
-    "InSession",
-    "asking",
-    "check_askable",
+    "CLIENT_REQUESTS",
+    "ClientRequests",
+    "DirectClientRequests",
+    "RetryClientRequests",
+    "SessionClientRequests",
+    "check_client_request",
+    "client_requests_of",
     "read_answer",
     "run_once",
 ]
@@ -68,7 +68,7 @@ _STEPS: Final = 3
 """Number of scheduler passes in which the other tasks of a handler can reach their client requests. They may, for
 example, report progress before."""
 
-QUESTIONS: Final = {
+CLIENT_REQUESTS: Final = {
     ELICITATION_CREATE.name: ElicitRequest,
     SAMPLING_CREATE_MESSAGE.name: CreateMessageRequest,
     ROOTS_LIST.name: ListRootsRequest,
@@ -76,10 +76,10 @@ QUESTIONS: Final = {
 """The class of an input request in a result, by method."""
 
 
-class Asking(Protocol):
+class ClientRequests(Protocol):
     """Sender of the client requests of one inbound request."""
 
-    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
+    async def request(self, definition: RequestMethod[object, object], params: WireObject, key: str | None) -> object:
         """Send a client request and return an instance of `row.result`. `key`: its key in `inputRequests`."""
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
@@ -94,12 +94,12 @@ class Asking(Protocol):
     def keep_plan(self, plan: JsonValue) -> None:
         """Store a value for the next round trip."""
 
-    def answered(self, row: Method[object, object], key: str) -> object | None:
+    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:
         """Return the input response with this key as an instance of `row.result`; `None` if the client sent none."""
 
 
-class Direct:
-    """Base of an `Asking` whose handler waits for the responses: it needs no round trips and no stored state."""
+class DirectClientRequests:
+    """Base of an `ClientRequests` whose handler waits for the responses: it needs no round trips and no stored state."""
 
     def plan(self) -> JsonValue:
         """Return `None`: no plan is stored."""
@@ -108,12 +108,12 @@ class Direct:
     def keep_plan(self, plan: JsonValue) -> None:
         """Ignore the plan."""
 
-    def answered(self, row: Method[object, object], key: str) -> object | None:  # noqa: ARG002  # there are none
+    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:  # noqa: ARG002  # there are none
         """Return `None`: there are no input responses."""
         return None
 
 
-def asking(call: Call, sealer: Sealer, policy: InputPolicy) -> Asking:
+def client_requests_of(call: RequestContext, sealer: RequestStateSealer, policy: InputPolicy) -> ClientRequests:
     """Return the sender of client requests that fits the revision of an inbound request.
 
     Args:
@@ -126,32 +126,32 @@ def asking(call: Call, sealer: Sealer, policy: InputPolicy) -> Asking:
     """
     revision = call.request.peer.revision
     if revision.server_requests:
-        return InSession(call)
-    return InRounds(call, sealer, policy)
+        return SessionClientRequests(call)
+    return RetryClientRequests(call, sealer, policy)
 
 
-def check_askable(call: Call, row: Method[object, object], params: WireObject) -> None:
+def check_client_request(call: RequestContext, definition: RequestMethod[object, object], params: WireObject) -> None:
     """Raise an error if this client request cannot be sent, for example because the client lacks the capability."""
     peer = cast("ClientPeer", call.request.peer)  # of a server
     if _inside_once.get():
         raise RuntimeError(
             "a function that runs under Context.once cannot send client requests: send them before or after it"
         )
-    require_client(peer, row, params)
+    require_client(peer, definition, params)
 
 
-class InSession(Direct):
+class SessionClientRequests(DirectClientRequests):
     """A sender of JSON-RPC requests in a legacy session. The session lasts, so there is no state to store."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: RequestContext) -> None:
         self._call: Final = call
         self._done: dict[str, JsonValue] = {}
 
-    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:  # noqa: ARG002  # a request has an id
+    async def request(self, definition: RequestMethod[object, object], params: WireObject, key: str | None) -> object:  # noqa: ARG002  # a request has an id
         """Send a JSON-RPC request and wait for its response."""
         call = self._call
-        check_askable(call, row, params)
-        return await call.link.ask(row, params, call)
+        check_client_request(call, definition, params)
+        return await call.channel.request_client(definition, params, call)
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """Run the function, unless this request already has a result for the key."""
@@ -164,50 +164,52 @@ class InSession(Direct):
         return
 
 
-class InRounds:
+class RetryClientRequests:
     """A sender of input requests in the result of the inbound request (multi round-trip requests)."""
 
-    def __init__(self, call: Call, sealer: Sealer, policy: InputPolicy) -> None:
+    def __init__(self, call: RequestContext, sealer: RequestStateSealer, policy: InputPolicy) -> None:
         request = call.request
         self._call: Final = call
         self._sealer: Final = sealer
         self._policy: Final = policy
         self._revision: Final = request.peer.revision
-        self._bound_to: Final = binding(call.link.principal, request.method, request.raw)
+        self._bound_to: Final = binding(call.channel.principal, request.method, request.raw)
         self._running = 0
         self._quiet = trio.Event()
         sealed = request.raw.get("requestState")
-        state = State()
+        state = RequestState()
         if isinstance(sealed, str):
             state = open_state(sealer, sealed, bound_to=self._bound_to, now=time.time())
         answers = request.raw.get("inputResponses")
         given = answers if isinstance(answers, dict) else {}
-        self._ledger: Final = Ledger(state, {key: each for key, each in given.items() if isinstance(each, dict)})
+        self._answered_inputs: Final = AnsweredInputs(
+            state, {key: each for key, each in given.items() if isinstance(each, dict)}
+        )
 
-    async def ask(self, row: Method[object, object], params: WireObject, key: str | None) -> object:
+    async def request(self, definition: RequestMethod[object, object], params: WireObject, key: str | None) -> object:
         """Return the input response, or end the handler if the client has not sent it yet."""
-        check_askable(self._call, row, params)
-        if self._revision not in self._call.request.row.may_need_input:
+        check_client_request(self._call, definition, params)
+        if self._revision not in self._call.request.definition.may_need_input:
             raise LocalProtocolError(
                 f"a handler of {self._call.request.method} cannot send client requests in revision {self._revision}"
             )
-        question = QUESTIONS.get(row.name)
-        if question is None:
-            raise LocalProtocolError(f"a server cannot send {row.name} in revision {self._revision}")
+        request_type = CLIENT_REQUESTS.get(definition.name)
+        if request_type is None:
+            raise LocalProtocolError(f"a server cannot send {definition.name} in revision {self._revision}")
         # The class in the table fits the method, and so its params.
-        made = cast("InputRequest", question(params=params))
-        answer = self._ledger.ask(made, converter(self._revision).unstructure(made), key)
+        made = cast("InputRequest", request_type(params=params))
+        answer = self._answered_inputs.request(made, converter(self._revision).unstructure(made), key)
         if answer is None:
-            await self._end_round()
-        return read_answer(self._revision, row, answer or {})
+            await self._end_round_trip()
+        return read_answer(self._revision, definition, answer or {})
 
-    async def hand_over(self) -> State:
+    async def hand_over(self) -> RequestState:
         """Return the state of the round trips, after all functions that run under `once` have ended."""
         while self._running:
             await self._quiet.wait()
-        return self._ledger.state
+        return self._answered_inputs.state
 
-    async def _end_round(self) -> None:
+    async def _end_round_trip(self) -> None:
         """End the handler: the next round trip contains the input response. Does not return."""
         with trio.CancelScope(shield=True):
             for _ in range(_STEPS):
@@ -222,12 +224,12 @@ class InRounds:
 
     async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
         """Run the function, unless the state contains its result."""
-        known, value = self._ledger.recall(key)
+        known, value = self._answered_inputs.recall(key)
         if not known:
             self._running += 1
             try:
                 value = await run_once(key, function)
-                self._ledger.remember(key, value)
+                self._answered_inputs.remember(key, value)
             finally:
                 self._running -= 1
                 if not self._running:
@@ -239,24 +241,24 @@ class InRounds:
 
     def plan(self) -> JsonValue:
         """Return the plan in the state."""
-        return self._ledger.recall(_PLAN)[1]
+        return self._answered_inputs.recall(_PLAN)[1]
 
     def keep_plan(self, plan: JsonValue) -> None:
         """Store the plan in the state."""
-        self._ledger.remember(_PLAN, plan)
+        self._answered_inputs.remember(_PLAN, plan)
 
-    def answered(self, row: Method[object, object], key: str) -> object | None:
+    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:
         """Return the input response with this key."""
-        answer = self._ledger.answered(key)
-        return None if answer is None else read_answer(self._revision, row, answer)
+        answer = self._answered_inputs.answered(key)
+        return None if answer is None else read_answer(self._revision, definition, answer)
 
     def result(self) -> InputRequiredResult | RequestFailed | None:
         """Return the result with the input requests, or an error if a limit is exceeded."""
-        if not self._ledger.pending:
+        if not self._answered_inputs.pending:
             return None
         request = self._call.request
         try:
-            state = self._ledger.next_round(self._policy.rounds)
+            state = self._answered_inputs.next_state(self._policy.round_trips)
         except LimitExceeded as limit:
             _log.warning("request failed: error=%s request=%r", limit, request.id)
             return RequestFailed(limit.message, code=ErrorCode.INVALID_REQUEST)
@@ -271,13 +273,13 @@ class InRounds:
                 limit,
             )
             return RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
-        return InputRequiredResult(input_requests=self._ledger.pending, request_state=sealed)
+        return InputRequiredResult(input_requests=self._answered_inputs.pending, request_state=sealed)
 
-    def _sealed(self, state: State) -> str:
+    def _sealed(self, state: RequestState) -> str:
         """Return the sealed state. Raises `LimitExceeded` if the client could not send it back."""
         expires = time.time() + self._policy.seconds
         sealed = seal_state(self._sealer, state, bound_to=self._bound_to, expires=expires)
-        allowed = int(self._call.link.connection.limits.message_bytes * _SHARE_OF_STATE)
+        allowed = int(self._call.channel.connection.limits.message_bytes * _SHARE_OF_STATE)
         if len(sealed) > allowed:
             raise LimitExceeded(
                 "characters of a requestState", observed=len(sealed), allowed=allowed, setting="Limits.message_bytes"
@@ -285,13 +287,13 @@ class InRounds:
         return sealed
 
 
-def read_answer(revision: Revision, row: Method[object, object], answer: JsonObject) -> object:
+def read_answer(revision: Revision, definition: RequestMethod[object, object], answer: JsonObject) -> object:
     """Return an input response as an instance of `row.result`. Raises `RequestFailed` if it is invalid."""
     try:
-        value, notes = compatibility.receive(revision, answer, row.result)
+        value, notes = compatibility.receive(revision, answer, definition.result)
     except InvalidValue as bad:
         raise RequestFailed(
-            f"inputResponses: the response to {row.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
+            f"inputResponses: the response to {definition.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
         ) from bad
     for note in notes:
         _log.debug("tolerated deviation: %s", note)

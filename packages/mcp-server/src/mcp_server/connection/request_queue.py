@@ -16,7 +16,7 @@ from mcp_core.errors import LimitExceeded
 if TYPE_CHECKING:
     from mcp_core.limits import Limits
 
-__all__ = ["Peers", "Places", "excess"]
+__all__ = ["PrincipalQueues", "RequestQueue", "excess"]
 
 
 def excess(limits: Limits, waiting: int, size: int) -> LimitExceeded | None:
@@ -37,7 +37,7 @@ def excess(limits: Limits, waiting: int, size: int) -> LimitExceeded | None:
     return LimitExceeded(what, observed=observed, allowed=allowed, setting=f"Limits.{name}")
 
 
-class Places:
+class RequestQueue:
     """The requests of one principal. Queued requests start in the order of their arrival.
 
     Args:
@@ -105,27 +105,27 @@ class Places:
         self._running += 1
 
 
-class Peers:
+class PrincipalQueues:
     """The request queues of all principals that have requests.
 
     Args:
-        limits: The limits of each queue, as in `Places`.
+        limits: The limits of each queue, as in `RequestQueue`.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits: Final = limits
-        self._places: Final[dict[str, Places]] = {}
+        self._queues: Final[dict[str, RequestQueue]] = {}
 
     def __len__(self) -> int:
         """Return the number of principals that have requests."""
-        return len(self._places)
+        return len(self._queues)
 
-    def places(self, principal: str | None) -> Places | None:
+    def queue(self, principal: str | None) -> RequestQueue | None:
         """Return the queue of a principal; `None` for an anonymous client. Call `claim` before the next checkpoint."""
-        return None if principal is None else self._places.setdefault(principal, Places(self._limits))
+        return None if principal is None else self._queues.setdefault(principal, RequestQueue(self._limits))
 
     def forget(self, principal: str | None) -> None:
         """Remove the queue of a principal whose last request has ended."""
-        places = None if principal is None else self._places.get(principal)
-        if principal is not None and places is not None and places.unused:
-            del self._places[principal]
+        queue = None if principal is None else self._queues.get(principal)
+        if principal is not None and queue is not None and queue.unused:
+            del self._queues[principal]

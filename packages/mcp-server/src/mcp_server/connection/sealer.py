@@ -69,12 +69,12 @@ class InputPolicy:
     process generates a key. Another process, or this server after a restart, then cannot continue a request."""
     seconds: int = attrs.field(default=600, validator=_positive)
     """Time that the client has to respond, in seconds per round trip."""
-    rounds: int = attrs.field(default=16, validator=_positive)
+    round_trips: int = attrs.field(default=16, validator=_positive)
     """Maximum number of round trips of one request."""
 
 
 class KeyRing:
-    """A `mcp_core.engine.mrtr.Sealer` with several keys: the first key seals, all keys unseal.
+    """A `mcp_core.engine.mrtr.RequestStateSealer` with several keys: the first key seals, all keys unseal.
 
     Args:
         keys: The keys, as in `InputPolicy.keys`. Without keys, a random key is generated.

@@ -1,6 +1,6 @@
 """The channel of one byte stream: the engine, an outlet and a nursery.
 
-    reader -> Link.deliver -> engine.receive -> Workers -> Service.answer -> engine.respond -> Outlet
+    reader -> StreamChannel.deliver -> engine.receive -> Workers -> Service.answer -> engine.respond -> MessageSink
 
 `deliver` does not block: it passes requests to workers and handles all other messages immediately. So cancellations,
 responses and notifications never wait for a busy handler. Requests above `Limits.running_requests` are read and queued.
@@ -17,14 +17,14 @@ import attrs
 import trio
 
 from mcp_core.engine.events import (
-    AnswerReceived,
     CancelReceived,
-    FailureReceived,
-    Ignored,
+    ConnectionOpened,
+    ErrorReceived,
+    MessageIgnored,
     NotificationReceived,
-    Opened,
     Outgoing,
     RequestReceived,
+    ResultReceived,
     SessionReplaced,
 )
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
@@ -35,30 +35,30 @@ from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, ResultR
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_core.types import SubscriptionsListenResult
-from mcp_server.connection.channel import Call, ClientLeft, Line, Questions, Service
+from mcp_server.connection.channel import Channel, ClientDisconnected, PendingClientRequests, RequestContext, Service
 from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from mcp_core.engine.events import Reaction
+    from mcp_core.engine.events import ReceiveResult
     from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import MalformedMessage
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.limits.memory_budget import MemoryBudget
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.types import SubscriptionFilter
     from mcp_server.connection.authenticator import Identity
-    from mcp_server.connection.channel import Audience
+    from mcp_server.connection.channel import NotificationTarget
 
-__all__ = ["Call", "CallMemory", "Link", "Outlet", "Service"]
+__all__ = ["CallMemory", "MessageSink", "RequestContext", "Service", "StreamChannel"]
 
 _log: Final = logging.getLogger("mcp_server")
 
 
-class Outlet(Protocol):
+class MessageSink(Protocol):
     """The destination of messages: one stream, or a stream per request. A disconnected client is not an error."""
 
     async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:
@@ -78,7 +78,7 @@ class CallMemory:
     """The owner of the charges."""
 
 
-class Link(Line):
+class StreamChannel(Channel):
     """The channel of one connection that sends all messages to one outlet.
 
     Args:
@@ -95,23 +95,25 @@ class Link(Line):
         self,
         service: Service,
         connection: ServerConnection,
-        outlet: Outlet,
+        sink: MessageSink,
         nursery: trio.Nursery,
         principal: str | None = None,
         *,
         memory: CallMemory | None = None,
     ) -> None:
         super().__init__(service, connection, principal)
-        self._outlet: Final = outlet
+        self._sink: Final = sink
         self._memory: Final = memory
         self._nursery: Final = nursery
-        self._calls: dict[RequestId, Call] = {}
+        self._calls: dict[RequestId, RequestContext] = {}
         self._workers: Final = Workers(nursery, connection.limits, self._serve)
         self._batches: dict[RequestId, BatchReply] = {}
-        self._questions: Final = Questions(connection, lambda cancellation, _: self._send_nowait(cancellation))
-        self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
+        self._client_requests: Final = PendingClientRequests(
+            connection, lambda cancellation, _: self._send_nowait(cancellation)
+        )
+        self._pending_notifications: dict[tuple[str, str], tuple[NotificationMethod[object], object]] = {}
         self._publishing = False
-        self._session_audience: _SessionAudience | None = None
+        self._session_target: _SessionTarget | None = None
         self._ended = False
         self._idle = trio.Event()
 
@@ -137,45 +139,45 @@ class Link(Line):
         if isinstance(message, Batch):
             self._deliver_batch(message, size, http, identity, memory)
         else:
-            self._react(self.connection.receive(message), size, http, identity, memory)
+            self._handle(self.connection.receive(message), size, http, identity, memory)
 
     def refuse(self, malformed: MalformedMessage) -> None:
         """Handle bytes that are not a valid message. Send an error response if one is defined."""
         _log.debug("malformed message: %s", malformed.message)
         failure = stand_in(malformed)
-        if failure is not None and failure.id in self.connection.asked:
+        if failure is not None and failure.id in self.connection.outbound_requests:
             self.deliver(failure)
         elif malformed.reply is not None:
-            self._outlet.send_nowait(malformed.reply, None)
+            self._sink.send_nowait(malformed.reply, None)
 
     @property
-    def crowded(self) -> bool:
+    def at_capacity(self) -> bool:
         """Whether the request queue exceeds its limits."""
-        return self._workers.crowded
+        return self._workers.at_capacity
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until another message may be read. The reader calls this method if the queue exceeds its limits."""
-        await self._workers.wait_for_room()
+        await self._workers.wait_for_capacity()
 
     def _deliver_batch(
         self, batch: Batch, size: int, http: HttpRequest | None, identity: Identity | None, memory: int
     ) -> None:
         refusal = self.connection.refuse_batch()
         if refusal is not None:
-            self._outlet.send_nowait(refusal, None)
+            self._sink.send_nowait(refusal, None)
             return
         reply = BatchReply(batch)
         if reply.immediate is not None:
-            self._outlet.send_nowait(reply.immediate, None)
-        for id in reply.owed:
+            self._sink.send_nowait(reply.immediate, None)
+        for id in reply.pending:
             self._batches[id] = reply
         count = len(batch.members)
         for member in reply.messages:
-            self._react(self.connection.receive(member), size // count, http, identity, memory // count)
+            self._handle(self.connection.receive(member), size // count, http, identity, memory // count)
 
-    def _react(
+    def _handle(
         self,
-        reaction: Reaction,
+        reaction: ReceiveResult,
         size: int,
         http: HttpRequest | None = None,
         identity: Identity | None = None,
@@ -185,28 +187,28 @@ class Link(Line):
         if reply is not None:
             self._send_nowait(reply)
         if isinstance(event, RequestReceived):
-            self._start(Call(event, self, http=http, identity=identity), size, memory)
-        elif isinstance(event, (AnswerReceived, FailureReceived)):
-            self._questions.settle(event)
+            self._start(RequestContext(event, self, http=http, identity=identity), size, memory)
+        elif isinstance(event, (ResultReceived, ErrorReceived)):
+            self._client_requests.settle(event)
         elif isinstance(event, CancelReceived):
             self._cancel(event)
         elif isinstance(event, NotificationReceived):
             self._service.notified(self, event)
-        elif isinstance(event, Opened):
+        elif isinstance(event, ConnectionOpened):
             self._service.opened(self)
         elif isinstance(event, SessionReplaced):
             self._replace_session(event)
-        elif isinstance(event, Ignored):
+        elif isinstance(event, MessageIgnored):
             _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
             _log.debug("tolerated deviation: %s", note)
 
     # --- handlers --------------------------------------------------------------------------------------------------
 
-    def _start(self, call: Call, size: int, memory: int) -> None:
+    def _start(self, call: RequestContext, size: int, memory: int) -> None:
         id = call.request.id
         # A subscription is not counted as a running request: it only waits, and there may be many.
-        if call.request.row is SUBSCRIPTIONS_LISTEN:
+        if call.request.definition is SUBSCRIPTIONS_LISTEN:
             self._calls[id] = call
             self._nursery.start_soon(self._serve, call)
             return
@@ -223,7 +225,7 @@ class Link(Line):
         self._calls[id] = call
         self._workers.submit(call, size)
 
-    async def _serve(self, call: Call) -> None:
+    async def _serve(self, call: RequestContext) -> None:
         """Run the handler and send its outcome."""
         id = call.request.id
         try:
@@ -278,21 +280,25 @@ class Link(Line):
         _log.info("session replaced by a second initialize: cancelled_requests=%d", len(stale))
         ended = _EndedSession(self._service, event.ended, self.principal)
         ended.tasks, self.tasks = self.tasks, None
-        ended.log_allowance, self.log_allowance = self.log_allowance, None
-        if self._session_audience is not None:
-            self._session_audience.link = None
-            self._session_audience = None
+        ended.log_limiter, self.log_limiter = self.log_limiter, None
+        if self._session_target is not None:
+            self._session_target.channel = None
+            self._session_target = None
         # Notifications of tasks belong to the previous session. Changes of lists also apply to the next one.
-        self._notices = {key: notice for key, notice in self._notices.items() if notice[0].filter_member is not None}
+        self._pending_notifications = {
+            key: notification
+            for key, notification in self._pending_notifications.items()
+            if notification[0].filter_member is not None
+        }
         self._batches.clear()
         # Before the cancellation, so that shielded tasks receive the reason.
-        self._questions.end("the session ended")
+        self._client_requests.end("the session ended")
         for waiting in self._workers.drop_all(set(stale.values())):
             if waiting.charge is not None:
                 waiting.charge.release()
         for id, call in stale.items():
             del self._calls[id]
-            call.link = ended
+            call.channel = ended
             call.scope.cancel()
 
     def _withdraw(self, id: RequestId) -> None:
@@ -301,19 +307,19 @@ class Link(Line):
         reply = self._batches.pop(id, None)
         joined = None if reply is None else reply.drop(id)
         if joined is not None:
-            self._outlet.send_nowait(joined, None)
+            self._sink.send_nowait(joined, None)
 
     # --- out -------------------------------------------------------------------------------------------------------
 
     async def _send(self, outgoing: Outgoing) -> None:
         joined = self._join(outgoing.message)
         if joined is not None:
-            await self._outlet.send(joined, outgoing.for_request, more=self._workers.several)
+            await self._sink.send(joined, outgoing.for_request, more=self._workers.several)
 
     def _send_nowait(self, outgoing: Outgoing) -> None:
         joined = self._join(outgoing.message)
         if joined is not None:
-            self._outlet.send_nowait(joined, outgoing.for_request)
+            self._sink.send_nowait(joined, outgoing.for_request)
 
     def _join(self, message: Message) -> Message | Batch | None:
         """Return the message. For a response in a batch: the batch of responses, or `None` if it is incomplete."""
@@ -331,53 +337,55 @@ class Link(Line):
         if outgoing is not None:
             await self._send(outgoing)
 
-    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
+    async def request_client(
+        self, definition: RequestMethod[object, object], params: object, call: RequestContext
+    ) -> object:
         """Send a client request and wait for its response.
 
         Meanwhile the inbound request does not count as running, so that waiting handlers do not block other requests.
         """
         # Several tasks of a handler may send client requests at the same time. The handler counts once.
-        call.questions += 1
-        if call.questions == 1:
+        call.pending_client_requests += 1
+        if call.pending_client_requests == 1:
             self._workers.release()
         try:
-            return await self._questions.ask(row, params, call, self._send)
+            return await self._client_requests.request(definition, params, call, self._send)
         finally:
-            call.questions -= 1
-            if not call.questions:
+            call.pending_client_requests -= 1
+            if not call.pending_client_requests:
                 self._workers.resume()
 
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
+    async def listen(self, call: RequestContext, wanted: SubscriptionFilter) -> None:
         """Acknowledge the subscription, then wait until it is cancelled."""
         await self.send(self.connection.acknowledge(call.request.id, wanted))
         await trio.sleep_forever()
 
     # --- change notifications --------------------------------------------------------------------------------------
 
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a change notification. Does not block."""
         if self._ended:
             return
-        if (row.name, key) not in self._notices:
-            params, key = bounded_change(self.connection, params, key, len(self._notices))
-        self._notices[row.name, key] = (row, params)
+        if (definition.name, key) not in self._pending_notifications:
+            params, key = bounded_change(self.connection, params, key, len(self._pending_notifications))
+        self._pending_notifications[definition.name, key] = (definition, params)
         if not self._publishing:
             self._publishing = True
             self._nursery.start_soon(self._publish)
 
     @property
-    def session_audience(self) -> Audience:
+    def session_target(self) -> NotificationTarget:
         """The target of notifications for the current legacy session alone."""
-        if self._session_audience is None:
-            self._session_audience = _SessionAudience(self)
-        return self._session_audience
+        if self._session_target is None:
+            self._session_target = _SessionTarget(self)
+        return self._session_target
 
     async def _publish(self) -> None:
         try:
-            while self._notices:
-                row, params = self._notices.pop(next(iter(self._notices)))
+            while self._pending_notifications:
+                definition, params = self._pending_notifications.pop(next(iter(self._pending_notifications)))
                 try:
-                    for outgoing in self.connection.publish(row, params):
+                    for outgoing in self.connection.publish(definition, params):
                         await self._send(outgoing)
                 except LocalProtocolError as error:
                     _log.debug("notification not published: %s", error)
@@ -390,7 +398,7 @@ class Link(Line):
         """End the connection: end subscriptions, fail client requests, wait at most `seconds` for handlers."""
         for id in self.connection.subscriptions:
             self._calls[id].scope.cancel()
-        self._questions.end()
+        self._client_requests.end()
         with trio.move_on_after(seconds):
             while self._calls:
                 self._idle = trio.Event()
@@ -403,7 +411,7 @@ class Link(Line):
         self._ended = True
         self.connection.end()
         self._batches.clear()
-        self._questions.end()
+        self._client_requests.end()
         self._workers.stop()
         for call in self._calls.values():
             if call.charge is not None:
@@ -411,35 +419,40 @@ class Link(Line):
 
 
 @attrs.define(eq=False)
-class _SessionAudience:
-    """The `Audience` of one legacy session of a link, until the session ends."""
+class _SessionTarget:
+    """The `NotificationTarget` of one legacy session of a link, until the session ends."""
 
-    link: Link | None
+    channel: StreamChannel | None
     """The link; `None` after the session has ended."""
 
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a change notification, unless the session has ended."""
-        if self.link is not None:
-            self.link.publish(row, params, key)
+        if self.channel is not None:
+            self.channel.publish(definition, params, key)
 
 
-class _EndedSession(Line):
+class _EndedSession(Channel):
     """The channel of handlers that still run after their legacy session has ended. It drops all messages."""
 
     async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
         """Drop the message."""
         await trio.lowlevel.checkpoint()
 
-    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
-        """Raise `ClientLeft`."""
+    async def request_client(
+        self,
+        definition: RequestMethod[object, object],
+        params: object,  # noqa: ARG002
+        call: RequestContext,  # noqa: ARG002
+    ) -> object:
+        """Raise `ClientDisconnected`."""
         await trio.lowlevel.checkpoint()
-        raise ClientLeft(f"the session ended before {row.name} was sent")
+        raise ClientDisconnected(f"the session ended before {definition.name} was sent")
 
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+    async def listen(self, call: RequestContext, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
         """Raise `LocalProtocolError`: a legacy session does not have such subscriptions."""
         raise LocalProtocolError(f"{call.request.method} cannot start: the session ended")
 
     @property
-    def session_audience(self) -> Audience:
+    def session_target(self) -> NotificationTarget:
         """A target that drops all notifications."""
-        return _SessionAudience(None)
+        return _SessionTarget(None)

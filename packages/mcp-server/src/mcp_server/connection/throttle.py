@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import LoggingLevel, LoggingMessageNotificationParams, ProgressNotificationParams
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
 
-__all__ = ["Allowance", "Pace"]
+__all__ = ["ProgressThrottle", "RateLimiter"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -33,7 +33,7 @@ _SLACK: Final = 1e-6
 
 
 @attrs.define(eq=False)
-class Allowance:
+class RateLimiter:
     """A rate limit per second. It saves the unused capacity of one second, so that short bursts are allowed."""
 
     per_second: int
@@ -53,7 +53,7 @@ class Allowance:
         return is_allowed
 
 
-class Pace:
+class ProgressThrottle:
     """The progress and log messages of one request, limited in rate.
 
     Args:
@@ -63,10 +63,10 @@ class Pace:
 
     __slots__ = ("_call", "_dropped", "_dropped_level", "_held", "_latest", "_progress", "_redact")
 
-    def __init__(self, call: Call, redact: Callable[[JsonValue], JsonValue] | None) -> None:
+    def __init__(self, call: RequestContext, redact: Callable[[JsonValue], JsonValue] | None) -> None:
         self._call: Final = call
         self._redact: Final = redact
-        self._progress: Final = Allowance(call.link.connection.limits.progress_per_second)
+        self._progress: Final = RateLimiter(call.channel.connection.limits.progress_per_second)
         self._latest = -math.inf
         self._held: ProgressNotificationParams | None = None
         self._dropped = 0
@@ -87,13 +87,13 @@ class Pace:
 
     async def log(self, said: LoggingMessageNotificationParams) -> None:
         """Send a log message, if its level is enabled and the rate limit allows it."""
-        link = self._call.link
+        channel = self._call.channel
         outgoing = self._message(said.level, said.data, said.logger)
         if outgoing is None:
             return
-        allowance = link.log_allowance
+        allowance = channel.log_limiter
         if allowance is None:
-            allowance = link.log_allowance = Allowance(link.connection.limits.log_messages_per_second)
+            allowance = channel.log_limiter = RateLimiter(channel.connection.limits.log_messages_per_second)
         # After a dropped message, half of the capacity must be free: otherwise each message would bring its own count.
         left = allowance.per_second // 2 if self._dropped else 0
         if not allowance.take(trio.current_time(), left=left):
@@ -107,7 +107,7 @@ class Pace:
             except Exception:  # noqa: BLE001 -- the author's function may fail; unredacted data must not be sent
                 _log.exception("log message dropped: the redact function failed")
                 return
-        await link.send(outgoing)
+        await channel.send(outgoing)
 
     async def flush(self) -> None:
         """Send delayed messages, before the response."""
@@ -121,16 +121,16 @@ class Pace:
         await self._send_dropped()
 
     async def _send_progress(self, said: ProgressNotificationParams) -> None:
-        link = self._call.link
-        await link.send(link.connection.progress(self._call.request.id, said.progress, said.total, said.message))
+        channel = self._call.channel
+        await channel.send(channel.connection.progress(self._call.request.id, said.progress, said.total, said.message))
 
     async def _send_dropped(self) -> None:
         count, self._dropped = self._dropped, 0
         if count:
-            most = self._call.link.connection.limits.log_messages_per_second
+            most = self._call.channel.connection.limits.log_messages_per_second
             text = f"log messages dropped: {count}; at most {most} per second are sent (Limits.log_messages_per_second)"
-            await self._call.link.send(self._message(self._dropped_level, text, None))
+            await self._call.channel.send(self._message(self._dropped_level, text, None))
 
     def _message(self, level: LoggingLevel, data: JsonValue, logger: str | None) -> Outgoing | None:
         call = self._call
-        return call.link.connection.log(level, data, logger=logger, for_request=call.request.id)
+        return call.channel.connection.log(level, data, logger=logger, for_request=call.request.id)

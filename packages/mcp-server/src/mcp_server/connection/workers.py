@@ -53,7 +53,7 @@ class Workers(Generic[C]):
         self._idle: list[trio.lowlevel.Task] = []
         self._coming = False
         self._stopped = False
-        self._room = trio.Event()
+        self._capacity = trio.Event()
 
     def submit(self, call: C, size: int) -> None:
         """Add a request to the queue. `size` is its size while it is queued, in bytes."""
@@ -67,7 +67,7 @@ class Workers(Generic[C]):
             if waiting is call:
                 del self._waiting[index]
                 self._waiting_bytes -= size
-                self._room.set()
+                self._capacity.set()
                 return True
         return False
 
@@ -76,7 +76,7 @@ class Workers(Generic[C]):
         dropped = [waiting for waiting, _ in self._waiting if waiting in calls]
         self._waiting = deque((waiting, size) for waiting, size in self._waiting if waiting not in calls)
         self._waiting_bytes = sum(size for _, size in self._waiting)
-        self._room.set()
+        self._capacity.set()
         return dropped
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class Workers(Generic[C]):
         return self._running > 1 or bool(self._waiting)
 
     @property
-    def crowded(self) -> bool:
+    def at_capacity(self) -> bool:
         """Whether the queue exceeds its limits."""
         return len(self._waiting) > self._limits.waiting_requests or self._waiting_bytes > self._limits.waiting_bytes
 
@@ -103,12 +103,12 @@ class Workers(Generic[C]):
             return None
         return excess(self._limits, len(self._waiting) + 1, self._waiting_bytes + size)
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until the queue has capacity for another request."""
-        while self.crowded:
-            if self._room.is_set():
-                self._room = trio.Event()
-            await self._room.wait()
+        while self.at_capacity:
+            if self._capacity.is_set():
+                self._capacity = trio.Event()
+            await self._capacity.wait()
 
     def release(self) -> None:
         """Stop counting the running request until `resume`: it waits for the client."""
@@ -136,7 +136,7 @@ class Workers(Generic[C]):
             while self._waiting and self._running < self._limits.running_requests:
                 call, size = self._waiting.popleft()
                 self._waiting_bytes -= size
-                self._room.set()
+                self._capacity.set()
                 self._running += 1
                 self._summon()
                 try:

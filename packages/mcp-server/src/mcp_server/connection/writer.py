@@ -18,10 +18,10 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["JoiningWriter"]
+__all__ = ["CoalescingWriter"]
 
 
-class JoiningWriter:
+class CoalescingWriter:
     """A writer that joins messages into as few writes as possible.
 
     Args:
@@ -50,7 +50,7 @@ class JoiningWriter:
         self._closed = False
         self._failure: Exception | None = None
         self._wake = trio.Event()
-        self._room = trio.Event()
+        self._capacity = trio.Event()
         self._over = trio.Event()
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class JoiningWriter:
         finally:
             # No further write will free capacity, so wake the tasks that wait for it.
             self._closed = True
-            self._room.set()
+            self._capacity.set()
             self._over.set()
 
     def _break(self, failure: Exception) -> None:
@@ -76,7 +76,7 @@ class JoiningWriter:
         self._closed = True
         self._waiting.clear()
         self._size = self._unbidden = 0
-        self._room.set()
+        self._capacity.set()
         self._wake.set()
         if self._on_broken is not None:
             self._on_broken()
@@ -90,7 +90,7 @@ class JoiningWriter:
             await self._send_all(data)
         finally:
             self._busy = False
-        self._room.set()
+        self._capacity.set()
 
     def put_nowait(self, data: bytes) -> None:
         """Queue whole messages to be written soon. Messages are dropped after the writer has ended."""
@@ -105,7 +105,7 @@ class JoiningWriter:
         """
         self._put(data, more=more)
         while self._size > self._limit and not self._closed:
-            await self._wait_for_room()
+            await self._wait_for_capacity()
 
     def offer(self, data: bytes, *, more: bool = False) -> bool:
         """Queue whole messages and return true, unless `put` would block; then return false."""
@@ -149,17 +149,17 @@ class JoiningWriter:
     async def wait_while_overdue(self) -> None:
         """Wait while the peer causes messages and does not read them."""
         while self.overdue:
-            await self._wait_for_room()
+            await self._wait_for_capacity()
 
-    async def _wait_for_room(self) -> None:
-        if self._room.is_set():
-            self._room = trio.Event()
-        await self._room.wait()
+    async def _wait_for_capacity(self) -> None:
+        if self._capacity.is_set():
+            self._capacity = trio.Event()
+        await self._capacity.wait()
 
     def close(self) -> None:
         """Finish: `run` ends when all queued messages are written."""
         self._closed = True
-        self._room.set()
+        self._capacity.set()
         self._wake.set()
 
     @property

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.features.prompts import Prompts
     from mcp_server.features.resources import Resources
-    from mcp_server.handlers.runner import Host
+    from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.service import Handler
 
@@ -57,8 +57,8 @@ class Completions:
         resources: Its resources.
     """
 
-    def __init__(self, host: Host, prompts: Prompts, resources: Resources) -> None:
-        self._host: Final = host
+    def __init__(self, environment: HandlerEnvironment, prompts: Prompts, resources: Resources) -> None:
+        self._environment: Final = environment
         self._prompts: Final = prompts
         self._resources: Final = resources
         self._entries: Final[dict[tuple[bool, str, str], _Entry]] = {}
@@ -100,17 +100,17 @@ class Completions:
             raise RegistrationError(
                 f"{where}: a completion takes the text entered so far, and optionally {_ARGUMENTS!r} and a Context, but not {', '.join(names) or 'nothing'}"
             )
-        run = Runner(function, signature.injected, thread=thread, host=self._host)
+        run = Runner(function, signature.injected, thread=thread, environment=self._environment)
         self._entries[is_prompt, name, argument] = _Entry(run, names[0], len(names) > 1)
 
     def _known(self, name: str, *, is_prompt: bool) -> tuple[str, ...] | None:
         return self._prompts.arguments(name) if is_prompt else self._resources.variables(name)
 
-    async def _complete(self, call: Call) -> CompleteResult:
+    async def _complete(self, call: RequestContext) -> CompleteResult:
         params = cast("CompleteRequestParams", call.request.params)  # converted by the engine to the method's class
         is_prompt = isinstance(params.ref, PromptReference)
         name = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
-        guard = self._host.guard
+        guard = self._environment.guard
         known = self._known(name, is_prompt=is_prompt)
         if known is not None and not await guard.allows(call, "prompt" if is_prompt else "template", name):
             known = None

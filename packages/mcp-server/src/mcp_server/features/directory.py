@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import ResourceContents
-    from mcp_server.handlers.runner import Host
+    from mcp_server.handlers.runner import HandlerEnvironment
 
     T = TypeVar("T")
 
@@ -54,7 +54,9 @@ class Directory:
         RegistrationError: The directory does not exist, or the URI is not a valid prefix.
     """
 
-    def __init__(self, path: str | os.PathLike[str], uri: str, *, hidden: bool, host: Host) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], uri: str, *, hidden: bool, environment: HandlerEnvironment
+    ) -> None:
         check_text("the URI of a directory", uri)
         if not isinstance(path, (str, os.PathLike)):
             raise RegistrationError(f"the directory of {uri!r} must be a path, not {path!r}")
@@ -71,7 +73,7 @@ class Directory:
             raise RegistrationError(f"{os.fspath(path)!r} is not a directory")
         self.uri: Final = uri
         self._files: Final = Files(str(root), hidden=hidden)
-        self._host: Final = host
+        self._environment: Final = environment
         self._warned = False
 
     def uri_of(self, path: str) -> str:
@@ -80,7 +82,7 @@ class Directory:
 
     async def read(self, path: str) -> ResourceContents:
         """Return the contents of a file. Raises `ResourceNotFound`, or `RequestFailed` if the file is too large."""
-        uri, most = self.uri_of(path), self._host.limits.file_bytes
+        uri, most = self.uri_of(path), self._environment.limits.file_bytes
         try:
             data = await self._in_thread(lambda: self._files.read(path, most))
         except FileNotFoundError:
@@ -104,7 +106,7 @@ class Directory:
 
     def _items(self, behind: list[str], count: int) -> list[Item]:
         items: list[Item] = []
-        with closing(self._files.walk(self._host.limits.listed_files)) as files:
+        with closing(self._files.walk(self._environment.limits.listed_files)) as files:
             for each in files:
                 if each is None:
                     self._warn()
@@ -134,11 +136,11 @@ class Directory:
     def _warn(self) -> None:
         if not self._warned:
             self._warned = True
-            most = self._host.limits.listed_files
+            most = self._environment.limits.listed_files
             _log.warning("not all files of %s are listed: it has more than %d (Limits.listed_files)", self.uri, most)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work, limiter=self._host.limiter)
+        return await trio.to_thread.run_sync(work, limiter=self._environment.limiter)
 
 
 def contents_of(uri: str, path: str, data: bytes) -> ResourceContents:

@@ -41,9 +41,9 @@ def _fit(block: ContentBlock, missing: tuple[type, ...]) -> ContentBlock:
         return TextContent(
             text=f"[audio of type {block.mime_type}, which this revision of the protocol does not support]"
         )
-    link = cast("ResourceLink", block)  # the only other kind that later revisions added
-    about = f"{link.title or link.name}: {link.uri}"
-    return TextContent(text=about if link.mime_type is None else f"{about} ({link.mime_type})")
+    channel = cast("ResourceLink", block)  # the only other kind that later revisions added
+    about = f"{channel.title or channel.name}: {channel.uri}"
+    return TextContent(text=about if channel.mime_type is None else f"{about} ({channel.mime_type})")
 
 
 def fit_result(result: CallToolResult, revision: Revision) -> CallToolResult:

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
     from mcp_core.types import Result, WireObject
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.connection.sealer import KeyRing
     from mcp_server.handlers.access import AccessKind, Guard
 
-__all__ = ["Item", "Listing", "Shelf", "Source", "unknown"]
+__all__ = ["Item", "ListOwner", "PagedList", "Source", "unknown"]
 
 _CURSOR_SECONDS: Final = 3_600
 """Validity of a cursor, in seconds. A client does not need longer to read a list."""
@@ -51,7 +51,7 @@ _REGISTERED: Final = ""
 """The name for the registered items in a cursor. A source must not have this name."""
 
 
-class Shelf(Protocol):
+class ListOwner(Protocol):
     """The parts of the server that a list uses."""
 
     limits: Limits
@@ -82,13 +82,13 @@ class Source(Protocol):
 
 
 @attrs.frozen
-class _Thing:
+class _Entry:
     value: WireObject
     number: int
     """The number of its registration. Later registrations have greater numbers, and a number is not reused."""
 
 
-class Listing:
+class PagedList:
     """All items of one kind that a server offers.
 
     Args:
@@ -97,11 +97,11 @@ class Listing:
         empty: The result without items.
     """
 
-    def __init__(self, shelf: Shelf, kind: AccessKind, empty: Result) -> None:
-        self._shelf: Final = shelf
+    def __init__(self, owner: ListOwner, kind: AccessKind, empty: Result) -> None:
+        self._owner: Final = owner
         self._kind: Final[AccessKind] = kind
         self._empty: Final = empty
-        self._things: Final[dict[str, _Thing]] = {}
+        self._entries: Final[dict[str, _Entry]] = {}
         self._sources: Final[dict[str, Source]] = {}
         self._registrations = 0
         # Registration numbers are valid only in the process that issued them.
@@ -111,12 +111,12 @@ class Listing:
     def add(self, name: str, value: WireObject) -> None:
         """Add a registered item. Its name must be unique."""
         self._registrations += 1
-        self._things[name] = _Thing(value, self._registrations)
+        self._entries[name] = _Entry(value, self._registrations)
         self._pages.clear()
 
     def remove(self, name: str) -> None:
         """Remove a registered item."""
-        del self._things[name]
+        del self._entries[name]
         self._pages.clear()
 
     def add_source(self, name: str, source: Source) -> None:
@@ -133,12 +133,12 @@ class Listing:
 
     def __contains__(self, name: str) -> bool:
         """Return whether an item with this name is registered."""
-        return name in self._things
+        return name in self._entries
 
     @property
     def offers(self) -> bool:
         """Whether there are registered items or sources."""
-        return bool(self._things or self._sources)
+        return bool(self._entries or self._sources)
 
     async def after(self, place: JsonValue, count: int) -> Sequence[Item]:
         """Return up to `count` items that follow `place`. Used if another server mounts this one."""
@@ -161,7 +161,7 @@ class Listing:
             inner = None
         return found
 
-    async def answer(self, call: Call) -> JsonObject:
+    async def answer(self, call: RequestContext) -> JsonObject:
         """Return the result of a list request in its wire form.
 
         Raises:
@@ -170,9 +170,9 @@ class Listing:
         params = call.request.params
         cursor = params.cursor if isinstance(params, PaginatedRequestParams) else None
         source, place = (_REGISTERED, None) if cursor is None else self._open(call, cursor)
-        if self._shelf.guard.asks or self._sources:
+        if self._owner.guard.restricts or self._sources:
             return await self._gathered(call, source, place)
-        start, count = self._index(place), self._shelf.limits.page_items
+        start, count = self._index(place), self._owner.limits.page_items
         revision = call.request.peer.revision
         page = self._pages.get((revision, start))
         if page is None:
@@ -181,36 +181,36 @@ class Listing:
             # Cursors issued before a change can start at any item. Only the pages from the first item on are cached.
             if start % count == 0:
                 self._pages[revision, start] = page
-        if start + count >= len(self._things):
+        if start + count >= len(self._entries):
             return page
         (last,) = self._registered(start + count - 1, 1)
         return {**page, "nextCursor": self._seal(call, _REGISTERED, last.place)}
 
     # --- lists that depend on the client ---------------------------------------------------------------------------
 
-    async def _gathered(self, call: Call, source: str, place: JsonValue) -> JsonObject:
+    async def _gathered(self, call: RequestContext, source: str, place: JsonValue) -> JsonObject:
         names = [_REGISTERED, *self._sources]
         if source not in names:
             raise _not_valid()
-        room = self._shelf.limits.page_items
+        most = self._owner.limits.page_items
         found: list[tuple[str, Item]] = []
         for name in names[names.index(source) :]:
             # One more than the page holds: there is a next page only if this client can see an item of it.
-            while len(found) <= room:
-                items = await self._after(name, place, room + 1)
+            while len(found) <= most:
+                items = await self._after(name, place, most + 1)
                 for item in items:
-                    if await self._shelf.guard.allows(call, self._kind, item.name):
+                    if await self._owner.guard.allows(call, self._kind, item.name):
                         found.append((name, item))
-                        if len(found) > room:
+                        if len(found) > most:
                             break
-                if len(items) <= room:
+                if len(items) <= most:
                     break
                 place = items[-1].place
             place = None
-        page = _page(self._empty, [item.value for _, item in found[:room]], call.request.peer.revision)
-        if len(found) <= room:
+        page = _page(self._empty, [item.value for _, item in found[:most]], call.request.peer.revision)
+        if len(found) <= most:
             return page
-        name, last = found[room - 1]
+        name, last = found[most - 1]
         return {**page, "nextCursor": self._seal(call, name, last.place)}
 
     async def _after(self, source: str, place: JsonValue, count: int) -> Sequence[Item]:
@@ -221,7 +221,7 @@ class Listing:
     # --- registered items ------------------------------------------------------------------------------------------
 
     def _registered(self, start: int, count: int) -> list[Item]:
-        things = list(self._things.items())[start : start + count]
+        things = list(self._entries.items())[start : start + count]
         return [Item(name, thing.value, [thing.number, name, self._process]) for name, thing in things]
 
     def _index(self, place: JsonValue) -> int:
@@ -230,16 +230,16 @@ class Listing:
             case None:
                 return 0
             case [int() as number, str(), self._process]:
-                return bisect_right([thing.number for thing in self._things.values()], number)
-            case [_, str() as name, _] if name in self._things:
-                return list(self._things).index(name) + 1
+                return bisect_right([thing.number for thing in self._entries.values()], number)
+            case [_, str() as name, _] if name in self._entries:
+                return list(self._entries).index(name) + 1
         raise _not_valid()
 
     # --- cursors ---------------------------------------------------------------------------------------------------
 
-    def _seal(self, call: Call, source: str, place: JsonValue) -> str:
+    def _seal(self, call: RequestContext, source: str, place: JsonValue) -> str:
         plain = orjson.dumps([time.time() + _CURSOR_SECONDS, source, place])
-        cursor = self._shelf.keys.seal(plain, _bound_to(call))
+        cursor = self._owner.keys.seal(plain, _bound_to(call))
         if len(cursor) > _CURSOR_CHARS:
             # The client could not send it back. The name is chosen by the author, or by a mounted server.
             raise LimitExceeded(
@@ -250,9 +250,9 @@ class Listing:
             )
         return cursor
 
-    def _open(self, call: Call, cursor: str) -> tuple[str, JsonValue]:
+    def _open(self, call: RequestContext, cursor: str) -> tuple[str, JsonValue]:
         """Return the source and place of a cursor. Raises `RequestFailed` if the cursor is invalid."""
-        plain = self._shelf.keys.unseal(cursor, _bound_to(call)) if len(cursor) <= _CURSOR_CHARS else None
+        plain = self._owner.keys.unseal(cursor, _bound_to(call)) if len(cursor) <= _CURSOR_CHARS else None
         if plain is None:
             raise _not_valid()
         expires, source, place = orjson.loads(plain)
@@ -261,9 +261,9 @@ class Listing:
         return source, place
 
 
-def _bound_to(call: Call) -> bytes:
+def _bound_to(call: RequestContext) -> bytes:
     """Return the binding of a cursor to its principal and its list, so that it is valid for no other purpose."""
-    return binding(call.link.principal, f"cursor of {call.request.method}", {})
+    return binding(call.channel.principal, f"cursor of {call.request.method}", {})
 
 
 def _not_valid() -> RequestFailed:
@@ -289,7 +289,7 @@ _LOOKED_THROUGH: Final = 1_000
 def unknown(what: str, name: str, known: Collection[str], guard: Guard) -> RequestFailed:
     """Return the error for an unknown name. It suggests the closest name, unless access to names is restricted."""
     near: list[str] = []
-    if not guard.asks and len(known) <= _LOOKED_THROUGH and len(name) <= _LOOKED_THROUGH:
+    if not guard.restricts and len(known) <= _LOOKED_THROUGH and len(name) <= _LOOKED_THROUGH:
         near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return RequestFailed(f"unknown {what}: {name[:_LOOKED_THROUGH]!r}{hint}", code=ErrorCode.INVALID_PARAMS)

@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import WireObject
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.features.listing import Item, Source
     from mcp_server.handlers.access import AccessKind
     from mcp_server.service import Handler, ServerService
 
-__all__ = ["LocalServer", "Mounted", "Mounts"]
+__all__ = ["LocalServer", "MountedServer", "Mounts"]
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SEPARATOR: Final = "_"
 
 
-class Mounted(Protocol):
+class MountedServer(Protocol):
     """A server that is mounted on another one. All names are the mounted server's own names, without prefix."""
 
     def source(self, kind: str) -> Source | None:
@@ -72,10 +72,10 @@ class Mounted(Protocol):
         Empty if the server does not have the resource.
         """
 
-    async def exists(self, call: Call, uri: str) -> bool:
+    async def exists(self, call: RequestContext, uri: str) -> bool:
         """Return whether it has a resource and sends notifications of its changes."""
 
-    async def answer(self, call: Call) -> object:
+    async def answer(self, call: RequestContext) -> object:
         """Return the result of a forwarded request.
 
         Raises:
@@ -84,7 +84,7 @@ class Mounted(Protocol):
         """
 
 
-class _Renamed:
+class _RenamedSource:
     """The items of a mounted server, with the prefix added to their names."""
 
     def __init__(self, source: Source, prefix: str) -> None:
@@ -109,10 +109,10 @@ class Mounts:
 
     def __init__(self, service: ServerService) -> None:
         self._service: Final = service
-        self._mounted: Final[dict[str, Mounted]] = {}
+        self._mounted: Final[dict[str, MountedServer]] = {}
         self._own: Final[dict[str, Handler]] = {}
 
-    def add(self, mounted: Mounted, prefix: str | None) -> None:
+    def add(self, mounted: MountedServer, prefix: str | None) -> None:
         """Mount a server. Raises `RegistrationError` if the prefix is invalid or conflicts with another one."""
         key = "" if prefix is None else prefix + _SEPARATOR
         if prefix is not None and _PREFIX.fullmatch(prefix) is None:
@@ -133,7 +133,7 @@ class Mounts:
                 source = mounted.source(kind)
                 name = f"mounted {key}"
                 if source is not None and not listing.has_source(name):
-                    listing.add_source(name, _Renamed(source, key))
+                    listing.add_source(name, _RenamedSource(source, key))
 
     @property
     def completions(self) -> JsonObject | None:
@@ -147,7 +147,7 @@ class Mounts:
 
     def _stand_before(self) -> None:
         handlers = self._service.handlers
-        before: dict[str, Callable[[Call], object]] = {
+        before: dict[str, Callable[[RequestContext], object]] = {
             TOOLS_CALL.name: self._call_tool,
             PROMPTS_GET.name: self._get_prompt,
             COMPLETION_COMPLETE.name: self._complete,
@@ -158,7 +158,7 @@ class Mounts:
             self._own[name] = handlers[name]
             handlers[name] = cast("Handler", handler)
 
-    def _find(self, kind: str, name: str) -> tuple[Mounted, str] | None:
+    def _find(self, kind: str, name: str) -> tuple[MountedServer, str] | None:
         """Return the mounted server of a name, and the name there. `None` if it is registered here or unknown."""
         if name in self._service.listings[kind]:
             return None
@@ -170,15 +170,15 @@ class Mounts:
 
     # --- forwarded requests ----------------------------------------------------------------------------------------
 
-    async def _call_tool(self, call: Call) -> object:
+    async def _call_tool(self, call: RequestContext) -> object:
         params = cast("CallToolRequestParams", call.request.params)  # converted by the engine to the method's class
         return await self._forward(call, "tool", params.name, lambda own: evolve(params, name=own))
 
-    async def _get_prompt(self, call: Call) -> object:
+    async def _get_prompt(self, call: RequestContext) -> object:
         params = cast("GetPromptRequestParams", call.request.params)  # likewise
         return await self._forward(call, "prompt", params.name, lambda own: evolve(params, name=own))
 
-    async def _complete(self, call: Call) -> object:
+    async def _complete(self, call: RequestContext) -> object:
         params = cast("CompleteRequestParams", call.request.params)  # likewise
         ref = params.ref
         if isinstance(ref, PromptReference):
@@ -191,7 +191,9 @@ class Mounts:
                     break
         return await self._own[COMPLETION_COMPLETE.name](call)
 
-    async def _forward(self, call: Call, kind: str, name: str, renamed: Callable[[str], WireObject]) -> object:
+    async def _forward(
+        self, call: RequestContext, kind: str, name: str, renamed: Callable[[str], WireObject]
+    ) -> object:
         found = self._find(kind, name)
         if found is None or not await self._service.guard.allows(call, "tool" if kind == "tool" else "prompt", name):
             return await self._own[call.request.method](call)
@@ -199,7 +201,7 @@ class Mounts:
         call.request = attrs.evolve(call.request, params=renamed(own))
         return await mounted.answer(call)
 
-    async def _read(self, call: Call) -> object:
+    async def _read(self, call: RequestContext) -> object:
         try:
             return await self._own[RESOURCES_READ.name](call)
         except ResourceNotFound as nowhere:
@@ -219,13 +221,13 @@ class Mounts:
                     failure = failed
             raise failure from None
 
-    async def _allowed(self, call: Call, mounted: Mounted, uri: str) -> bool:
+    async def _allowed(self, call: RequestContext, mounted: MountedServer, uri: str) -> bool:
         """Return whether a mounted server may have a resource, and the client may use it."""
         decided_by = mounted.decided_by(uri)
         allows = self._service.guard.allows
         return bool(decided_by) and all([await allows(call, kind, name) for kind, name in decided_by])
 
-    async def _subscribe(self, call: Call) -> object:
+    async def _subscribe(self, call: RequestContext) -> object:
         params = cast("SubscribeRequestParams", call.request.params)  # converted by the engine
         if await self.exists(call, params.uri):
             return EmptyResult()
@@ -245,7 +247,7 @@ class Mounts:
         """Return the kinds and names that access to a resource of any mounted server is decided by."""
         return [each for mounted in self._mounted.values() for each in mounted.decided_by(uri)]
 
-    async def exists(self, call: Call, uri: str) -> bool:
+    async def exists(self, call: RequestContext, uri: str) -> bool:
         """Return whether a mounted server has a resource and sends notifications of its changes."""
         for mounted in self._mounted.values():
             if await self._allowed(call, mounted, uri) and await mounted.exists(call, uri):
@@ -280,16 +282,16 @@ class LocalServer:
 
     def headers(self, tool: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a tool that HTTP headers mirror."""
-        return self.service.designated(tool)
+        return self.service.header_params(tool)
 
     def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
         """Return the kinds and names that access to a resource is decided by, with the servers mounted on it."""
         return [*self.service.resources.decided_by(uri), *self.service.mounts.decided_by(uri)]
 
-    async def exists(self, call: Call, uri: str) -> bool:
+    async def exists(self, call: RequestContext, uri: str) -> bool:
         """Return whether it has a resource and sends notifications of its changes."""
         return await self.service.exists(call, uri)
 
-    async def answer(self, call: Call) -> object:
+    async def answer(self, call: RequestContext) -> object:
         """Return the result of a forwarded request."""
         return await self.service.answer(call)

@@ -23,7 +23,7 @@ from mcp_core.types import (
 )
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.downgrade import fit_prompt
-from mcp_server.features.listing import Listing, unknown
+from mcp_server.features.listing import PagedList, unknown
 from mcp_server.features.results import Audio, File, Image
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.runner import Runner, described, named
@@ -35,8 +35,8 @@ from mcp_server.schema.type_spec import describe_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcp_server.connection.channel import Call
-    from mcp_server.handlers.runner import Host
+    from mcp_server.connection.channel import RequestContext
+    from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.service import Handler
 
@@ -58,11 +58,11 @@ class Prompts:
         changed: Called when the list has changed.
     """
 
-    def __init__(self, host: Host, changed: Callable[[], None]) -> None:
-        self._host: Final = host
+    def __init__(self, environment: HandlerEnvironment, changed: Callable[[], None]) -> None:
+        self._environment: Final = environment
         self._changed: Final = changed
         self._entries: Final[dict[str, _Entry]] = {}
-        self.listing: Final = Listing(host, "prompt", host.hinted(ListPromptsResult(prompts=())))
+        self.listing: Final = PagedList(environment, "prompt", environment.hinted(ListPromptsResult(prompts=())))
         self.handlers: Final[Mapping[str, Handler]] = {
             PROMPTS_LIST.name: self.listing.answer,
             PROMPTS_GET.name: self._get,
@@ -97,7 +97,7 @@ class Prompts:
             meta=options.get("meta"),
         )
         check_listed(label(function), prompt)
-        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
+        run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
         self._entries[name] = _Entry(prompt, run, read)
         self.listing.add(name, prompt)
         self._changed()
@@ -120,11 +120,11 @@ class Prompts:
         """The names of all prompts."""
         return tuple(self._entries)
 
-    async def _get(self, call: Call) -> GetPromptResult:
+    async def _get(self, call: RequestContext) -> GetPromptResult:
         params = cast("GetPromptRequestParams", call.request.params)  # converted by the engine to the method's class
         entry = self._entries.get(params.name)
-        if entry is None or not await self._host.guard.allows(call, "prompt", params.name):
-            raise unknown("prompt", params.name, self._entries, self._host.guard)
+        if entry is None or not await self._environment.guard.allows(call, "prompt", params.name):
+            raise unknown("prompt", params.name, self._entries, self._environment.guard)
         try:
             arguments = entry.parameters.bind(params.arguments or {})
         except InvalidArguments as bad:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ServerCapabilities,
         Tool,
     )
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.features.listing import Source
     from mcp_server.handlers.access import AccessKind
     from mcp_server.handlers.context import Context
@@ -233,16 +233,16 @@ class ProxiedServer:
         """Return the normalized URI, so that all its encodings share one decision (RFC 3986 section 6.2.2.2)."""
         return [("resource", _TRIPLET.sub(_needless, uri))]
 
-    async def exists(self, call: Call, uri: str) -> bool:  # noqa: ARG002  # the same for each client
+    async def exists(self, call: RequestContext, uri: str) -> bool:  # noqa: ARG002  # the same for each client
         """Return `False`: changes of single resources are not forwarded."""
         await trio.lowlevel.checkpoint()
         return False
 
-    async def answer(self, call: Call) -> object:
+    async def answer(self, call: RequestContext) -> object:
         """Return the result of a forwarded request. Raises `RequestFailed` if the other server does not respond."""
         context = self._service.context(call)
         try:
-            return await self._asked(call, context)
+            return await self._request(call, context)
         except RequestFailed:
             raise
         except McpError as error:
@@ -251,30 +251,30 @@ class ProxiedServer:
         finally:
             context._end()  # noqa: SLF001  # one package
 
-    async def _asked(self, call: Call, context: Context) -> object:
-        async def on_progress(told: ProgressNotificationParams) -> None:
-            await context.progress(told.progress, told.total, told.message)
+    async def _request(self, call: RequestContext, context: Context) -> object:
+        async def on_progress(progress: ProgressNotificationParams) -> None:
+            await context.progress(progress.progress, progress.total, progress.message)
 
         params, members = call.request.params, _members(context.meta)
         remote = self._remote.with_meta(members) if members else self._remote
-        if call.request.row is TOOLS_CALL:
+        if call.request.definition is TOOLS_CALL:
             tool = cast("CallToolRequestParams", params)  # converted by the engine to the method's class
             return await remote.call_tool(tool.name, tool.arguments, on_progress=on_progress)
-        if call.request.row is PROMPTS_GET:
+        if call.request.definition is PROMPTS_GET:
             prompt = cast("GetPromptRequestParams", params)  # likewise
             return await remote.get_prompt(prompt.name, prompt.arguments, on_progress=on_progress)
-        if call.request.row is RESOURCES_READ:
+        if call.request.definition is RESOURCES_READ:
             if remote.capabilities.resources is None:
                 raise ResourceNotFound.of(cast("ReadResourceRequestParams", params).uri)
             return await remote.read_resource(cast("ReadResourceRequestParams", params).uri, on_progress=on_progress)
-        asked = cast("CompleteRequestParams", params)  # no other methods are forwarded
-        known = None if asked.context is None else asked.context.arguments
-        found = await remote.complete(asked.ref, asked.argument.name, asked.argument.value, known=known)
+        completion = cast("CompleteRequestParams", params)  # no other methods are forwarded
+        known = None if completion.context is None else completion.context.arguments
+        found = await remote.complete(completion.ref, completion.argument.name, completion.argument.value, known=known)
         return CompleteResult(completion=found)
 
     async def follow(self) -> None:
         """Forward the list changes of the other server until it disconnects. Does not raise."""
-        tell = {
+        senders = {
             "tools": self._service.tools_changed,
             "prompts": self._service.prompts_changed,
             "resources": self._service.resources_changed,
@@ -282,9 +282,9 @@ class ProxiedServer:
         try:
             async with self._remote.listen(tools=True, prompts=True, resources=True) as changes:
                 async for change in changes:
-                    told = tell.get(str(change.kind.value))
-                    if told is not None:
-                        told()
+                    send = senders.get(str(change.kind.value))
+                    if send is not None:
+                        send()
         except McpError as error:
             _log.warning("change notifications of a mounted server are unavailable: error=%s", error)
         except Exception:  # noqa: BLE001 -- of a middleware of the client: it must not end this server

@@ -33,7 +33,7 @@ from mcp_core.types import (
 from mcp_server.cache_hint import hinted
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.directory import Directory
-from mcp_server.features.listing import Listing
+from mcp_server.features.listing import PagedList
 from mcp_server.features.results import Audio, File, Image
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.runner import Runner, described, named
@@ -41,7 +41,7 @@ from mcp_server.options import ResourceOptions, check_listed, check_options, che
 from mcp_server.schema.annotations import Scope
 from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.signature import InvalidArguments, Parameters, label, parameters
-from mcp_server.schema.type_spec import Mismatch, Shape
+from mcp_server.schema.type_spec import Mismatch, TypeSpec
 from mcp_server.uris.template import InvalidTemplate, UriTemplate
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import Icon, ResourceContents
     from mcp_server.cache_hint import CacheHint
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.handlers.access import AccessKind
-    from mcp_server.handlers.runner import Host
+    from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.service import Handler
     from mcp_server.uris.matcher import Found
@@ -72,7 +72,7 @@ class _Entry:
     listed: Resource | ResourceTemplate
     function: Runner
     parameters: Parameters
-    any: Shape
+    any: TypeSpec
     """Serializes return values that are not contents."""
     template: UriTemplate | None = None
     numbers: dict[str, str] = attrs.field(factory=dict)
@@ -138,14 +138,14 @@ class Resources:
         changed: Called when a list has changed.
     """
 
-    def __init__(self, host: Host, changed: Callable[[], None]) -> None:
-        self._host: Final = host
+    def __init__(self, environment: HandlerEnvironment, changed: Callable[[], None]) -> None:
+        self._environment: Final = environment
         self._changed: Final = changed
         self._static: Final[dict[str, _Entry]] = {}
         self._templates: Final[dict[str, _Entry]] = {}
-        self.listing: Final = Listing(host, "resource", host.hinted(ListResourcesResult(resources=())))
-        templates = host.hinted(ListResourceTemplatesResult(resource_templates=()))
-        self.template_listing: Final = Listing(host, "template", templates)
+        self.listing: Final = PagedList(environment, "resource", environment.hinted(ListResourcesResult(resources=())))
+        templates = environment.hinted(ListResourceTemplatesResult(resource_templates=()))
+        self.template_listing: Final = PagedList(environment, "template", templates)
         self.handlers: Final[Mapping[str, Handler]] = {
             RESOURCES_LIST.name: self.listing.answer,
             RESOURCES_TEMPLATES_LIST.name: self.template_listing.answer,
@@ -181,8 +181,8 @@ class Resources:
             raise RegistrationError(f"{where}: there is already a resource {uri!r}")
         if _SCHEME.match(uri) is None:
             raise RegistrationError(f"{where}: {uri!r} has no scheme; use a URI with one, for example 'notes://today'")
-        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
-        dump = Compiler(where, output=True).shape(object, Scope({}, {}))
+        run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
+        dump = Compiler(where, output=True).spec(object, Scope({}, {}))
         said = _Said(named(function, options), described(read.description, options), options)
         members, hint = _members(read.schema), options.get("cache")
         if "{" in uri:
@@ -212,7 +212,7 @@ class Resources:
         hidden: bool,
     ) -> None:
         """Register the files of a directory. Raises `RegistrationError`. See `Server.add_directory`."""
-        directory = Directory(path, uri, hidden=hidden, host=self._host)
+        directory = Directory(path, uri, hidden=hidden, environment=self._environment)
         template = directory.template.template
         self.add(
             directory.read,
@@ -254,7 +254,7 @@ class Resources:
         """Return whether a resource or template with this URI is registered."""
         return uri in self._static or uri in self._templates
 
-    async def exists(self, call: Call, uri: str) -> bool:
+    async def exists(self, call: RequestContext, uri: str) -> bool:
         """Return whether the client that sent `call` can read a resource, or a template that matches its URI."""
         return await self._find(call, uri) is not None
 
@@ -275,9 +275,9 @@ class Resources:
             each for template, name in matches for each in ([name] if template is None else [template.template, name])
         ]
 
-    async def _find(self, call: Call, uri: str) -> tuple[_Entry, dict[str, object]] | None:
+    async def _find(self, call: RequestContext, uri: str) -> tuple[_Entry, dict[str, object]] | None:
         """Return the entry that reads a resource for a client, and its arguments; `None` if there is none."""
-        allows = self._host.guard.allows
+        allows = self._environment.guard.allows
         for entry, name, arguments in self._matches(uri):
             template = entry.template
             if template is not None and not await allows(call, "template", template.template):
@@ -307,7 +307,7 @@ class Resources:
                 continue  # the URI matches the template, but not its types: another template can match
             yield entry, entry.uri(found), arguments
 
-    async def _read(self, call: Call) -> ReadResourceResult:
+    async def _read(self, call: RequestContext) -> ReadResourceResult:
         params = cast("ReadResourceRequestParams", call.request.params)  # converted by the engine
         found = await self._find(call, params.uri)
         if found is None:
@@ -321,15 +321,15 @@ class Resources:
         )
         parts = value if many and isinstance(value, list | tuple) else [value]
         result = ReadResourceResult(contents=tuple(_contents(part, params.uri, entry) for part in parts))
-        return hinted(result, entry.hint, asks=self._host.guard.asks)
+        return hinted(result, entry.hint, restricted=self._environment.guard.restricts)
 
-    async def _subscribe(self, call: Call) -> EmptyResult:
+    async def _subscribe(self, call: RequestContext) -> EmptyResult:
         params = cast("SubscribeRequestParams", call.request.params)  # converted by the engine to the method's class
         if not await self.exists(call, params.uri):
             raise ResourceNotFound.of(params.uri)
         return EmptyResult()
 
-    async def _unsubscribe(self, _: Call) -> EmptyResult:
+    async def _unsubscribe(self, _: RequestContext) -> EmptyResult:
         return EmptyResult()
 
 

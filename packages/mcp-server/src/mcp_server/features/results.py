@@ -52,7 +52,7 @@ from mcp_server.schema.annotations import Function, Scope, Unresolvable, functio
 from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.records import MISSING
 from mcp_server.schema.signature import label
-from mcp_server.schema.type_spec import Mismatch, Shape
+from mcp_server.schema.type_spec import Mismatch, TypeSpec
 
 if typing.TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -188,9 +188,9 @@ class Results:
     output_schema: JsonObject | None
     """The JSON Schema of the structured content; `None` if there is no structured content."""
     _owner: str
-    _shape: Shape | None
+    _spec: TypeSpec | None
     _wrapped: bool
-    _any: Shape
+    _any: TypeSpec
 
     def to_result(self, value: object) -> CallToolResult:
         """Return the tool result for a return value.
@@ -204,9 +204,9 @@ class Results:
         if isinstance(value, CallToolResult):
             return value
         try:
-            if self._shape is None:
+            if self._spec is None:
                 return CallToolResult(content=tuple(self._blocks(value)))
-            written = self._shape.dump(value)
+            written = self._spec.dump(value)
         except Mismatch as mismatch:
             raise self._failure("; ".join(str(problem) for problem in mismatch.problems())) from None
         except RecursionError:
@@ -292,13 +292,13 @@ def results(function: Function) -> Results:
     scope = function_scope(function, {})
     compiler = Compiler(owner, output=True)
     compiler.at("the return annotation")
-    hint = _without_questions(_return_hint(function, scope, compiler))
-    unknown = compiler.shape(object, scope)
+    hint = _without_input_required(_return_hint(function, scope, compiler))
+    unknown = compiler.spec(object, scope)
     if _is_content(hint):
-        return Results(output_schema=None, owner=owner, shape=None, wrapped=False, any=unknown)
-    shape = compiler.shape(hint, scope)
+        return Results(output_schema=None, owner=owner, spec=None, wrapped=False, any=unknown)
+    shape = compiler.spec(hint, scope)
     if shape.kinds <= {"string", "null"}:
-        return Results(output_schema=None, owner=owner, shape=shape, wrapped=False, any=unknown)
+        return Results(output_schema=None, owner=owner, spec=shape, wrapped=False, any=unknown)
     wrapped = shape.kinds != {"object"}
     schema = compiler.finish(
         {"type": "object", "properties": {"result": shape.schema}, "required": ["result"]} if wrapped else shape.schema
@@ -306,10 +306,10 @@ def results(function: Function) -> Results:
     if not wrapped and "type" not in schema:
         # The schema of a class that contains itself is a reference; legacy revisions require an object at the top.
         schema = {"type": "object", **schema}
-    return Results(output_schema=schema, owner=owner, shape=shape, wrapped=wrapped, any=unknown)
+    return Results(output_schema=schema, owner=owner, spec=shape, wrapped=wrapped, any=unknown)
 
 
-def _without_questions(hint: object) -> object:
+def _without_input_required(hint: object) -> object:
     """Return the annotation without `InputRequired`, which is not a tool result."""
     members = get_args(hint)
     if hint is InputRequired or InputRequired not in members:

@@ -25,9 +25,9 @@ from mcp_core.types import (
 from mcp_server.connection.channel import FAILURES, log_failure
 from mcp_server.errors import InvalidResult, RegistrationError, ToolError
 from mcp_server.features.downgrade import fit_result
-from mcp_server.features.listing import Listing, unknown
+from mcp_server.features.listing import PagedList, unknown
 from mcp_server.features.results import Results, results
-from mcp_server.features.tasks.promotion import Deferred
+from mcp_server.features.tasks.promotion import TaskPromotion
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.runner import Runner, described, named
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_core.http.header_parameters import ParamHeader
-    from mcp_server.connection.channel import Call
-    from mcp_server.handlers.runner import Host
+    from mcp_server.connection.channel import RequestContext
+    from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.schema.validation import Validator
     from mcp_server.service import Handler
@@ -99,11 +99,11 @@ class Tools:
         changed: Called when the list has changed.
     """
 
-    def __init__(self, host: Host, changed: Callable[[], None]) -> None:
-        self._host: Final = host
+    def __init__(self, environment: HandlerEnvironment, changed: Callable[[], None]) -> None:
+        self._environment: Final = environment
         self._changed: Final = changed
         self._entries: Final[dict[str, _Entry]] = {}
-        self.listing: Final = Listing(host, "tool", host.hinted(ListToolsResult(tools=())))
+        self.listing: Final = PagedList(environment, "tool", environment.hinted(ListToolsResult(tools=())))
         self.handlers: Final[Mapping[str, Handler]] = {
             TOOLS_LIST.name: self.listing.answer,
             TOOLS_CALL.name: self._call,
@@ -120,14 +120,14 @@ class Tools:
         """The capability to declare; `None` if there are no tools."""
         return ToolsCapability(list_changed=True) if self.listing.offers else None
 
-    def designated(self, name: str) -> tuple[ParamHeader, ...]:
+    def header_params(self, name: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a tool that HTTP headers mirror; empty for an unknown tool.
 
         Also empty if access to tools depends on the client: then the call compares the headers, so that an error about
         a header does not reveal that the tool exists.
         """
         entry = self._entries.get(name)
-        return () if entry is None or self._host.guard.asks else entry.parameters.headers
+        return () if entry is None or self._environment.guard.restricts else entry.parameters.headers
 
     def add(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
         """Register a tool. Raises `RegistrationError`. See `Server.add_tool`."""
@@ -160,9 +160,9 @@ class Tools:
         if support not in _SUPPORT:
             raise RegistrationError(f"{label(function)}: `task` must be one of {', '.join(_SUPPORT)}, not {support!r}")
         check_listed(label(function), tool)
-        run = Runner(function, read.injected, thread=options.get("thread"), host=self._host)
+        run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
         if support != "forbidden":
-            self._host.offer_tasks()
+            self._environment.offer_tasks()
             tool = evolve(tool, execution=ToolExecution(task_support=support))
         self._entries[name] = _Entry(
             tool,
@@ -184,32 +184,32 @@ class Tools:
         self.listing.remove(name)
         self._changed()
 
-    def resumed(self, name: str) -> Callable[[Call], Awaitable[object]] | None:
+    def resumed(self, name: str) -> Callable[[RequestContext], Awaitable[object]] | None:
         """Return the function that runs an interrupted task of a tool again; `None` if the tool is not resumable."""
         entry = self._entries.get(name)
         return partial(self._work, entry) if entry is not None and entry.resumable else None
 
-    async def _call(self, call: Call) -> object:
+    async def _call(self, call: RequestContext) -> object:
         request = call.request
         params = cast("CallToolRequestParams", request.params)  # converted by the engine to the method's class
         entry = self._entries.get(params.name)
-        if entry is None or not await self._host.guard.allows(call, "tool", params.name):
-            raise unknown("tool", params.name, self._entries, self._host.guard)
+        if entry is None or not await self._environment.guard.allows(call, "tool", params.name):
+            raise unknown("tool", params.name, self._entries, self._environment.guard)
         revision = request.peer.revision
-        if self._host.guard.asks and call.http is not None and revision.routing_headers:
+        if self._environment.guard.restricts and call.http is not None and revision.routing_headers:
             different = param_mismatch(call.http.headers, request.raw, entry.parameters.headers)
             if different is not None:
                 raise different
-        tasks = self._host.tasks
+        tasks = self._environment.tasks
         if tasks is None or not tasks.wanted(call, entry.task):
             return await self._work(entry, call)
         work = partial(self._work, entry)
         if revision.core_tasks or (entry.task_at_once and entry.binds(params)):
             return await tasks.begin(call, work)
-        call.deferred = Deferred(tasks, work)
+        call.deferred = TaskPromotion(tasks, work)
         return await work(call)
 
-    async def _work(self, entry: _Entry, call: Call) -> CallToolResult:
+    async def _work(self, entry: _Entry, call: RequestContext) -> CallToolResult:
         request = call.request
         params = cast("CallToolRequestParams", request.params)
         revision = request.peer.revision

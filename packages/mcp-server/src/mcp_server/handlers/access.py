@@ -12,7 +12,7 @@ from mcp_core.oauth.principal import Principal
 if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.http.messages import HttpRequest
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
 
 __all__ = ["Access", "AccessKind", "AccessRequest", "Guard", "principal_of"]
 
@@ -58,24 +58,24 @@ class Guard:
 
     def __init__(self, access: Access | None) -> None:
         self._access: Final = access
-        self.asks: Final = access is not None
+        self.restricts: Final = access is not None
         """Whether there is a function, so that clients can see different lists."""
 
-    async def allows(self, call: Call, kind: AccessKind, name: str) -> bool:
+    async def allows(self, call: RequestContext, kind: AccessKind, name: str) -> bool:
         """Return whether the client that sent `call` may list or use a feature."""
         if self._access is None:
             return True
         peer = cast("ClientPeer", call.request.peer)  # the peer of a server is a client
         scopes = frozenset[str]() if call.identity is None else call.identity.scopes
-        asked = AccessRequest(
+        access_request = AccessRequest(
             kind=kind, name=name, principal=principal_of(call), scopes=scopes, peer=peer, http=call.http
         )
-        return await self._access(asked) is True
+        return await self._access(access_request) is True
 
 
-def principal_of(call: Call) -> Principal | None:
+def principal_of(call: RequestContext) -> Principal | None:
     """Return the principal that sent a call, or `None` for an anonymous client."""
     if call.identity is not None:
         return call.identity.principal
     # After a restart only the principal of a task is stored, not the identity of its request.
-    return None if call.link.principal is None else Principal.of_key(call.link.principal)
+    return None if call.channel.principal is None else Principal.of_key(call.channel.principal)

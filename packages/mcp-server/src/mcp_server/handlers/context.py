@@ -17,22 +17,22 @@ from mcp_core.types import (
     ProgressNotificationParams,
 )
 from mcp_core.types.meta import PROGRESS_TOKEN
-from mcp_server.connection.throttle import Pace
+from mcp_server.connection.throttle import ProgressThrottle
 from mcp_server.handlers.access import principal_of
-from mcp_server.handlers.context_requests import Asks
+from mcp_server.handlers.context_requests import ClientRequestMethods
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_core.oauth.principal import Principal
     from mcp_core.types import (
         LoggingLevel,
         WireObject,
     )
-    from mcp_server.connection.channel import Call
-    from mcp_server.connection.client_requests import Asking
+    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.client_requests import ClientRequests
     from mcp_server.server import Server
 
 __all__ = ["Context"]
@@ -44,7 +44,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Context(Asks):
+class Context(ClientRequestMethods):
     """One request, from the view of its handler. A function receives it in a parameter annotated with `Context`.
 
     It cannot be used after the handler has returned. Functions that run in a worker thread can read the properties,
@@ -58,8 +58,8 @@ class Context(Asks):
 
     __slots__ = ("_call", "_ended")
 
-    def __init__(self, call: Call, server: Server, asking: Asking) -> None:
-        super().__init__(server, asking)
+    def __init__(self, call: RequestContext, server: Server, client_requests: ClientRequests) -> None:
+        super().__init__(server, client_requests)
         self._call: Final = call
         self._ended = False
 
@@ -155,20 +155,20 @@ class Context(Asks):
             token = call.task.id
         if isinstance(token, str | int):
             params = ProgressNotificationParams(progress_token=token, progress=progress, total=total, message=message)
-            said = self._told(NOTIFICATIONS_PROGRESS, params)
+            said = self._notification_params(NOTIFICATIONS_PROGRESS, params)
             if said is not None:
-                await self._pace(call).progress(said)
+                await self._throttle(call).progress(said)
         await trio.lowlevel.checkpoint()
 
-    def _pace(self, call: Call) -> Pace:
-        if call.pace is None:
-            call.pace = Pace(call, self._server.redact)
-        return call.pace
+    def _throttle(self, call: RequestContext) -> ProgressThrottle:
+        if call.throttle is None:
+            call.throttle = ProgressThrottle(call, self._server.redact)
+        return call.throttle
 
-    def _told(self, row: NotificationRow[object], params: P) -> P | None:
+    def _notification_params(self, definition: NotificationMethod[object], params: P) -> P | None:
         """Return the parameters of a notification after the middleware, or `None` if the middleware dropped it."""
-        told = self._server._service.told(row, params, self._call.request.peer.revision)  # noqa: SLF001  # one package
-        return cast("P | None", told)  # the middleware keeps the class
+        through = self._server._service.notification_params(definition, params, self._call.request.peer.revision)  # noqa: SLF001  # one package
+        return cast("P | None", through)  # the middleware keeps the class
 
     async def log(self, level: LoggingLevel, data: JsonValue, logger: str | None = None) -> None:
         """Send the client a log message, if the client has requested messages of this level.
@@ -187,11 +187,11 @@ class Context(Asks):
         call = self._alive()
         if level not in LOGGING_LEVELS:
             raise ValueError(f"unknown log level {level!r}; the levels are {', '.join(LOGGING_LEVELS)}")
-        said = self._told(
+        said = self._notification_params(
             NOTIFICATIONS_MESSAGE, LoggingMessageNotificationParams(level=level, data=data, logger=logger)
         )
         if said is not None:
-            await self._pace(call).log(said)
+            await self._throttle(call).log(said)
         await trio.lowlevel.checkpoint()
 
     async def debug(self, data: JsonValue, logger: str | None = None) -> None:
@@ -210,11 +210,11 @@ class Context(Asks):
         """Log at level `error`. See `log`."""
         await self.log("error", data, logger)
 
-    async def notify(self, row: NotificationRow[object], params: WireObject) -> None:
+    async def notify(self, definition: NotificationMethod[object], params: WireObject) -> None:
         """Send a notification that belongs to this request, for example one of an extension.
 
         Args:
-            row: The definition of the notification.
+            definition: The definition of the notification.
             params: Its parameters.
 
         Raises:
@@ -222,9 +222,9 @@ class Context(Asks):
                 its capability.
         """
         call = self._alive()
-        told = self._told(row, params)
-        if told is not None:
-            await call.link.send(call.link.connection.notify(row, told, for_request=call.request.id))
+        through = self._notification_params(definition, params)
+        if through is not None:
+            await call.channel.send(call.channel.connection.notify(definition, through, for_request=call.request.id))
         await trio.lowlevel.checkpoint()
 
     async def begin_task(self) -> None:
@@ -251,11 +251,11 @@ class Context(Asks):
         seconds and then receives the messages sent meanwhile. With other clients this method has no effect.
         """
         call = self._alive()
-        await call.link.release_stream(call)
+        await call.channel.release_stream(call)
 
     # --- for the server --------------------------------------------------------------------------------------------
 
-    def _alive(self) -> Call:
+    def _alive(self) -> RequestContext:
         if self._ended:
             raise RuntimeError(
                 f"the context of request {self._call.request.id!r} is used after its handler has returned; "

@@ -27,8 +27,13 @@ from mcp_core.types import (
     TitledSingleSelectEnumSchema,
 )
 from mcp_server.errors import InvalidResult
-from mcp_server.handlers.elicitation import Accepted, Declined, Dismissed, InvalidAnswer
-from mcp_server.handlers.input_required import row_of, rows_by_name
+from mcp_server.handlers.elicitation import (
+    ElicitationAccepted,
+    ElicitationCancelled,
+    ElicitationDeclined,
+    InvalidAnswer,
+)
+from mcp_server.handlers.input_required import definition_of, definitions_by_name
 from mcp_server.schema.form import Form, form_schema
 from mcp_server.schema.type_spec import InvalidArguments
 
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.types import (
         IncludeContext,
         ModelPreferences,
@@ -47,12 +52,12 @@ if TYPE_CHECKING:
         ToolChoice,
         WireObject,
     )
-    from mcp_server.connection.channel import Call
-    from mcp_server.connection.client_requests import Asking
-    from mcp_server.handlers.input_required import Answer, InputRequired, Question
+    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.client_requests import ClientRequests
+    from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
     from mcp_server.server import Server
 
-__all__ = ["Asks"]
+__all__ = ["ClientRequestMethods"]
 
 _CONTEXT_DECLARED: Final = between(R2025_11_25)
 """Revisions in which a client declares support of `includeContext` in sampling."""
@@ -86,7 +91,7 @@ def _check_page(url: str) -> None:
 
 
 @attrs.define
-class _ByHand:
+class _ManualRetry:
     """The input responses and the state of a function that returns `InputRequired`."""
 
     answers: dict[str, Answer] = attrs.field(factory=dict)
@@ -95,21 +100,21 @@ class _ByHand:
     """Method of each input request, by its key."""
 
     @classmethod
-    def of(cls, asking: Asking) -> _ByHand:
+    def of(cls, client_requests: ClientRequests) -> _ManualRetry:
         """Restore the input responses of earlier round trips."""
-        plan = asking.plan()
+        plan = client_requests.plan()
         methods = plan["methods"] if isinstance(plan, dict) else None
         if not isinstance(plan, dict) or not isinstance(methods, dict):
             return cls()
         answers: dict[str, Answer] = {}
         for key, method in methods.items():
-            answer = asking.answered(rows_by_name[str(method)], key)
+            answer = client_requests.answered(definitions_by_name[str(method)], key)
             if answer is not None:
                 answers[key] = cast("Answer", answer)  # converted to the class of the method
         return cls(answers, plan["state"], methods)
 
 
-class Asks(ABC):
+class ClientRequestMethods(ABC):
     """The methods of `Context` that send client requests.
 
     Args:
@@ -117,15 +122,15 @@ class Asks(ABC):
         asking: The way in which client requests are sent.
     """
 
-    __slots__ = ("_asking", "_hand", "_server")
+    __slots__ = ("_client_requests", "_retry", "_server")
 
-    def __init__(self, server: Server, asking: Asking) -> None:
+    def __init__(self, server: Server, client_requests: ClientRequests) -> None:
         self._server: Final = server
-        self._asking: Final = asking
-        self._hand: _ByHand | None = None
+        self._client_requests: Final = client_requests
+        self._retry: _ManualRetry | None = None
 
     @abstractmethod
-    def _alive(self) -> Call:
+    def _alive(self) -> RequestContext:
         """Return the request of this handler. Raises `RuntimeError` if the handler has returned."""
 
     @property
@@ -137,7 +142,7 @@ class Asks(ABC):
 
     async def elicit(
         self, form: type[T], message: str, *, key: str | None = None
-    ) -> Accepted[T] | Declined | Dismissed:
+    ) -> ElicitationAccepted[T] | ElicitationDeclined | ElicitationCancelled:
         """Ask the user to fill in a form. Spec: client/elicitation
 
         Args:
@@ -148,7 +153,7 @@ class Asks(ABC):
                 request.
 
         Returns:
-            `Accepted` with an instance of `form`, `Declined` or `Dismissed`.
+            `ElicitationAccepted` with an instance of `form`, `ElicitationDeclined` or `ElicitationCancelled`.
 
         Raises:
             RegistrationError: The class cannot be a form.
@@ -163,7 +168,7 @@ class Asks(ABC):
             return outcome
         try:
             # `form_schema` returns a form whose `load` makes instances of the class that it was given.
-            return Accepted(cast("T", compiled.load(outcome.content or {})))
+            return ElicitationAccepted(cast("T", compiled.load(outcome.content or {})))
         except InvalidArguments as bad:
             problems = "; ".join(str(problem) for problem in bad.problems)
             raise InvalidAnswer(f"the elicitation result does not fit the form: {problems}") from bad
@@ -176,7 +181,7 @@ class Asks(ABC):
 
     async def elicit_url(
         self, url: str, message: str, *, elicitation_id: str | None = None, key: str | None = None
-    ) -> Accepted[None] | Declined | Dismissed:
+    ) -> ElicitationAccepted[None] | ElicitationDeclined | ElicitationCancelled:
         """Ask the user to visit a page, for example to pay, to consent, or to enter data that the client must not see.
 
         Spec: client/elicitation
@@ -189,8 +194,8 @@ class Asks(ABC):
             key: The key of the input request on 2026-07-28, see `elicit`.
 
         Returns:
-            `Accepted` if the user agreed to visit the page, which does not mean that the user has finished there.
-            Otherwise `Declined` or `Dismissed`.
+            `ElicitationAccepted` if the user agreed to visit the page, which does not mean that the user has finished there.
+            Otherwise `ElicitationDeclined` or `ElicitationCancelled`.
 
         Raises:
             ValueError: The URL is not the URL of a page: https, or http on the server's own machine.
@@ -200,15 +205,15 @@ class Asks(ABC):
         elicitation_id = elicitation_id or secrets.token_urlsafe(16)
         params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
         outcome = await self._elicit(params, key)
-        return Accepted(None) if isinstance(outcome, ElicitResult) else outcome
+        return ElicitationAccepted(None) if isinstance(outcome, ElicitResult) else outcome
 
     async def _elicit(
         self, params: ElicitRequestFormParams | ElicitRequestURLParams, key: str | None
-    ) -> ElicitResult | Declined | Dismissed:
-        result = await self.ask(ELICITATION_CREATE, params, key=key)
+    ) -> ElicitResult | ElicitationDeclined | ElicitationCancelled:
+        result = await self.request(ELICITATION_CREATE, params, key=key)
         if result.action == "accept":
             return result
-        return Declined() if result.action == "decline" else Dismissed()
+        return ElicitationDeclined() if result.action == "decline" else ElicitationCancelled()
 
     async def sample(
         self,
@@ -266,7 +271,7 @@ class Asks(ABC):
             tools=None if tools is None else tuple(tools),
             tool_choice=tool_choice,
         )
-        return await self.ask(SAMPLING_CREATE_MESSAGE, params, key=key)
+        return await self.request(SAMPLING_CREATE_MESSAGE, params, key=key)
 
     def _knows_context(self) -> bool:
         """Return whether `includeContext` may be sent to the client. Before 2025-11-25 clients do not declare it."""
@@ -283,13 +288,13 @@ class Asks(ABC):
         Returns:
             The client's roots; can be empty. They are advice, not permissions of the operating system.
         """
-        return (await self.ask(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
+        return (await self.request(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
 
-    async def ask(self, row: Method[P, R], params: P, *, key: str | None = None) -> R:
+    async def request(self, definition: RequestMethod[P, R], params: P, *, key: str | None = None) -> R:
         """Send a client request that has no method here, or needs other parameters.
 
         Args:
-            row: The definition of the method.
+            definition: The definition of the method.
             params: Its parameters, an instance of `row.params`.
             key: The key of the input request on 2026-07-28, see `elicit`.
 
@@ -300,13 +305,15 @@ class Asks(ABC):
             LocalProtocolError: The client's revision does not have the method, or a parameter.
         """
         call = self._alive()
-        if call.pace is not None:
-            await call.pace.flush()
+        if call.throttle is not None:
+            await call.throttle.flush()
 
         def ask(params: object) -> Awaitable[object]:
-            return self._asking.ask(row, cast("WireObject", params), key)  # all parameter classes are wire objects
+            return self._client_requests.request(
+                definition, cast("WireObject", params), key
+            )  # all parameter classes are wire objects
 
-        answer = await self._server._service.asked(row, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
+        answer = await self._server._service.through_middleware(definition, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
         return cast("R", answer)  # converted to the class of `row.result`
 
     # --- InputRequired ---------------------------------------------------------------------------------------------
@@ -318,18 +325,18 @@ class Asks(ABC):
         A client can omit an input response.
         """
         self._alive()
-        return self._by_hand().answers
+        return self._manual_retry().answers
 
     @property
-    def round_state(self) -> JsonValue:
+    def retry_state(self) -> JsonValue:
         """The `state` of the `InputRequired` that this function returned last; `None` on the first call."""
         self._alive()
-        return self._by_hand().state
+        return self._manual_retry().state
 
-    def _by_hand(self) -> _ByHand:
-        if self._hand is None:
-            self._hand = _ByHand.of(self._asking)
-        return self._hand
+    def _manual_retry(self) -> _ManualRetry:
+        if self._retry is None:
+            self._retry = _ManualRetry.of(self._client_requests)
+        return self._retry
 
     async def _require(self, required: InputRequired) -> None:
         """Send the input requests that a function returned. Return when all have a response.
@@ -337,21 +344,21 @@ class Asks(ABC):
         On 2026-07-28 this method returns only if the client has already sent the input responses. Otherwise the handler
         is cancelled, and the client retries the request.
         """
-        hand = self._by_hand()
+        hand = self._manual_retry()
         try:
             hand.state = orjson.loads(orjson.dumps(required.state))
         except TypeError as error:
             raise InvalidResult(f"the state of an InputRequired is not JSON: {error}") from error
-        rows = {key: row_of(question) for key, question in required.questions.items()}
-        hand.methods.update({key: row.name for key, row in rows.items()})
-        self._asking.keep_plan({"state": hand.state, "methods": {**hand.methods}})
+        rows = {key: definition_of(request) for key, request in required.input_requests.items()}
+        hand.methods.update({key: definition.name for key, definition in rows.items()})
+        self._client_requests.keep_plan({"state": hand.state, "methods": {**hand.methods}})
 
-        async def ask(key: str, question: Question) -> None:
-            hand.answers[key] = cast("Answer", await self.ask(rows[key], question, key=key))
+        async def ask(key: str, request: ClientRequestParams) -> None:
+            hand.answers[key] = cast("Answer", await self.request(rows[key], request, key=key))
 
         async with trio.open_nursery() as nursery:
-            for key, question in required.questions.items():
-                nursery.start_soon(ask, key, question)
+            for key, request in required.input_requests.items():
+                nursery.start_soon(ask, key, request)
 
     # --- side effects ----------------------------------------------------------------------------------------------
 
@@ -377,4 +384,4 @@ class Asks(ABC):
             TypeError: The result is not JSON.
         """
         self._alive()
-        return await self._asking.once(key, function)
+        return await self._client_requests.once(key, function)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from mcp_server.schema.annotations import Function
 
-__all__ = ["Provider", "Wanted"]
+__all__ = ["Dependencies", "Provider"]
 
 
-class Wanted:
+class Dependencies:
     """The injected parameters of a function.
 
     Args:
@@ -53,7 +53,7 @@ class Provider:
         RegistrationError: The function has a required argument that is not injected, or depends on itself.
     """
 
-    __slots__ = ("_enter", "_wanted", "function")
+    __slots__ = ("_dependencies", "_enter", "function")
 
     def __init__(self, function: Function, above: tuple[Function, ...] = ()) -> None:
         if function in above:
@@ -68,7 +68,7 @@ class Provider:
             )
         self.function: Final = function
         """The function as registered."""
-        self._wanted: Final = Wanted(signature.injected, (*above, function))
+        self._dependencies: Final = Dependencies(signature.injected, (*above, function))
         self._enter: Final = _entering(function)
 
     async def value(
@@ -89,11 +89,11 @@ class Provider:
         if self.function in made:
             return made[self.function]
         chosen = overrides.get(self.function, self)
-        arguments: dict[str, object] = dict.fromkeys(chosen._wanted.contexts, context)  # noqa: SLF001  # the same class
-        for name, provider in chosen._wanted.providers.items():  # noqa: SLF001  # likewise
+        arguments: dict[str, object] = dict.fromkeys(chosen._dependencies.contexts, context)  # noqa: SLF001  # the same class
+        for name, provider in chosen._dependencies.providers.items():  # noqa: SLF001  # likewise
             arguments[name] = await provider.value(context, stack, made, overrides)
         given = chosen._enter(**arguments)  # noqa: SLF001  # likewise
-        if isinstance(given, _Entered):
+        if isinstance(given, _EnteredContext):
             value = await given.enter(stack)
         elif inspect.isawaitable(given):
             value = await cast("Awaitable[object]", given)
@@ -103,7 +103,7 @@ class Provider:
         return value
 
 
-class _Entered:
+class _EnteredContext:
     """The context manager of a generator function. A context manager that a plain provider returns is not entered."""
 
     def __init__(self, manager: object) -> None:
@@ -124,4 +124,4 @@ def _entering(function: Function) -> Function:
         manager = contextmanager(function) if function is inner else function
     else:
         return function
-    return lambda **arguments: _Entered(manager(**arguments))
+    return lambda **arguments: _EnteredContext(manager(**arguments))

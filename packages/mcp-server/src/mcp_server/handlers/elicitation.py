@@ -8,13 +8,13 @@ import attrs
 
 from mcp_core.errors import InvalidValue
 
-__all__ = ["Accepted", "Declined", "Dismissed", "InvalidAnswer"]
+__all__ = ["ElicitationAccepted", "ElicitationCancelled", "ElicitationDeclined", "InvalidAnswer"]
 
 T = TypeVar("T")
 
 
 @attrs.frozen
-class Accepted(Generic[T]):
+class ElicitationAccepted(Generic[T]):
     """The user submitted the form, or agreed to visit the page."""
 
     value: T
@@ -22,12 +22,12 @@ class Accepted(Generic[T]):
 
 
 @attrs.frozen
-class Declined:
+class ElicitationDeclined:
     """The user declined."""
 
 
 @attrs.frozen
-class Dismissed:
+class ElicitationCancelled:
     """The user closed the form or page without a decision (elicitation action `cancel`)."""
 
 

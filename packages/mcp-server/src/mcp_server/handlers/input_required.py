@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
 
-__all__ = ["Answer", "InputRequired", "Question", "row_of", "rows_by_name"]
+__all__ = ["Answer", "ClientRequestParams", "InputRequired", "definition_of", "definitions_by_name"]
 
-Question: TypeAlias = (
+ClientRequestParams: TypeAlias = (
     ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | ListRootsRequestParams
 )
 """An input request: the parameters of the method."""
@@ -34,23 +34,25 @@ Question: TypeAlias = (
 Answer: TypeAlias = ElicitResult | CreateMessageResult | ListRootsResult
 """An input response: the result of the method."""
 
-_ROWS: Final[dict[type, Method[object, object]]] = {
+_ROWS: Final[dict[type, RequestMethod[object, object]]] = {
     ElicitRequestFormParams: ELICITATION_CREATE,
     ElicitRequestURLParams: ELICITATION_CREATE,
     CreateMessageRequestParams: SAMPLING_CREATE_MESSAGE,
     ListRootsRequestParams: ROOTS_LIST,
 }
 
-rows_by_name: Final[dict[str, Method[object, object]]] = {row.name: row for row in _ROWS.values()}
+definitions_by_name: Final[dict[str, RequestMethod[object, object]]] = {
+    definition.name: definition for definition in _ROWS.values()
+}
 """The methods of input requests, by name."""
 
 
-def row_of(question: object) -> Method[object, object]:
+def definition_of(request: object) -> RequestMethod[object, object]:
     """Return the method of an input request. Raises `InvalidResult` if the class is not that of an input request."""
-    row = _ROWS.get(type(question))
-    if row is None:
-        raise InvalidResult(f"{question!r:.80} in an InputRequired is not an input request")
-    return row
+    definition = _ROWS.get(type(request))
+    if definition is None:
+        raise InvalidResult(f"{request!r:.80} in an InputRequired is not an input request")
+    return definition
 
 
 @attrs.frozen
@@ -65,14 +67,14 @@ class InputRequired:
             return f"{city}, {answer}"
 
     The function is called again, with the input responses in `Context.answers` and with `state` in
-    `Context.round_state`. On 2026-07-28 the client sends the request again, possibly to another process. To a legacy
+    `Context.retry_state`. On 2026-07-28 the client sends the request again, possibly to another process. To a legacy
     client the server sends the input requests as ordinary requests. The function is the same in both cases. To wait in
     the middle of a function instead, see `Context.elicit`.
 
     Spec: basic/patterns/mrtr (2026-07-28)
     """
 
-    questions: Mapping[str, Question]
+    input_requests: Mapping[str, ClientRequestParams]
     """The input requests, by keys that the function chooses."""
     state: JsonValue = None
     """State for the next call of the function. The client carries it sealed, and can neither read nor change it."""

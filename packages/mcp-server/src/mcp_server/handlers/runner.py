@@ -12,15 +12,15 @@ import trio
 from mcp_core.errors import ErrorCode, McpError, RequestFailed
 from mcp_core.types import CacheableResult
 from mcp_server.errors import RegistrationError
-from mcp_server.features.listing import Shelf
-from mcp_server.handlers.dependencies import Wanted
+from mcp_server.features.listing import ListOwner
+from mcp_server.handlers.dependencies import Dependencies
 from mcp_server.handlers.input_required import InputRequired
 from mcp_server.schema.signature import label
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from mcp_server.connection.channel import Call
+    from mcp_server.connection.channel import RequestContext
     from mcp_server.features.tasks.methods import Tasks
     from mcp_server.handlers.context import Context
     from mcp_server.handlers.dependencies import Provider
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from mcp_server.schema.annotations import Function
     from mcp_server.schema.depends import Depends
 
-__all__ = ["Host", "Runner", "described", "is_async", "named", "new_limiter"]
+__all__ = ["HandlerEnvironment", "Runner", "described", "is_async", "named", "new_limiter"]
 
-_ROUNDS: Final = 16
+_MAX_ROUND_TRIPS: Final = 16
 """How many times a function can return `InputRequired` in one legacy request. On 2026-07-28: `InputPolicy.rounds`."""
 
 _THREADS: Final = 40
@@ -40,7 +40,7 @@ _THREADS: Final = 40
 C = TypeVar("C", bound=CacheableResult)
 
 
-class Host(Shelf, Protocol):
+class HandlerEnvironment(ListOwner, Protocol):
     """The parts of the server that a registered function uses."""
 
     limiter: trio.CapacityLimiter
@@ -56,7 +56,7 @@ class Host(Shelf, Protocol):
     def hinted(self, result: C) -> C:
         """Return a list result with its caching hint."""
 
-    def context(self, call: Call) -> Context:
+    def context(self, call: RequestContext) -> Context:
         """Return the context of a call. Raises `RequestFailed` if the `requestState` of the call is invalid."""
 
 
@@ -98,7 +98,12 @@ class Runner:
     """
 
     def __init__(
-        self, function: Function, injected: Mapping[str, type | Depends], *, thread: bool | None, host: Host
+        self,
+        function: Function,
+        injected: Mapping[str, type | Depends],
+        *,
+        thread: bool | None,
+        environment: HandlerEnvironment,
     ) -> None:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise RegistrationError(f"{label(function)} is a generator; return a list instead")
@@ -109,10 +114,10 @@ class Runner:
         else:
             self._run = self._inline if thread is False else self._in_thread
         self._function: Final = function
-        self._wanted: Final = Wanted(injected)
-        self._host: Final = host
+        self._dependencies: Final = Dependencies(injected)
+        self._environment: Final = environment
 
-    async def __call__(self, call: Call, arguments: dict[str, object]) -> object:
+    async def __call__(self, call: RequestContext, arguments: dict[str, object]) -> object:
         """Call the function.
 
         Args:
@@ -127,17 +132,17 @@ class Runner:
             RequestFailed: The `requestState` is invalid, or the function returned `InputRequired` too often.
         """
         context = None
-        wanted = self._wanted
+        wanted = self._dependencies
         if wanted or "requestState" in call.request.raw:
-            context = self._host.context(call)
+            context = self._environment.context(call)
             arguments.update(dict.fromkeys(wanted.contexts, context))
         try:
             value = await self._once(context, arguments)
-            for _ in range(_ROUNDS):
+            for _ in range(_MAX_ROUND_TRIPS):
                 if not isinstance(value, InputRequired):
                     return value
                 if context is None:
-                    context = self._host.context(call)
+                    context = self._environment.context(call)
                 await context._require(value)  # noqa: SLF001  # not part of the public API
                 value = await self._once(context, arguments)
             raise RequestFailed("the handler returned InputRequired too often", code=ErrorCode.INTERNAL_ERROR)
@@ -151,7 +156,7 @@ class Runner:
                 context._end()  # noqa: SLF001  # not part of the public API
 
     async def _once(self, context: Context | None, arguments: dict[str, object]) -> object:
-        if context is not None and self._wanted.providers:
+        if context is not None and self._dependencies.providers:
             return await self._provided(context, dict(arguments))
         # All three values of `_run` return an awaitable: a coroutine function, or one of the two methods.
         return await cast("Awaitable[object]", self._run(**arguments))
@@ -160,8 +165,8 @@ class Runner:
         """Call the function with the values of its providers. Clean up the providers after the call."""
         made: dict[Function, object] = {}
         async with AsyncExitStack() as stack:
-            for name, provider in self._wanted.providers.items():
-                arguments[name] = await provider.value(context, stack, made, self._host.overrides)
+            for name, provider in self._dependencies.providers.items():
+                arguments[name] = await provider.value(context, stack, made, self._environment.overrides)
             return await cast("Awaitable[object]", self._run(**arguments))
 
     async def _inline(self, **arguments: object) -> object:
@@ -173,7 +178,7 @@ class Runner:
         return await trio.to_thread.run_sync(
             functools.partial(_unless_cancelled, self._function, arguments),
             abandon_on_cancel=False,
-            limiter=self._host.limiter,
+            limiter=self._environment.limiter,
         )
 
 

@@ -33,13 +33,13 @@ class BodyDeadline:
         rate: Lowest accepted rate, in bytes per second (`HostTimeouts.body_rate`).
     """
 
-    __slots__ = ("_patience", "_rate", "_total", "_until")
+    __slots__ = ("_grace", "_rate", "_total", "_until")
 
-    def __init__(self, *, now: float, length: int, patience: float, rate: float) -> None:
-        self._patience: Final = patience
+    def __init__(self, *, now: float, length: int, grace: float, rate: float) -> None:
+        self._grace: Final = grace
         self._rate: Final = rate
-        self._total = now + patience + length / rate
-        self._until = now + patience
+        self._total = now + grace + length / rate
+        self._until = now + grace
 
     @property
     def give_up_at(self) -> float:
@@ -53,7 +53,7 @@ class BodyDeadline:
             count: Number of bytes that arrived.
             now: The current time, by the clock of the constructor.
         """
-        self._until = min(self._until + count / self._rate, now + self._patience)
+        self._until = min(self._until + count / self._rate, now + self._grace)
 
     def paused(self, seconds: float) -> None:
         """Exclude time in which the host did not wait for the client.

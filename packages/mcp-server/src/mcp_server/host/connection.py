@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_core.errors import LimitExceeded
-from mcp_server.host.head import HeadReader, Refused, read_common, refusal
-from mcp_server.host.request import PROMPT, Exchange
+from mcp_server.host.head import HeadReader, RequestHeadRejected, read_common, refusal
+from mcp_server.host.request import PROMPT, AsgiRequest
 from mcp_server.host.response import plain_response
 
 if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_server.host.embedded import Host
+    from mcp_server.host.embedded import HttpHost
     from mcp_server.host.head import BodyReader, Head
     from mcp_server.host.stream import Pipe
 
@@ -63,11 +63,11 @@ class Connection:
     """
 
     __slots__ = (
+        "_first_request_seconds",
         "_leaving",
         "_output",
         "_output_bytes",
         "_output_due",
-        "_patience",
         "_pipe",
         "_read_until",
         "_received",
@@ -89,13 +89,13 @@ class Connection:
 
     def __init__(
         self,
-        host: Host,
+        host: HttpHost,
         pipe: Pipe,
         *,
         scheme: str,
         client: Address | None,
         server: Address | None,
-        patience: float,
+        first_request_seconds: float,
         begun: bytes = b"",
         leaving: bool = False,
     ) -> None:
@@ -109,7 +109,7 @@ class Connection:
         """The address of the server, or `None` if unknown."""
         self.look_at = math.inf
         """The time of the next check of deadlines, by trio's clock; `math.inf` for no check."""
-        self.exchange: Exchange | None = None
+        self.exchange: AsgiRequest | None = None
         """The current request."""
         self.idle = False
         """Whether the connection waits for a request and has received no byte of it."""
@@ -123,7 +123,7 @@ class Connection:
         """Whether the application runs without a client: it has disconnected, or another task serves the connection."""
         self._pipe: Final = pipe
         self._leaving: Final = leaving
-        self._patience = patience
+        self._first_request_seconds = first_request_seconds
         self._received = begun
         self.writing = False
         """Whether a task waits in `write`. No other task may write at that time."""
@@ -158,14 +158,14 @@ class Connection:
         """Serve one request. Return whether the connection can carry another request."""
         try:
             read = await self._read_head()
-        except Refused as refused:
+        except RequestHeadRejected as refused:
             _log.debug("request rejected: client=%s error=%s", self.client, refused)
             await self._answer(refused.status, str(refused))
             return False
         if read is None:
             return False
         head, body, began = read
-        exchange = self.exchange = Exchange(self, head, body, began)
+        exchange = self.exchange = AsgiRequest(self, head, body, began)
         try:
             running = self.host.app(exchange.scope(head), exchange.receive, exchange.send)
             # The application decides what it keeps of the request. It can run for days.
@@ -182,7 +182,7 @@ class Connection:
         if not await self._ended_well(exchange, failed=failed):
             return False
         self._received = exchange.remaining
-        self._patience = self.host.timeouts.idle
+        self._first_request_seconds = self.host.timeouts.idle
         self.exchange = None
         return True
 
@@ -230,12 +230,14 @@ class Connection:
                 charge.resize(charge.size + len(data))
                 more = await self.read(until=until)
                 if more is None and self.expired:
-                    raise Refused(408, "the head of the request took too long; the setting is HostTimeouts.head")
+                    raise RequestHeadRejected(
+                        408, "the head of the request took too long; the setting is HostTimeouts.head"
+                    )
                 if not more:
                     return None
                 data = more
         except LimitExceeded as excess:
-            raise Refused(503, excess.message) from excess
+            raise RequestHeadRejected(503, excess.message) from excess
         finally:
             charge.release()
         return found
@@ -251,14 +253,14 @@ class Connection:
         data = data.lstrip(b"\r\n")
         if not data and not self.host.stopping:
             self.waiting_since = trio.current_time()
-            until = self.waiting_since + self._patience
+            until = self.waiting_since + self._first_request_seconds
             self.idle = True
             while not data and (more := await self.read(until=until)):
                 data = more.lstrip(b"\r\n")
             self.idle = False
         return data
 
-    async def _ended_well(self, exchange: Exchange, *, failed: bool) -> bool:
+    async def _ended_well(self, exchange: AsgiRequest, *, failed: bool) -> bool:
         """Complete the response or send an error response. Return whether the connection can carry another request."""
         response = exchange.response
         if not response.begun:
@@ -297,7 +299,7 @@ class Connection:
         while left > 0 and not self.lost and (data := await self.read(until=until)):
             left -= len(data)
 
-    def go_on_without(self, exchange: Exchange) -> None:
+    def go_on_without(self, exchange: AsgiRequest) -> None:
         """Serve the connection in another task, while the application continues after a complete response."""
         may = not (self.lost or exchange.left or exchange.response.close) and exchange.body_complete
         heir = Connection(
@@ -306,13 +308,13 @@ class Connection:
             scheme=self.scheme,
             client=self.client,
             server=self.server,
-            patience=self.host.timeouts.idle,
+            first_request_seconds=self.host.timeouts.idle,
             begun=exchange.remaining,
             leaving=not may or self.host.is_full,
         )
         self.host.start(heir)
         self.abandoned = True
-        self.host.has_room()
+        self.host.notify_capacity()
 
     async def abandon(self) -> None:
         """Release the connection of a client that has disconnected, while the application continues.
@@ -322,7 +324,7 @@ class Connection:
         if not self.abandoned:
             self.abandoned = self.lost = True
             self._pipe.abort()
-            self.host.has_room()
+            self.host.notify_capacity()
         await self._pipe.aclose()
 
     # --- bytes -----------------------------------------------------------------------------------------------------
@@ -452,7 +454,7 @@ class Connection:
         """Check deadlines no later than at `when`, by trio's clock."""
         if when < self.look_at:
             self.look_at = when
-            self.host.housekeeper.at_latest(when)
+            self.host.scheduler.at_latest(when)
 
     def look(self, now: float) -> None:
         """Interrupt the operations whose deadlines have passed, and handle a slow request."""

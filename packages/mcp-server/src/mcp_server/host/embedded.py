@@ -5,11 +5,11 @@ application. The embedded host serves a request at less than half of the cost. I
 make it store or wait for, and it completes running requests before it stops.
 
     `Host`                   accepts, counts and stops connections              `mcp_server.host.embedded`
-     ├─ `Housekeeper`        one task for all deadlines                         `mcp_server.host.timeouts`
+     ├─ `TimeoutScheduler`        one task for all deadlines                         `mcp_server.host.timeouts`
      └─ `Connection`         one task each; requests one after the other        `mcp_server.host.connection`
          ├─ `Pipe`           the bytes: a socket, TLS, or a pair in memory      `mcp_server.host.stream`
-         └─ `Exchange`       one request, as the application sees it            `mcp_server.host.request`
-             └─ `Response`   the bytes of the response                          `mcp_server.host.response`
+         └─ `ModernRequest`       one request, as the application sees it            `mcp_server.host.request`
+             └─ `AsgiResponse`   the bytes of the response                          `mcp_server.host.response`
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_server.host.connection import Connection
 from mcp_server.host.response import plain_response
 from mcp_server.host.stream import SocketPipe, StreamPipe
-from mcp_server.host.timeouts import HostTimeouts, Housekeeper
+from mcp_server.host.timeouts import HostTimeouts, TimeoutScheduler
 
 if TYPE_CHECKING:
     import ssl
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Ts = TypeVarTuple("Ts")
 
-__all__ = ["Host"]
+__all__ = ["HttpHost"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -57,7 +57,7 @@ _ACCEPT_PAUSE: Final = 0.1
 """Time until the next attempt to accept a connection while the host is at capacity, in seconds."""
 
 
-class Host:
+class HttpHost:
     """An HTTP/1.1 server for one ASGI application.
 
     Args:
@@ -87,7 +87,7 @@ class Host:
         """The times to wait for clients."""
         # In the order in which they were opened.
         self._connections: Final[dict[Connection, None]] = {}
-        self.housekeeper: Final = Housekeeper(self._connections)
+        self.scheduler: Final = TimeoutScheduler(self._connections)
         """The scheduler of all deadlines."""
         self._tls: Final = tls
         self._nursery: trio.Nursery | None = None
@@ -136,7 +136,7 @@ class Host:
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self.housekeeper.run)
+            nursery.start_soon(self.scheduler.run)
             async with trio.open_nursery() as acceptors:
                 for listener in listeners:
                     acceptors.start_soon(self._accept, listener)
@@ -173,12 +173,12 @@ class Host:
         self._connections[connection] = None
         self.start_soon(self._run, connection)
 
-    def has_room(self) -> None:
+    def notify_capacity(self) -> None:
         """Count a connection whose client has disconnected or that another task serves, and wake the waiting tasks."""
         self._abandoned += 1
-        self._tell()
+        self._notify_capacity()
 
-    def _tell(self) -> None:
+    def _notify_capacity(self) -> None:
         self._one_ended.set()
         self._one_ended = trio.Event()
 
@@ -193,7 +193,9 @@ class Host:
     # --- internal --------------------------------------------------------------------------------------------------
 
     def _connection(self, pipe: Pipe, scheme: str, client: Address | None, server: Address | None) -> Connection:
-        return Connection(self, pipe, scheme=scheme, client=client, server=server, patience=self.timeouts.head)
+        return Connection(
+            self, pipe, scheme=scheme, client=client, server=server, first_request_seconds=self.timeouts.head
+        )
 
     async def _run(self, connection: Connection) -> None:
         self._connections[connection] = None
@@ -204,14 +206,14 @@ class Host:
         finally:
             del self._connections[connection]
             self._abandoned -= connection.abandoned
-            self._tell()
+            self._notify_capacity()
 
     async def _accept(self, listener: trio.SocketListener) -> None:
         async with listener:
             while True:
                 if self.is_full:
                     await trio.lowlevel.wait_readable(listener.socket)
-                    await self._wait_for_room()
+                    await self._wait_for_capacity()
                 try:
                     sock, address = await listener.socket.accept()
                 except OSError as error:
@@ -236,7 +238,7 @@ class Host:
                 self.connections,
             )
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_capacity(self) -> None:
         """Wait until the host can accept another connection, and evict a connection if possible."""
         while self.is_full:
             self._evict()

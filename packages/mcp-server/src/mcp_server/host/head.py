@@ -18,7 +18,7 @@ import h11
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BodyReader", "Head", "HeadReader", "Refused", "SizedBody", "read_common", "refusal"]
+__all__ = ["BodyReader", "Head", "HeadReader", "RequestHeadRejected", "SizedBody", "read_common", "refusal"]
 
 _QUOTED: Final = 200
 """Length of the error text of h11 in a response, in characters. The whole text can be as long as a head."""
@@ -42,7 +42,7 @@ _UNCOMMON: Final = frozenset({b"transfer-encoding", b"upgrade", b"expect"})
 _END: Final = h11.EndOfMessage()
 
 
-class Refused(Exception):
+class RequestHeadRejected(Exception):
     """The request is rejected.
 
     Args:
@@ -212,7 +212,7 @@ class HeadReader:
         """
         parser, limit = self._parser, self._limit
         if not self._received and data.startswith(_CLIENT_HELLO):
-            raise Refused(400, "this is TLS, and this port expects plain HTTP: use http:// in the URL")
+            raise RequestHeadRejected(400, "this is TLS, and this port expects plain HTTP: use http:// in the URL")
         self._received += len(data)
         try:
             parser.receive_data(data)
@@ -225,7 +225,7 @@ class HeadReader:
             return None  # no other event precedes a request
         behind = len(parser.trailing_data[0])
         if (size := self._received - behind) > limit:
-            raise Refused(431, f"the head of the request has {size} bytes; Limits.header_bytes is {limit}")
+            raise RequestHeadRejected(431, f"the head of the request has {size} bytes; Limits.header_bytes is {limit}")
         self._check_lines(data[: len(data) - behind])
         _check(request)
         headers = [(name.lower(), value) for name, value in request.headers.raw_items()]
@@ -237,22 +237,22 @@ class HeadReader:
         seen = self._tail + data
         self._tail = seen[-2:]
         if _BARE.search(seen, behind):
-            raise Refused(400, "a line of the head ends with a line feed without a carriage return")
+            raise RequestHeadRejected(400, "a line of the head ends with a line feed without a carriage return")
         if _FOLD.search(seen):
-            raise Refused(400, "a header continues on the next line")
+            raise RequestHeadRejected(400, "a header continues on the next line")
 
 
 def _check(request: h11.Request) -> None:
     """Reject requests that h11 accepts and this server does not."""
     if not request.http_version.startswith(b"1."):
-        raise Refused(505, "this server supports HTTP/1.1 and HTTP/1.0")
+        raise RequestHeadRejected(505, "this server supports HTTP/1.1 and HTTP/1.0")
     names = {name for name, _ in request.headers}
     if b"transfer-encoding" in names and (b"content-length" in names or request.http_version == b"1.0"):
         # RFC 9112 section 6.1: a proxy and the server may disagree on where such a request ends.
-        raise Refused(400, "Transfer-Encoding cannot be used with Content-Length or HTTP/1.0")
+        raise RequestHeadRejected(400, "Transfer-Encoding cannot be used with Content-Length or HTTP/1.0")
 
 
-def refusal(error: h11.RemoteProtocolError, limit: int) -> Refused:
+def refusal(error: h11.RemoteProtocolError, limit: int) -> RequestHeadRejected:
     """Return the rejection of input that h11 does not accept.
 
     Args:
@@ -261,7 +261,7 @@ def refusal(error: h11.RemoteProtocolError, limit: int) -> Refused:
     """
     status = error.error_status_hint
     if status == 431:
-        return Refused(431, f"the head of the request is too large; Limits.header_bytes is {limit}")
+        return RequestHeadRejected(431, f"the head of the request is too large; Limits.header_bytes is {limit}")
     # Cut the text before the quotation: h11 quotes what the client sent, which can be its credentials.
     said = _QUOTATION.split(str(error), maxsplit=1)[0]
-    return Refused(status, f"not a valid HTTP/1.1 request: {said[:_QUOTED]}")
+    return RequestHeadRejected(status, f"not a valid HTTP/1.1 request: {said[:_QUOTED]}")

@@ -12,14 +12,14 @@ import trio
 from mcp_server.asgi import COMPANION, WRITE_NOW
 from mcp_server.host.body_deadline import BodyDeadline
 from mcp_server.host.head import SizedBody
-from mcp_server.host.response import Response
+from mcp_server.host.response import ResponseWriter
 
 if TYPE_CHECKING:
-    from mcp_server.asgi import Companion, Message, Scope
+    from mcp_server.asgi import BackgroundTask, Message, Scope
     from mcp_server.host.connection import Connection
     from mcp_server.host.head import BodyReader, Head
 
-__all__ = ["PROMPT", "Exchange"]
+__all__ = ["PROMPT", "AsgiRequest"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -36,17 +36,17 @@ _EVENTS_AT_ONCE: Final = 256
 """Parts of a body that are read without letting other tasks run. A body can consist of chunks of one byte."""
 
 
-class _Companion:
+class _BackgroundTask:
     """A task of the application that runs beside a slow request."""
 
     __slots__ = ("_function", "ended", "scope")
 
-    def __init__(self, function: Companion) -> None:
+    def __init__(self, function: BackgroundTask) -> None:
         self._function: Final = function
         self.scope: Final = trio.CancelScope()
         self.ended: Final = trio.Event()
 
-    async def run(self, of: Exchange) -> None:
+    async def run(self, of: AsgiRequest) -> None:
         try:
             with self.scope:
                 await self._function()
@@ -56,7 +56,7 @@ class _Companion:
             self.ended.set()
 
 
-class Exchange:
+class AsgiRequest:
     """A request and its response.
 
     Args:
@@ -68,9 +68,9 @@ class Exchange:
 
     __slots__ = (
         "_ahead",
-        "_asked_for_body",
+        "_background",
         "_body_given",
-        "_companion",
+        "_body_requested",
         "_connection",
         "_counted",
         "_deadline",
@@ -102,7 +102,7 @@ class Exchange:
         self._target: Final = head.target
         self.began: Final = now
         """The time at which the head arrived, by trio's clock."""
-        self.response: Final = Response(head_only=head.method == b"HEAD", old=head.version < b"1.1")
+        self.response: Final = ResponseWriter(head_only=head.method == b"HEAD", old=head.version < b"1.1")
         """The encoder of the response."""
         self.body_complete = False
         """Whether the body was read to its end."""
@@ -123,7 +123,7 @@ class Exchange:
         self._ahead = b""
         # The client accepts no response after this one.
         self._last = False
-        self._asked_for_body = False
+        self._body_requested = False
         self._received = 0
         # Most bodies arrive with the head and do not need a deadline.
         self._deadline: BodyDeadline | None = None
@@ -131,8 +131,8 @@ class Exchange:
         self._waited_until = 0.0
         # The wait for the client to disconnect: a scope, or `True` for the connection's `read`.
         self._watching: trio.CancelScope | bool = False
-        self._wanted: Companion | None = None
-        self._companion: _Companion | None = None
+        self._wanted: BackgroundTask | None = None
+        self._background: _BackgroundTask | None = None
 
     def scope(self, head: Head) -> Scope:
         """Return the ASGI scope of the request."""
@@ -205,7 +205,7 @@ class Exchange:
             raise RuntimeError("the response has not started: send http.response.start and a body first")
         return self._connection.write_now(self.response.body(data, more=True, date=b""))
 
-    def start_later(self, companion: Companion) -> None:
+    def start_later(self, background: BackgroundTask) -> None:
         """Start a companion task if the request becomes slow (`mcp_server.asgi.StartLater`).
 
         Raises:
@@ -213,7 +213,7 @@ class Exchange:
         """
         if self._wanted is not None:
             raise RuntimeError("the request already has a companion")
-        self._wanted = companion
+        self._wanted = background
         if self.looked:
             self._start_companion()
 
@@ -229,8 +229,8 @@ class Exchange:
             parser = self._parser
             if parser is None or self._parts or self.left:
                 return
-            if parser.they_are_waiting_for_100_continue and not (self._asked_for_body or self.response.begun):
-                self._asked_for_body = True
+            if parser.they_are_waiting_for_100_continue and not (self._body_requested or self.response.begun):
+                self._body_requested = True
                 await self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n", pause=False)
             await self._read_body(parser)
 
@@ -267,7 +267,7 @@ class Exchange:
             self._deadline = BodyDeadline(
                 now=now,
                 length=parser.length if isinstance(parser, SizedBody) else connection.host.limits.message_bytes,
-                patience=timeouts.body,
+                grace=timeouts.body,
                 rate=timeouts.body_rate,
             )
         else:
@@ -339,8 +339,8 @@ class Exchange:
 
     def _finish(self) -> None:
         self.finished = True
-        if self._companion is not None:
-            self._companion.scope.cancel()
+        if self._background is not None:
+            self._background.scope.cancel()
         self.wake()
         if self.looked:
             # Check soon whether the application continues without its client.
@@ -358,7 +358,7 @@ class Exchange:
         self.looked = True
         if not self.finished:
             self._start_companion()
-        elif self._watching is not False or (self._companion is not None and not self._companion.ended.is_set()):
+        elif self._watching is not False or (self._background is not None and not self._background.ended.is_set()):
             # A read may have been woken by the next request, and is about to take its bytes from the connection.
             self._connection.look_by(trio.current_time() + PROMPT)
         else:
@@ -366,22 +366,22 @@ class Exchange:
             self._connection.go_on_without(self)
 
     def _start_companion(self) -> None:
-        if self._wanted is not None and self._companion is None:
-            self._companion = _Companion(self._wanted)
-            self._connection.host.start_soon(self._companion.run, self)
+        if self._wanted is not None and self._background is None:
+            self._background = _BackgroundTask(self._wanted)
+            self._connection.host.start_soon(self._background.run, self)
 
     async def end(self) -> None:
         """Cancel the companion after the application has returned."""
         self.over = True
-        companion = self._companion
+        background = self._background
         self.forget()
-        if companion is not None:
-            companion.scope.cancel()
-            await companion.ended.wait()
+        if background is not None:
+            background.scope.cancel()
+            await background.ended.wait()
 
     def forget(self) -> None:
         """Drop the references to the application's side of the request, which refers to this exchange."""
-        self._wanted = self._companion = None
+        self._wanted = self._background = None
 
     @property
     def remaining(self) -> bytes:

@@ -105,7 +105,7 @@ class _TimedRequest:
         self._version: Final = version
         self._waited_until = trio.current_time()
         self._deadline: Final = BodyDeadline(
-            now=self._waited_until, length=length, patience=timeouts.body, rate=timeouts.body_rate
+            now=self._waited_until, length=length, grace=timeouts.body, rate=timeouts.body_rate
         )
         self._complete = False
         self._expired = False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Response", "plain_response"]
+__all__ = ["ResponseWriter", "plain_response"]
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -48,7 +48,7 @@ def _is_name(name: bytes) -> bool:
     return _TOKEN.fullmatch(name) is not None
 
 
-class Response:
+class ResponseWriter:
     """An encoder of one response: call `start` once, then `body` for each part.
 
     Args:
@@ -185,7 +185,7 @@ def _length(value: bytes) -> int:
 def plain_response(status: int, text: str, *, date: bytes) -> bytes:
     """Return a complete response of the host itself, in plain text, that closes the connection."""
     body = text.encode() + b"\n"
-    response = Response(head_only=False, old=False)
+    response = ResponseWriter(head_only=False, old=False)
     response.close = True
     response.start(status, _PLAIN)
     return response.body(body, more=False, date=date)

@@ -141,13 +141,15 @@ class StreamPipe:
         refusal: Returns the response to a client that sends plain HTTP if TLS is expected.
     """
 
-    __slots__ = ("_aborted", "_patience", "_refusal", "_stream", "_waits", "prompt")
+    __slots__ = ("_aborted", "_close_seconds", "_refusal", "_stream", "_waits", "prompt")
 
-    def __init__(self, stream: trio.abc.Stream, patience: float, *, refusal: Callable[[], bytes] | None = None) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, close_seconds: float, *, refusal: Callable[[], bytes] | None = None
+    ) -> None:
         self.prompt = False
         self._refusal: Final = refusal
         self._stream: Final = stream
-        self._patience: Final = patience
+        self._close_seconds: Final = close_seconds
         self._waits: Final[set[trio.CancelScope]] = set()
         self._aborted = False
 
@@ -208,5 +210,5 @@ class StreamPipe:
         if self._aborted:
             await trio.aclose_forcefully(self._stream)
             return
-        with trio.move_on_after(self._patience):
+        with trio.move_on_after(self._close_seconds):
             await self._stream.aclose()

@@ -16,7 +16,7 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["HostTimeouts", "Housekeeper", "Watched"]
+__all__ = ["HasDeadlines", "HostTimeouts", "TimeoutScheduler"]
 
 _LEAST_PAUSE: Final = 0.1
 """Least time between two checks, in seconds. Deadlines are whole seconds, so a tenth of a second is accurate enough.
@@ -57,7 +57,7 @@ class HostTimeouts:
     can read the response."""
 
 
-class Watched(Protocol):
+class HasDeadlines(Protocol):
     """An object with deadlines."""
 
     look_at: float
@@ -67,14 +67,14 @@ class Watched(Protocol):
         """Handle the deadlines that have passed, and set `look_at`."""
 
 
-class Housekeeper:
+class TimeoutScheduler:
     """A scheduler that checks the deadlines of all objects when one is due.
 
     Args:
         watched: The objects with deadlines. The collection can change at any time.
     """
 
-    def __init__(self, watched: Iterable[Watched]) -> None:
+    def __init__(self, watched: Iterable[HasDeadlines]) -> None:
         self._watched: Final = watched
         self._wakes_at = math.inf
         self._sleep = trio.CancelScope()

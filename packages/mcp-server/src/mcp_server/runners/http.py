@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_server.asgi import Application
     from mcp_server.auth import ResourceServer
-    from mcp_server.connection.authenticator import Identify
+    from mcp_server.connection.authenticator import Authenticate
     from mcp_server.host.timeouts import HostTimeouts
     from mcp_server.server import Server
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.endpoint import HttpEndpoint
 
-__all__ = ["Beside", "HttpOptions", "Site", "UnknownNames", "gracefully", "serve_http"]
+__all__ = ["CompanionApp", "HttpOptions", "ListenPlan", "UnknownNames", "gracefully", "serve_http"]
 
 _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
@@ -45,10 +45,10 @@ class UnknownNames(ValueError):
         self.bind = bind
 
 
-class Beside(Protocol):
+class CompanionApp(Protocol):
     """A companion application, with its own paths at the address of an MCP endpoint."""
 
-    def beside(self, other: Application) -> Application:
+    def combine(self, other: Application) -> Application:
         """Return one application of both. Requests for other paths go to `other`."""
         ...
 
@@ -65,9 +65,9 @@ class HttpOptions(TypedDict, total=False):
     if other machines can connect. To disable the check, use the policy `EndpointPolicy(allowed_hosts=None)`."""
     auth: ResourceServer | None
     """Authenticates clients by access tokens for this server, as in `Server.asgi`."""
-    identify: Identify | None
+    authenticate: Authenticate | None
     """Function that authenticates clients by other means, as in `Server.asgi`."""
-    beside: Beside | None
+    companion: CompanionApp | None
     """Companion application at the same address, for example an `AuthorizationServer`."""
     store: SessionStore | None
     """Stores the sessions of legacy clients. The caller closes it."""
@@ -113,20 +113,20 @@ async def serve_http(
     *Closing.* Cancel it. The server then accepts no more requests, closes idle connections and streams that only
     listen, and waits at most `grace` seconds for running requests.
     """
-    from mcp_server.host.embedded import Host  # lazy: a server over stdio needs no h11
+    from mcp_server.host.embedded import HttpHost  # lazy: a server over stdio needs no h11
 
     async with server.running():
-        site = await Site.open(server, bind, options)
-        host = Host(site.app, limits=site.limits, timeouts=timeouts, tls=site.tls, budget=site.endpoint.budget)
+        plan = await ListenPlan.open(server, bind, options)
+        host = HttpHost(plan.app, limits=plan.limits, timeouts=timeouts, tls=plan.tls, budget=plan.endpoint.budget)
 
         async def run(task_status: trio.TaskStatus[object]) -> None:
-            await host.run(site.listeners, task_status=task_status)
+            await host.run(plan.listeners, task_status=task_status)
 
-        await gracefully(run, site, host.stop, task_status)
+        await gracefully(run, plan, host.stop, task_status)
 
 
 @attrs.frozen(kw_only=True)
-class Site:
+class ListenPlan:
     """The applications and sockets of a server, after all options were checked."""
 
     endpoint: HttpEndpoint
@@ -145,13 +145,13 @@ class Site:
     """Time for running requests to finish when the server stops, in seconds."""
 
     @classmethod
-    async def open(cls, server: Server, bind: str, options: HttpOptions) -> Site:
+    async def open(cls, server: Server, bind: str, options: HttpOptions) -> ListenPlan:
         """Check the options and open the sockets. Raises the errors of `serve_http`."""
         grace = options.get("grace", _GRACE)
         if not grace >= 0:
             raise ValueError(f"grace must be a number of seconds from 0, not {grace!r}")
         tls = tls_context(options.get("tls_cert"), options.get("tls_key"))
-        policy, told_hosts = _policy(options)
+        policy, has_hosts = _policy(options)
         path = options.get("path", "/mcp")
         if not path.startswith("/"):
             raise ValueError(f"the path of the endpoint must begin with a slash: {path!r}")
@@ -160,14 +160,14 @@ class Site:
             policy=policy,
             store=options.get("store"),
             auth=options.get("auth"),
-            identify=options.get("identify"),
+            authenticate=options.get("authenticate"),
             healthz=options.get("healthz"),
             legacy_sse=options.get("legacy_sse", False),
         )
-        beside = options.get("beside")
-        app: Application = endpoint if beside is None else beside.beside(endpoint)
+        companion = options.get("companion")
+        app: Application = endpoint if companion is None else companion.combine(endpoint)
         listeners = await listen(bind)
-        if not told_hosts and not are_loopback(listeners):
+        if not has_hosts and not are_loopback(listeners):
             for listener in listeners:
                 await listener.aclose()
             raise UnknownNames(
@@ -205,7 +205,7 @@ def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
 
 async def gracefully(
     run: Callable[[trio.TaskStatus[object]], Awaitable[None]],
-    site: Site,
+    plan: ListenPlan,
     stop: Callable[[], None],
     task_status: trio.TaskStatus[tuple[str, ...]],
 ) -> None:
@@ -213,7 +213,7 @@ async def gracefully(
 
     Args:
         run: Runs the host until it has stopped.
-        site: The applications and sockets of the host.
+        plan: The applications and sockets of the host.
         stop: Makes the host refuse new connections, and stop when the last connection closes.
         task_status: Receives the URLs when the host runs.
     """
@@ -239,18 +239,18 @@ async def gracefully(
         try:
             await running.event.wait()
             if failure is None:
-                task_status.started(site.urls)
+                task_status.started(plan.urls)
                 await ended.wait()
         finally:
             try:
                 stop()
-                with trio.move_on_after(site.grace + _MARGIN, shield=True):
-                    await site.endpoint.drain(site.grace)
+                with trio.move_on_after(plan.grace + _MARGIN, shield=True):
+                    await plan.endpoint.drain(plan.grace)
                     await ended.wait()
             finally:
                 # Also reached by a second ^C.
                 hosting.cancel()
-                for listener in site.listeners:
+                for listener in plan.listeners:
                     listener.socket.close()  # if the host did not close it
     while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
         # The nurseries of hosts are an implementation detail.

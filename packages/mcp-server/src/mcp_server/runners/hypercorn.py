@@ -12,7 +12,7 @@ from mcp_server.host.listeners import BACKLOG
 from mcp_server.host.request_guard import RequestGuard
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.host.tls import tls_context
-from mcp_server.runners.http import Site, gracefully
+from mcp_server.runners.http import ListenPlan, gracefully
 
 if TYPE_CHECKING:
     import ssl
@@ -72,14 +72,14 @@ async def serve_hypercorn(
         ) from error
 
     async with server.running():
-        site = await Site.open(server, bind, options)
+        plan = await ListenPlan.open(server, bind, options)
         stopping = trio.Event()
         timeouts = timeouts or HostTimeouts()
-        app = RequestGuard(site.app, limits=server.limits, timeouts=timeouts)
+        app = RequestGuard(plan.app, limits=server.limits, timeouts=timeouts)
         serve = partial(
             hypercorn.trio.serve,
             cast("Framework", app),  # an ASGI application, but with less specific types
-            _config(site, server, timeouts, options),
+            _config(plan, server, timeouts, options),
             shutdown_trigger=stopping.wait,
             mode="asgi",
         )
@@ -87,10 +87,10 @@ async def serve_hypercorn(
         async def run(task_status: trio.TaskStatus[object]) -> None:
             await serve(task_status=task_status)
 
-        await gracefully(run, site, stopping.set, task_status)
+        await gracefully(run, plan, stopping.set, task_status)
 
 
-def _config(site: Site, server: Server, timeouts: HostTimeouts, options: HttpOptions) -> hypercorn.Config:
+def _config(plan: ListenPlan, server: Server, timeouts: HostTimeouts, options: HttpOptions) -> hypercorn.Config:
     import hypercorn  # lazy: an extra
 
     class Config(hypercorn.Config):
@@ -100,8 +100,8 @@ def _config(site: Site, server: Server, timeouts: HostTimeouts, options: HttpOpt
 
     config = Config()
     # hypercorn closes the sockets. They are open already, so that this module handles port 0 and errors.
-    config.bind = [f"fd://{listener.socket.detach()}" for listener in site.listeners]
-    if site.tls is not None:
+    config.bind = [f"fd://{listener.socket.detach()}" for listener in plan.listeners]
+    if plan.tls is not None:
         config.certfile = str(options["tls_cert"])
         config.keyfile = str(options.get("tls_key") or options["tls_cert"])
     config.backlog = BACKLOG
@@ -112,6 +112,6 @@ def _config(site: Site, server: Server, timeouts: HostTimeouts, options: HttpOpt
     config.h11_max_incomplete_size = config.h2_max_header_list_size = server.limits.header_bytes
     config.include_server_header = False
     # Requests that still run after the grace period have been cancelled.
-    config.graceful_timeout = site.grace + _MARGIN
+    config.graceful_timeout = plan.grace + _MARGIN
     config.errorlog = _log
     return config

@@ -12,7 +12,7 @@ from mcp_server.transports import stream as stream_transport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mcp_server.connection.stream_channel import Link
+    from mcp_server.connection.stream_channel import StreamChannel
     from mcp_server.server import Server
     from mcp_server.service import ServerService
     from mcp_server.transports.stream import ByteStream
@@ -21,19 +21,19 @@ __all__ = ["serve_stdio", "serve_stream"]
 
 
 @contextmanager
-def _told(service: ServerService) -> Iterator[Callable[[Link], None]]:
+def _subscribed(service: ServerService) -> Iterator[Callable[[StreamChannel], None]]:
     """Yield a callback that subscribes a link to change notifications until the block ends."""
-    links: list[Link] = []
+    channels: list[StreamChannel] = []
 
-    def begin(link: Link) -> None:
-        links.append(link)
-        service.connected(link)
+    def begin(channel: StreamChannel) -> None:
+        channels.append(channel)
+        service.connected(channel)
 
     try:
         yield begin
     finally:
-        for link in links:
-            service.disconnected(link)
+        for channel in channels:
+            service.disconnected(channel)
 
 
 async def serve_stdio(server: Server) -> None:
@@ -54,8 +54,8 @@ async def serve_stdio(server: Server) -> None:
     """
     service = server._service  # noqa: SLF001  # one package
     async with server.running():
-        with _told(service) as on_link:
-            failure = await stdio_transport.serve_over_stdio(service, server.connection(), on_link)
+        with _subscribed(service) as on_channel:
+            failure = await stdio_transport.serve_over_stdio(service, server.connection(), on_channel)
     if failure is not None:
         raise OutputBroken(_reason(failure)) from failure
 
@@ -80,5 +80,5 @@ async def serve_stream(server: Server, stream: ByteStream) -> None:
     """
     service = server._service  # noqa: SLF001  # one package
     async with server.running():
-        with _told(service) as on_link:
-            await stream_transport.serve_stream(service, server.connection(), stream, on_link=on_link)
+        with _subscribed(service) as on_channel:
+            await stream_transport.serve_stream(service, server.connection(), stream, on_channel=on_channel)

@@ -15,11 +15,11 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_server.errors import RegistrationError
 from mcp_server.schema.annotations import Scope, Unresolvable
 from mcp_server.schema.constraints import annotate, check, constrain
-from mcp_server.schema.containers import any_shape, array_shape, mapping_shape, tuple_shape, union_shape
+from mcp_server.schema.containers import any_spec, array_spec, mapping_spec, tuple_spec, union_spec
 from mcp_server.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
 from mcp_server.schema.references import Ref, embed
-from mcp_server.schema.scalars import SCALARS, choice_shape, enum_pairs, path_shape
-from mcp_server.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, Shape, describe
+from mcp_server.schema.scalars import SCALARS, choice_spec, enum_pairs, path_spec
+from mcp_server.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, TypeSpec, describe
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Compiler:
         self._owner = owner
         self._output = output
         self._place = ""
-        self._named: dict[object, Shape] = {}
+        self._named: dict[object, TypeSpec] = {}
         self._definitions: dict[str, JsonObject] = {}
 
     def at(self, place: str) -> None:
@@ -68,7 +68,7 @@ class Compiler:
         """Return a schema of these types with the definitions that it refers to."""
         return embed(schema, self._definitions)
 
-    def shape(self, hint: object, scope: Scope) -> Shape:
+    def spec(self, hint: object, scope: Scope) -> TypeSpec:
         """Return the type specification of a type.
 
         Args:
@@ -81,29 +81,29 @@ class Compiler:
         if isinstance(hint, str | ForwardRef):
             return self._forward(hint, scope)
         if hint is MISSING or hint is object or hint is typing.Any or hint == JsonValue:
-            return any_shape(self._of_value)
+            return any_spec(self._of_value)
         if _hashable(hint) and hint in SCALARS:
             return SCALARS[hint]
         if isinstance(hint, typing.NewType):
-            return self.shape(hint.__supertype__, scope)
+            return self.spec(hint.__supertype__, scope)
         if isinstance(hint, TypeVar):
             return self._type_variable(hint, scope)
         if type(hint).__name__ == "TypeAliasType":
             return self._define(
-                hint, getattr(hint, "__name__", "Alias"), lambda: self.shape(getattr(hint, "__value__", object), scope)
+                hint, getattr(hint, "__name__", "Alias"), lambda: self.spec(getattr(hint, "__value__", object), scope)
             )
         origin = get_origin(hint)
         if origin is Annotated:
             return self._annotated(hint, scope)
         if origin in (Union, types.UnionType):
-            return union_shape([self.shape(member, scope) for member in get_args(hint)])
+            return union_spec([self.spec(member, scope) for member in get_args(hint)])
         if origin is Literal:
             return self._literal(get_args(hint))
         if origin is None and isinstance(hint, type):
             return self._class(hint)
         return self._generic(hint, origin, scope)
 
-    def _forward(self, hint: str | ForwardRef, scope: Scope) -> Shape:
+    def _forward(self, hint: str | ForwardRef, scope: Scope) -> TypeSpec:
         try:
             meaning = scope.evaluate(hint)
         except Unresolvable as error:
@@ -113,23 +113,23 @@ class Compiler:
         name = hint if isinstance(hint, str) else hint.__forward_arg__
         if name.isidentifier() and not isinstance(meaning, type) and _hashable(meaning) and meaning != JsonValue:
             # An alias that can refer to itself.
-            return self._define(meaning, name, lambda: self.shape(meaning, scope))
-        return self.shape(meaning, scope)
+            return self._define(meaning, name, lambda: self.spec(meaning, scope))
+        return self.spec(meaning, scope)
 
-    def _type_variable(self, variable: TypeVar, scope: Scope) -> Shape:
+    def _type_variable(self, variable: TypeVar, scope: Scope) -> TypeSpec:
         if variable.__constraints__:
-            return union_shape([self.shape(member, scope) for member in variable.__constraints__])
-        return self.shape(object if variable.__bound__ is None else variable.__bound__, scope)
+            return union_spec([self.spec(member, scope) for member in variable.__constraints__])
+        return self.spec(object if variable.__bound__ is None else variable.__bound__, scope)
 
-    def _annotated(self, hint: object, scope: Scope) -> Shape:
+    def _annotated(self, hint: object, scope: Scope) -> TypeSpec:
         base, *marks = get_args(hint)
         param = self.param(marks)
         if isinstance(base, str | ForwardRef):
             try:
                 base = scope.evaluate(base)
             except Unresolvable:
-                return constrain(self.shape(base, scope), param, self.failure)
-        return annotate(constrain(self.shape(base, scope), param, self.failure), param)
+                return constrain(self.spec(base, scope), param, self.failure)
+        return annotate(constrain(self.spec(base, scope), param, self.failure), param)
 
     def param(self, marks: Sequence[object]) -> Param:
         """Return the combined settings of the metadata of an `Annotated`; later ones take precedence."""
@@ -142,7 +142,7 @@ class Compiler:
         param = Param(**said)  # type: ignore[arg-type]  # values of the same class, or a string
         return check(param, self.failure)
 
-    def _literal(self, values: Sequence[object]) -> Shape:
+    def _literal(self, values: Sequence[object]) -> TypeSpec:
         pairs: list[tuple[JsonValue, object]] = []
         for value in values:
             written = value.value if isinstance(value, enum.Enum) else value
@@ -151,47 +151,47 @@ class Compiler:
                     f"JSON cannot represent the literal {value!r}; use strings, numbers, booleans or None"
                 )
             pairs.append((written, value))
-        return choice_shape(pairs)
+        return choice_spec(pairs)
 
-    def _class(self, kind: type) -> Shape:
+    def _class(self, kind: type) -> TypeSpec:
         if issubclass(kind, enum.Enum):
             pairs = enum_pairs(kind)
             if not pairs:
                 raise self.failure(f"the values of {kind.__name__} have no JSON representation; use strings or numbers")
-            return choice_shape(pairs)
+            return choice_spec(pairs)
         if issubclass(kind, pathlib.PurePath):
-            return path_shape(kind)
+            return path_spec(kind)
         if kind in _ARRAYS:
-            return array_shape(any_shape(self._of_value), _ARRAYS[kind])
+            return array_spec(any_spec(self._of_value), _ARRAYS[kind])
         if kind is tuple:
-            return array_shape(any_shape(self._of_value), tuple)
+            return array_spec(any_spec(self._of_value), tuple)
         if kind in _MAPPINGS:
-            return mapping_shape(SCALARS[str], any_shape(self._of_value))
-        shape = self._record(kind, kind, ())
-        if shape is None:
+            return mapping_spec(SCALARS[str], any_spec(self._of_value))
+        spec = self._record(kind, kind, ())
+        if spec is None:
             raise self._unsupported(kind)
-        return shape
+        return spec
 
-    def _generic(self, hint: object, origin: object, scope: Scope) -> Shape:
+    def _generic(self, hint: object, origin: object, scope: Scope) -> TypeSpec:
         arguments = get_args(hint)
         if origin in _ARRAYS:
-            item = self.shape(arguments[0], scope)
+            item = self.spec(arguments[0], scope)
             if issubclass(_ARRAYS[origin], set | frozenset) and not item.hashable:
                 raise self.failure(f"the items of a set must be hashable, and {item.expected} is not; use a list")
-            return array_shape(item, _ARRAYS[origin])
+            return array_spec(item, _ARRAYS[origin])
         if origin is tuple:
             if len(arguments) == 2 and arguments[1] is Ellipsis:
-                return array_shape(self.shape(arguments[0], scope), tuple)
-            return tuple_shape([self.shape(argument, scope) for argument in arguments])
+                return array_spec(self.spec(arguments[0], scope), tuple)
+            return tuple_spec([self.spec(argument, scope) for argument in arguments])
         if origin in _MAPPINGS:
-            key = self.shape(arguments[0], scope)
+            key = self.spec(arguments[0], scope)
             if key.kinds != {"string"}:
                 raise self.failure(f"the keys of a JSON object are strings, not {key.expected}; use dict[str, ...]")
-            return mapping_shape(key, self.shape(arguments[1], scope))
-        shape = self._record(origin, hint, arguments) if isinstance(origin, type) else None
-        if shape is None:
+            return mapping_spec(key, self.spec(arguments[1], scope))
+        spec = self._record(origin, hint, arguments) if isinstance(origin, type) else None
+        if spec is None:
             raise self._unsupported(hint)
-        return shape
+        return spec
 
     def _unsupported(self, hint: object) -> RegistrationError:
         name = hint.__qualname__ if isinstance(hint, type) else repr(hint)
@@ -200,7 +200,7 @@ class Compiler:
             "a type of the standard library"
         )
 
-    def _record(self, kind: type, hint: object, arguments: tuple[object, ...]) -> Shape | None:
+    def _record(self, kind: type, hint: object, arguments: tuple[object, ...]) -> TypeSpec | None:
         variables = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
         try:
             record = record_of(kind, output=self._output)
@@ -211,11 +211,11 @@ class Compiler:
             raise self.failure(f"in class {kind.__qualname__}, the annotation {error}") from error
         expected = f"an object ({kind.__name__})"
 
-        def build() -> Shape:
-            schema, shapes = self.object_schema(members, of=f"field {{!r}} of {kind.__qualname__}")
+        def build() -> TypeSpec:
+            schema, specs = self.object_schema(members, of=f"field {{!r}} of {kind.__qualname__}")
             if record.description is not None:
                 schema = {"description": record.description, **schema}
-            steps = plan(shapes)
+            steps = plan(specs)
 
             def load(value: JsonValue) -> object:
                 members = load_members(steps, value, expected)
@@ -225,20 +225,22 @@ class Compiler:
                     # Raised by a validator of the class because of the received values.
                     raise Mismatch.of(f"{expected}: {error}", describe(value)) from error
 
-            return Shape(
+            return TypeSpec(
                 schema=schema,
                 expected=expected,
                 kinds=frozenset({"object"}),
                 load=load,
-                dump=lambda value: dump_members(record, shapes, value, expected),
+                dump=lambda value: dump_members(record, specs, value, expected),
                 types=(kind,),
                 hashable=getattr(kind, "__hash__", None) is not None,
-                tags=_tags(shapes),
+                tags=_tags(specs),
             )
 
         return self._define(hint, kind.__name__, build, kinds=frozenset({"object"}), types=(kind,))
 
-    def object_schema(self, members: Sequence[Member], *, of: str) -> tuple[JsonObject, dict[str, tuple[Shape, bool]]]:
+    def object_schema(
+        self, members: Sequence[Member], *, of: str
+    ) -> tuple[JsonObject, dict[str, tuple[TypeSpec, bool]]]:
         """Return the schema of an object, and the type specification of each member with whether it is required.
 
         Args:
@@ -247,36 +249,36 @@ class Compiler:
         """
         place = self._place
         properties: JsonObject = {}
-        shapes: dict[str, tuple[Shape, bool]] = {}
+        specs: dict[str, tuple[TypeSpec, bool]] = {}
         for member in members:
             self.at(of.format(member.name) if not place else f"{place}, {of.format(member.name)}")
-            shape = self.shape(member.hint, member.scope)
-            written = annotate(shape, Param(description=member.description), over=False).schema
+            spec = self.spec(member.hint, member.scope)
+            written = annotate(spec, Param(description=member.description), over=False).schema
             if member.default is not MISSING and not self._output:
-                written = _with_default(written, shape, member.default)
+                written = _with_default(written, spec, member.default)
             properties[member.name] = written
             required = (
                 member.required if not self._output or (member.default is MISSING and not member.required) else True
             )
-            shapes[member.name] = (shape, required)
+            specs[member.name] = (spec, required)
         self.at(place)
         schema: JsonObject = {"type": "object", "properties": properties}
-        needed: list[JsonValue] = [name for name, (_, required) in shapes.items() if required]
+        needed: list[JsonValue] = [name for name, (_, required) in specs.items() if required]
         if needed:
             schema["required"] = needed
         if not self._output:
             schema["additionalProperties"] = False
-        return schema, shapes
+        return schema, specs
 
     def _define(
         self,
         key: object,
         name: str,
-        build: Callable[[], Shape],
+        build: Callable[[], TypeSpec],
         *,
         kinds: frozenset[str] = ALL_KINDS,
         types: tuple[type, ...] = (),
-    ) -> Shape:
+    ) -> TypeSpec:
         """Return the type specification of a named type, which can contain itself."""
         known = self._named.get(key)
         if known is not None:
@@ -294,7 +296,7 @@ class Compiler:
             return built.dump(value)
 
         # A type that contains itself uses this type specification before it is complete.
-        entry = Shape(
+        entry = TypeSpec(
             schema=Ref(unique),
             expected=f"an object ({name})" if kinds == {"object"} else name,
             kinds=kinds,
@@ -315,14 +317,14 @@ class Compiler:
         entry.expected, entry.tags = built.expected, built.tags
         return entry
 
-    def _of_value(self, value: object) -> Shape:
+    def _of_value(self, value: object) -> TypeSpec:
         """Return the type specification of a value of unknown type."""
         kind = type(value)
         if kind is object:
             raise Mismatch.of("a value that JSON can represent", "a bare object")
         if kind not in self._named:
             try:
-                self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).shape(kind, Scope({}, {}))
+                self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).spec(kind, Scope({}, {}))
             except RegistrationError:
                 raise Mismatch.of("a value that JSON can represent", f"a value of type {kind.__qualname__}") from None
         return self._named[kind]
@@ -355,19 +357,19 @@ def _substitute(member: Member, variables: Mapping[object, object]) -> Member:
     return attrs.evolve(member, hint=hint)
 
 
-def _tags(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, frozenset[JsonScalar]]:
+def _tags(members: Mapping[str, tuple[TypeSpec, bool]]) -> dict[str, frozenset[JsonScalar]]:
     """Return the required members with a fixed set of values, which distinguish the objects of a union."""
     return {
-        name: frozenset([written for written, _ in shape.choices if not isinstance(written, list | dict)])
-        for name, (shape, required) in members.items()
-        if required and shape.choices
+        name: frozenset([written for written, _ in spec.choices if not isinstance(written, list | dict)])
+        for name, (spec, required) in members.items()
+        if required and spec.choices
     }
 
 
-def _with_default(schema: JsonObject, shape: Shape, default: object) -> JsonObject:
+def _with_default(schema: JsonObject, spec: TypeSpec, default: object) -> JsonObject:
     """Return a schema with the default, if the default has a JSON representation."""
     try:
-        written = shape.dump(default)
+        written = spec.dump(default)
     except Mismatch:
         return schema
     return schema.merged({"default": written}) if isinstance(schema, Ref) else {**schema, "default": written}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_server.schema.containers import union_shape
+from mcp_server.schema.containers import union_spec
 from mcp_server.schema.references import Ref
-from mcp_server.schema.type_spec import Mismatch, Param, Shape, describe
+from mcp_server.schema.type_spec import Mismatch, Param, TypeSpec, describe
 from mcp_server.schema.validation import InvalidSchema, compile_schema
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def check(param: Param, failure: Callable[[str], McpError]) -> Param:
     return param
 
 
-def annotate(shape: Shape, param: Param, *, over: bool = True) -> Shape:
+def annotate(spec: TypeSpec, param: Param, *, over: bool = True) -> TypeSpec:
     """Return a type specification whose schema includes the annotations of a parameter.
 
     Args:
-        shape: The type specification.
+        spec: The type specification.
         param: The settings.
         over: Whether they replace annotations that the schema already has.
     """
@@ -79,20 +79,20 @@ def annotate(shape: Shape, param: Param, *, over: bool = True) -> Shape:
         said["format"] = param.format
     if param.header is not None:
         said["x-mcp-header"] = param.header
-    schema = shape.schema
+    schema = spec.schema
     if not over:
         present = schema.beside if isinstance(schema, Ref) else schema
         said = {name: value for name, value in said.items() if name not in present}
     if not said:
-        return shape
-    return attrs.evolve(shape, schema=schema.merged(said) if isinstance(schema, Ref) else {**schema, **said})
+        return spec
+    return attrs.evolve(spec, schema=schema.merged(said) if isinstance(schema, Ref) else {**schema, **said})
 
 
-def constrain(shape: Shape, param: Param, failure: Callable[[str], McpError]) -> Shape:
+def constrain(spec: TypeSpec, param: Param, failure: Callable[[str], McpError]) -> TypeSpec:
     """Return a type specification that accepts only values within the limits of a parameter.
 
     Args:
-        shape: The type specification.
+        spec: The type specification.
         param: The settings.
         failure: Creates the error for a limit that does not apply to the type.
 
@@ -101,19 +101,19 @@ def constrain(shape: Shape, param: Param, failure: Callable[[str], McpError]) ->
     """
     limits = attrs.evolve(param, description=None, title=None, examples=None, header=None, format=None)
     if limits == Param():
-        return shape
-    if shape.members:
+        return spec
+    if spec.members:
         constrained = [
-            member if member.kinds == {"null"} else constrain(member, limits, failure) for member in shape.members
+            member if member.kinds == {"null"} else constrain(member, limits, failure) for member in spec.members
         ]
-        return union_shape(constrained)
+        return union_spec(constrained)
     keywords: JsonObject = {}
     checks: list[_Check] = []
-    _limit_numbers(shape, limits, failure, keywords, checks)
-    _limit_lengths(shape, limits, failure, keywords, checks)
+    _limit_numbers(spec, limits, failure, keywords, checks)
+    _limit_lengths(spec, limits, failure, keywords, checks)
     if limits.pattern is not None:
-        if shape.kinds != {"string"}:
-            raise failure(f"pattern applies to strings, not to {shape.expected}")
+        if spec.kinds != {"string"}:
+            raise failure(f"pattern applies to strings, not to {spec.expected}")
         try:
             validator = compile_schema({"pattern": limits.pattern})
         except InvalidSchema as error:
@@ -122,17 +122,17 @@ def constrain(shape: Shape, param: Param, failure: Callable[[str], McpError]) ->
             ) from error
         keywords["pattern"] = limits.pattern
         checks.append((f"text that matches {limits.pattern}", lambda value: not validator.validate(value)))
-    return _checked(shape, keywords, checks)
+    return _checked(spec, keywords, checks)
 
 
 def _limit_numbers(
-    shape: Shape, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
+    spec: TypeSpec, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
 ) -> None:
     minimum, maximum = limits.minimum, limits.maximum
     if minimum is None and maximum is None:
         return
-    if not shape.kinds <= _NUMBERS:
-        raise failure(f"minimum and maximum apply to numbers, not to {shape.expected}")
+    if not spec.kinds <= _NUMBERS:
+        raise failure(f"minimum and maximum apply to numbers, not to {spec.expected}")
     if minimum is not None:
         keywords["minimum"] = minimum
         checks.append((f"at least {minimum}", lambda value: isinstance(value, int | float) and value >= minimum))
@@ -142,14 +142,14 @@ def _limit_numbers(
 
 
 def _limit_lengths(
-    shape: Shape, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
+    spec: TypeSpec, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
 ) -> None:
     least, most = limits.min_length, limits.max_length
     if least is None and most is None:
         return
-    names = _LENGTHS.get(next(iter(shape.kinds))) if len(shape.kinds) == 1 else None
+    names = _LENGTHS.get(next(iter(spec.kinds))) if len(spec.kinds) == 1 else None
     if names is None:
-        raise failure(f"min_length and max_length apply to strings, arrays and objects, not to {shape.expected}")
+        raise failure(f"min_length and max_length apply to strings, arrays and objects, not to {spec.expected}")
     if least is not None:
         keywords[names[0]] = least
         checks.append((f"at least {least} {names[2]}", lambda value: _length(value) >= least))
@@ -162,9 +162,9 @@ def _length(value: JsonValue) -> int:
     return len(value) if isinstance(value, str | list | dict) else 0
 
 
-def _checked(shape: Shape, keywords: JsonObject, checks: list[_Check]) -> Shape:
-    inner_load, inner_dump = shape.load, shape.dump
-    expected = f"{shape.expected}, {', '.join(text for text, _ in checks)}"
+def _checked(spec: TypeSpec, keywords: JsonObject, checks: list[_Check]) -> TypeSpec:
+    inner_load, inner_dump = spec.load, spec.dump
+    expected = f"{spec.expected}, {', '.join(text for text, _ in checks)}"
 
     def check(value: JsonValue) -> None:
         for _, holds in checks:
@@ -181,5 +181,5 @@ def _checked(shape: Shape, keywords: JsonObject, checks: list[_Check]) -> Shape:
         check(written)
         return written
 
-    schema = shape.schema.merged(keywords) if isinstance(shape.schema, Ref) else {**shape.schema, **keywords}
-    return attrs.evolve(shape, schema=schema, expected=expected, load=load, dump=dump)
+    schema = spec.schema.merged(keywords) if isinstance(spec.schema, Ref) else {**spec.schema, **keywords}
+    return attrs.evolve(spec, schema=schema, expected=expected, load=load, dump=dump)

@@ -13,7 +13,7 @@ from mcp_server.schema.type_spec import (
     FAULTS_KEPT,
     Fault,
     Mismatch,
-    Shape,
+    TypeSpec,
     describe,
     describe_object,
     kind_of,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_server.schema.type_spec import JsonScalar
 
-__all__ = ["any_shape", "array_shape", "mapping_shape", "tuple_shape", "union_shape"]
+__all__ = ["any_spec", "array_spec", "mapping_spec", "tuple_spec", "union_spec"]
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def _each(convert: Callable[[T], object], items: Iterable[T]) -> list[object]:
     return converted
 
 
-def _dump_each(item: Shape, items: Iterable[object]) -> JsonValue:
+def _dump_each(item: TypeSpec, items: Iterable[object]) -> JsonValue:
     written: list[JsonValue] = []
     faults: _Faults = []
     for index, member in enumerate(items):
@@ -66,7 +66,7 @@ def _dump_each(item: Shape, items: Iterable[object]) -> JsonValue:
     return written
 
 
-def array_shape(item: Shape, kind: type) -> Shape:
+def array_spec(item: TypeSpec, kind: type) -> TypeSpec:
     """Return the type specification of a list, a set, a frozenset or a tuple of any length."""
     unique = kind in (set, frozenset)
     expected = "an array"
@@ -95,7 +95,7 @@ def array_shape(item: Shape, kind: type) -> Shape:
     schema: JsonObject = {"type": "array", "items": item.schema}
     if unique:
         schema["uniqueItems"] = True
-    return Shape(
+    return TypeSpec(
         schema=schema,
         expected=expected,
         kinds=frozenset({"array"}),
@@ -106,7 +106,7 @@ def array_shape(item: Shape, kind: type) -> Shape:
     )
 
 
-def tuple_shape(items: Sequence[Shape]) -> Shape:
+def tuple_spec(items: Sequence[TypeSpec]) -> TypeSpec:
     """Return the type specification of a tuple with a type for each item."""
     expected = f"an array of {len(items)} items"
 
@@ -132,7 +132,7 @@ def tuple_shape(items: Sequence[Shape]) -> Shape:
     schema: JsonObject = {"type": "array", "minItems": len(items), "maxItems": len(items)}
     if items:
         schema["prefixItems"] = [item.schema for item in items]
-    return Shape(
+    return TypeSpec(
         schema=schema,
         expected=expected,
         kinds=frozenset({"array"}),
@@ -143,7 +143,7 @@ def tuple_shape(items: Sequence[Shape]) -> Shape:
     )
 
 
-def mapping_shape(key: Shape, item: Shape) -> Shape:
+def mapping_spec(key: TypeSpec, item: TypeSpec) -> TypeSpec:
     """Return the type specification of a mapping, whose keys are read from strings."""
     plain = key is SCALARS[str]
 
@@ -182,7 +182,7 @@ def mapping_shape(key: Shape, item: Shape) -> Shape:
     schema: JsonObject = {"type": "object", "additionalProperties": item.schema}
     if not plain:
         schema["propertyNames"] = key.schema
-    return Shape(
+    return TypeSpec(
         schema=schema,
         expected="an object",
         kinds=frozenset({"object"}),
@@ -193,7 +193,7 @@ def mapping_shape(key: Shape, item: Shape) -> Shape:
     )
 
 
-def union_shape(members: Sequence[Shape]) -> Shape:
+def union_spec(members: Sequence[TypeSpec]) -> TypeSpec:
     """Return the type specification of a union.
 
     A value is read by the members of its JSON type, in order. If there is no such member, it is read by the members
@@ -203,7 +203,7 @@ def union_shape(members: Sequence[Shape]) -> Shape:
     flat = tuple(inner for member in members for inner in (member.members or (member,)))
     expected = " or ".join(dict.fromkeys(member.expected for member in flat))
     # Recursive members do not know their kinds yet, so the candidates are determined on first use.
-    by_kind: dict[str, Sequence[Shape]] = {}
+    by_kind: dict[str, Sequence[TypeSpec]] = {}
 
     def load(value: JsonValue) -> object:
         kind = kind_of(value)
@@ -230,7 +230,7 @@ def union_shape(members: Sequence[Shape]) -> Shape:
                     raise mismatch from None
         raise Mismatch.of(expected, describe_object(value))
 
-    return Shape(
+    return TypeSpec(
         schema={"anyOf": [member.schema for member in flat]},
         expected=expected,
         kinds=frozenset().union(*(member.kinds for member in flat)),
@@ -252,7 +252,7 @@ def _has_tags(value: JsonObject, tags: Mapping[str, frozenset[JsonScalar]]) -> b
     return True
 
 
-def _first(value: JsonValue, candidates: Sequence[Shape], expected: str) -> object:
+def _first(value: JsonValue, candidates: Sequence[TypeSpec], expected: str) -> object:
     """Return the value as read by the first type specification that accepts it. Raises `Mismatch`."""
     mismatches: list[Mismatch] = []
     for member in candidates:
@@ -274,7 +274,7 @@ class _Tries(threading.local):
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[object, Mismatch | None]] | None = None
 
-    def first(self, union: object, value: JsonValue, candidates: Sequence[Shape], expected: str) -> object:
+    def first(self, union: object, value: JsonValue, candidates: Sequence[TypeSpec], expected: str) -> object:
         """Return the value as read by the first type specification that accepts it, from the cache if possible.
 
         Args:
@@ -319,7 +319,7 @@ def _closest(mismatches: Sequence[Mismatch], expected: str, value: JsonValue) ->
     return Mismatch.of(expected, describe(value))
 
 
-def any_shape(of_value: Callable[[object], Shape]) -> Shape:
+def any_spec(of_value: Callable[[object], TypeSpec]) -> TypeSpec:
     """Return the type specification of any JSON value.
 
     Args:
@@ -330,13 +330,13 @@ def any_shape(of_value: Callable[[object], Shape]) -> Shape:
         if value is None or type(value) in (bool, str, int):
             return value  # type: ignore[return-value]  # exact types are compared for speed
         if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
-            return _dump_each(shape, value)
+            return _dump_each(spec, value)
         if isinstance(value, dict):
             return mapping.dump(value)
         return of_value(value).dump(value)
 
-    shape = Shape(
+    spec = TypeSpec(
         schema={}, expected="any value", kinds=ALL_KINDS, load=lambda value: value, dump=dump, types=(object,)
     )
-    mapping = mapping_shape(SCALARS[str], shape)
-    return shape
+    mapping = mapping_spec(SCALARS[str], spec)
+    return spec

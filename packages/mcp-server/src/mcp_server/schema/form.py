@@ -33,7 +33,7 @@ from mcp_server.schema.annotations import Scope, Unresolvable
 from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.constraints import constrain
 from mcp_server.schema.records import MISSING, Member, load_members, plan, record_of
-from mcp_server.schema.type_spec import InvalidArguments, Mismatch, Param, Shape
+from mcp_server.schema.type_spec import InvalidArguments, Mismatch, Param, TypeSpec
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -81,7 +81,7 @@ class Form:
 class _Field:
     """A compiled field."""
 
-    shape: Shape
+    spec: TypeSpec
     schema: PrimitiveSchemaDefinition
     legacy: PrimitiveSchemaDefinition | None
 
@@ -121,7 +121,7 @@ def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object]
     for member in members:
         compiler.at(f"field {member.name!r}")
         fields[member.name] = _field(member, compiler)
-    steps = plan({member.name: (fields[member.name].shape, member.required) for member in members})
+    steps = plan({member.name: (fields[member.name].spec, member.required) for member in members})
     required = tuple(member.name for member in members if member.required) or None
     legacy = {name: field.legacy or field.schema for name, field in fields.items()}
 
@@ -141,23 +141,23 @@ def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object]
 
 def _field(member: Member, compiler: Compiler) -> _Field:
     hint, param = _bare(member, compiler)
-    shape = constrain(compiler.shape(hint, member.scope), param, compiler.failure)
+    spec = constrain(compiler.spec(hint, member.scope), param, compiler.failure)
     default: JsonValue = None
     if member.default is not MISSING and member.default is not None:
         try:
-            default = shape.dump(member.default)
+            default = spec.dump(member.default)
         except Mismatch as mismatch:
             raise compiler.failure(f"the default does not match the type: {mismatch.problems()[0]}") from None
     title, description = param.title, param.description or member.description
     if get_origin(hint) in _SEVERAL:
-        return _several(hint, member.scope, shape, param, default=default, compiler=compiler)
-    if shape.choices:
-        return _choice(shape, title, description, _text_or_none(default), compiler)
+        return _several(hint, member.scope, spec, param, default=default, compiler=compiler)
+    if spec.choices:
+        return _choice(spec, title, description, _text_or_none(default), compiler)
     if hint is bool:
         boolean = BooleanSchema(
             title=title, description=description, default=default if isinstance(default, bool) else None
         )
-        return _Field(shape, boolean, boolean)
+        return _Field(spec, boolean, boolean)
     if hint is int or hint is float:
         number = NumberSchema(
             type="integer" if hint is int else "number",
@@ -167,7 +167,7 @@ def _field(member: Member, compiler: Compiler) -> _Field:
             maximum=param.maximum,
             default=default if isinstance(default, int | float) else None,
         )
-        return _Field(shape, number, number)
+        return _Field(spec, number, number)
     if hint in _TEXTS:
         text = StringSchema(
             title=title,
@@ -177,8 +177,8 @@ def _field(member: Member, compiler: Compiler) -> _Field:
             format=_format(param.format or _TEXTS[hint], compiler),
             default=_text_or_none(default),
         )
-        return _Field(shape, text, text)
-    raise compiler.failure(f"a form cannot have a field of type {shape.expected}; {_ADVICE}")
+        return _Field(spec, text, text)
+    raise compiler.failure(f"a form cannot have a field of type {spec.expected}; {_ADVICE}")
 
 
 def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
@@ -212,18 +212,18 @@ def _format(name: str | None, compiler: Compiler) -> _FormFormat | None:
     return known
 
 
-def _has_names(shape: Shape) -> bool:
-    return any(isinstance(member, enum.Enum) for _, member in shape.choices)
+def _has_names(spec: TypeSpec) -> bool:
+    return any(isinstance(member, enum.Enum) for _, member in spec.choices)
 
 
 def _text_or_none(value: JsonValue) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _options(shape: Shape, compiler: Compiler) -> tuple[EnumOption, ...]:
+def _options(spec: TypeSpec, compiler: Compiler) -> tuple[EnumOption, ...]:
     """Return the values of a choice with names for display."""
     options = []
-    for value, member in shape.choices:
+    for value, member in spec.choices:
         if not isinstance(value, str):
             raise compiler.failure("the values of a choice in a form must be strings")
         name = member.name.replace("_", " ").capitalize() if isinstance(member, enum.Enum) else value
@@ -232,25 +232,25 @@ def _options(shape: Shape, compiler: Compiler) -> tuple[EnumOption, ...]:
 
 
 def _choice(
-    shape: Shape, title: str | None, description: str | None, default: str | None, compiler: Compiler
+    spec: TypeSpec, title: str | None, description: str | None, default: str | None, compiler: Compiler
 ) -> _Field:
-    options = _options(shape, compiler)
+    options = _options(spec, compiler)
     values = tuple(option.const for option in options)
-    if not _has_names(shape):
+    if not _has_names(spec):
         plain = UntitledSingleSelectEnumSchema(enum=values, title=title, description=description, default=default)
-        return _Field(shape, plain, plain)
+        return _Field(spec, plain, plain)
     names = tuple(option.title for option in options)
     return _Field(
-        shape,
+        spec,
         TitledSingleSelectEnumSchema(one_of=options, title=title, description=description, default=default),
         LegacyTitledEnumSchema(enum=values, enum_names=names, title=title, description=description, default=default),
     )
 
 
 def _several(
-    hint: object, scope: Scope, shape: Shape, param: Param, *, default: JsonValue, compiler: Compiler
+    hint: object, scope: Scope, spec: TypeSpec, param: Param, *, default: JsonValue, compiler: Compiler
 ) -> _Field:
-    item = compiler.shape(get_args(hint)[0], scope)
+    item = compiler.spec(get_args(hint)[0], scope)
     if not item.choices:
         raise compiler.failure(f"a form cannot have a list of {item.expected}; {_ADVICE}")
     options = _options(item, compiler)
@@ -264,7 +264,7 @@ def _several(
             max_items=param.max_length,
             default=chosen,
         )
-        return _Field(shape, titled, None)
+        return _Field(spec, titled, None)
     plain = UntitledMultiSelectEnumSchema(
         items=EnumItems(enum=tuple(option.const for option in options)),
         title=param.title,
@@ -273,4 +273,4 @@ def _several(
         max_items=param.max_length,
         default=chosen,
     )
-    return _Field(shape, plain, None)
+    return _Field(spec, plain, None)

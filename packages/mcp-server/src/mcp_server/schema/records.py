@@ -17,7 +17,7 @@ from mcp_server.schema.type_spec import (
     Fault,
     Load,
     Mismatch,
-    Shape,
+    TypeSpec,
     UnknownName,
     describe,
     describe_object,
@@ -134,7 +134,7 @@ def _typed_dict_members(kind: type) -> tuple[Member, ...]:
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     members = []
     for name, (hint, scope) in annotations_of(kind).items():
-        # The hint is evaluated here, because `Required` and `NotRequired` decide whether the member is required.
+        # The hint is evaluated here, because `RequiredType` and `NotRequired` decide whether the member is required.
         meaning = scope.evaluate(hint) if isinstance(hint, str | ForwardRef) else hint
         needed = name in required
         if get_origin(meaning) in (Required, NotRequired):
@@ -196,11 +196,11 @@ def _member(name: str, hint: object, scope: Scope, *, default: object) -> Member
 # --- Reading and writing ---------------------------------------------------------------------------------------------
 
 
-def plan(members: Mapping[str, tuple[Shape, bool]]) -> dict[str, tuple[Load, bool, bool]]:
+def plan(members: Mapping[str, tuple[TypeSpec, bool]]) -> dict[str, tuple[Load, bool, bool]]:
     """Return the loader of each member, whether it is required, and whether `null` means its default."""
     return {
-        name: (shape.load, required, not required and "null" not in shape.kinds)
-        for name, (shape, required) in members.items()
+        name: (spec.load, required, not required and "null" not in spec.kinds)
+        for name, (spec, required) in members.items()
     }
 
 
@@ -236,21 +236,21 @@ def load_members(plan: Mapping[str, tuple[Load, bool, bool]], value: JsonValue, 
 
 
 def dump_members(
-    record: Record, shapes: Mapping[str, tuple[Shape, bool]], value: object, expected: str
+    record: Record, specs: Mapping[str, tuple[TypeSpec, bool]], value: object, expected: str
 ) -> dict[str, JsonValue]:
     """Return the members of a value as JSON. Raises `Mismatch`."""
     if not record.is_value(value):
         raise Mismatch.of(expected, describe_object(value))
     written: dict[str, JsonValue] = {}
     faults: list[Fault] = []
-    for name, (shape, required) in shapes.items():
+    for name, (spec, required) in specs.items():
         item = record.read(value, name)
         if item is MISSING:
             if required:
-                faults.append(((name,), shape.expected, "nothing"))
+                faults.append(((name,), spec.expected, "nothing"))
             continue
         try:
-            written[name] = shape.dump(item)
+            written[name] = spec.dump(item)
         except Mismatch as mismatch:
             faults += mismatch.under(name)
     if faults:

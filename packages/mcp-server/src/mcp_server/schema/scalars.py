@@ -12,7 +12,7 @@ import uuid
 from types import NoneType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_server.schema.type_spec import Mismatch, Shape, describe, describe_object
+from mcp_server.schema.type_spec import Mismatch, TypeSpec, describe, describe_object
 
 if TYPE_CHECKING:
     import enum
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["NONE", "SCALARS", "choice_shape", "enum_pairs", "path_shape"]
+__all__ = ["NONE", "SCALARS", "choice_spec", "enum_pairs", "path_spec"]
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def _dump_none(value: object) -> JsonValue:
 
 def _text(
     kind: type[T], expected: str, schema: JsonObject, *, parse: Callable[[str], T], write: Callable[[T], str]
-) -> Shape:
+) -> TypeSpec:
     """Return the type specification of a class whose values are written as strings."""
 
     def load(value: JsonValue) -> object:
@@ -119,7 +119,7 @@ def _text(
             return write(value)
         raise Mismatch.of(f"a {kind.__name__}", describe_object(value))
 
-    return Shape(
+    return TypeSpec(
         schema={"type": "string", **schema},
         expected=expected,
         kinds=frozenset({"string"}),
@@ -161,12 +161,12 @@ def _dump_decimal(value: object) -> JsonValue:
     raise Mismatch.of("a finite Decimal", describe_object(value))
 
 
-def path_shape(kind: type[pathlib.PurePath]) -> Shape:
+def path_spec(kind: type[pathlib.PurePath]) -> TypeSpec:
     """Return the type specification of a class of paths."""
     return _text(kind, "a path", {}, parse=kind, write=str)
 
 
-NONE: Final = Shape(
+NONE: Final = TypeSpec(
     schema={"type": "null"},
     expected="null",
     kinds=frozenset({"null"}),
@@ -205,8 +205,8 @@ _TIMEDELTA: Final = _text(
     write=_write_duration,
 )
 
-SCALARS: Final[dict[object, Shape]] = {
-    str: Shape(
+SCALARS: Final[dict[object, TypeSpec]] = {
+    str: TypeSpec(
         schema={"type": "string"},
         expected="a string",
         kinds=frozenset({"string"}),
@@ -214,7 +214,7 @@ SCALARS: Final[dict[object, Shape]] = {
         dump=_dump_str,
         types=(str,),
     ),
-    int: Shape(
+    int: TypeSpec(
         schema={"type": "integer"},
         expected="an integer",
         kinds=frozenset({"integer"}),
@@ -223,7 +223,7 @@ SCALARS: Final[dict[object, Shape]] = {
         dump=_dump_int,
         types=(int,),
     ),
-    float: Shape(
+    float: TypeSpec(
         schema={"type": "number"},
         expected="a number",
         kinds=frozenset({"number"}),
@@ -232,7 +232,7 @@ SCALARS: Final[dict[object, Shape]] = {
         dump=_dump_float,
         types=(float,),
     ),
-    bool: Shape(
+    bool: TypeSpec(
         schema={"type": "boolean"},
         expected="true or false",
         kinds=frozenset({"boolean"}),
@@ -254,7 +254,7 @@ SCALARS: Final[dict[object, Shape]] = {
     datetime.time: _TIME,
     datetime.timedelta: _TIMEDELTA,
     uuid.UUID: _text(uuid.UUID, "a UUID", {"format": "uuid"}, parse=uuid.UUID, write=str),
-    decimal.Decimal: Shape(
+    decimal.Decimal: TypeSpec(
         schema={"type": ["string", "number"], "pattern": f"^{_DECIMAL.pattern}$"},
         expected="a decimal number",
         kinds=frozenset({"string", "integer", "number"}),
@@ -277,7 +277,7 @@ def enum_pairs(kind: type[enum.Enum]) -> list[tuple[JsonValue, object]] | None:
     return pairs
 
 
-def choice_shape(pairs: Sequence[tuple[JsonValue, object]]) -> Shape:
+def choice_spec(pairs: Sequence[tuple[JsonValue, object]]) -> TypeSpec:
     """Return the type specification of a choice between values, each in JSON and in Python."""
     by_value = {(type(value), value): member for value, member in pairs if isinstance(value, str | int | float | None)}
     by_member = {(type(member), member): value for value, member in pairs}
@@ -301,7 +301,7 @@ def choice_shape(pairs: Sequence[tuple[JsonValue, object]]) -> Shape:
             raise Mismatch.of(expected, describe_object(value)) from None
 
     types: list[JsonValue] = [*sorted(kinds)]
-    return Shape(
+    return TypeSpec(
         schema={"type": types[0] if len(types) == 1 else types, "enum": [value for value, _ in pairs]},
         expected=expected,
         kinds=frozenset(kinds),

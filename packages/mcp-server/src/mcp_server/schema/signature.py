@@ -184,14 +184,14 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner)
-    schema, shapes = compiler.object_schema(signature.members, of="parameter {!r}")
+    schema, specs = compiler.object_schema(signature.members, of="parameter {!r}")
     complete = compiler.finish(schema)
     return Parameters(
         headers=_headers(signature.owner, complete),
         schema=complete,
         description=signature.said.description or None,
         injected=signature.injected,
-        plan=plan(shapes),
+        plan=plan(specs),
     )
 
 

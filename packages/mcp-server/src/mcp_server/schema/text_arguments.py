@@ -14,7 +14,7 @@ from mcp_core.types.prompts import PromptArgument
 from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.records import load_members, plan
 from mcp_server.schema.signature import read_signature
-from mcp_server.schema.type_spec import InvalidArguments, Load, Mismatch, Shape, describe
+from mcp_server.schema.type_spec import InvalidArguments, Load, Mismatch, TypeSpec, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -76,15 +76,15 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner)
-    shapes: dict[str, tuple[Shape, bool]] = {}
+    specs: dict[str, tuple[TypeSpec, bool]] = {}
     arguments: list[PromptArgument] = []
     for member in signature.members:
         compiler.at(f"parameter {member.name!r}")
-        shape = compiler.shape(member.hint, member.scope)
-        if shape.schema and not shape.kinds <= _SINGLE:
-            raise compiler.failure(f"the arguments of a prompt are strings, which cannot represent {shape.expected}")
-        shapes[member.name] = (attrs.evolve(shape, load=_from_text(shape)), member.required)
-        said, title = shape.schema.get("description"), shape.schema.get("title")
+        spec = compiler.spec(member.hint, member.scope)
+        if spec.schema and not spec.kinds <= _SINGLE:
+            raise compiler.failure(f"the arguments of a prompt are strings, which cannot represent {spec.expected}")
+        specs[member.name] = (attrs.evolve(spec, load=_from_text(spec)), member.required)
+        said, title = spec.schema.get("description"), spec.schema.get("title")
         arguments.append(
             PromptArgument(
                 name=member.name,
@@ -97,11 +97,11 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
         arguments=tuple(arguments),
         description=signature.said.description or None,
         injected=signature.injected,
-        plan=plan(shapes),
+        plan=plan(specs),
     )
 
 
-def _from_text(shape: Shape) -> Load:
+def _from_text(spec: TypeSpec) -> Load:
     """Return a function that reads a value of a type specification from a string."""
 
     def load(value: JsonValue) -> object:
@@ -109,23 +109,23 @@ def _from_text(shape: Shape) -> Load:
             raise Mismatch.of("a string, as for all arguments of a prompt", describe(value))
         other = _parse(value.strip())
         # Numbers and booleans first: a type that accepts strings and numbers would otherwise never receive a number.
-        if other is not value and _kind_fits(other, shape):
+        if other is not value and _kind_fits(other, spec):
             try:
-                return shape.load(other)
+                return spec.load(other)
             except Mismatch:
-                if "string" not in shape.kinds:
+                if "string" not in spec.kinds:
                     raise
-        if "string" in shape.kinds:
-            return shape.load(value)
-        raise Mismatch.of(shape.expected, describe(value))
+        if "string" in spec.kinds:
+            return spec.load(value)
+        raise Mismatch.of(spec.expected, describe(value))
 
     return load
 
 
-def _kind_fits(value: JsonValue, shape: Shape) -> bool:
-    if not shape.schema or isinstance(value, str):
+def _kind_fits(value: JsonValue, spec: TypeSpec) -> bool:
+    if not spec.schema or isinstance(value, str):
         return False
-    kinds = shape.kinds | shape.lenient
+    kinds = spec.kinds | spec.lenient
     if isinstance(value, bool):
         return "boolean" in kinds
     if value is None:

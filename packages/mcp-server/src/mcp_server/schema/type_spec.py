@@ -35,7 +35,7 @@ __all__ = [
     "Mismatch",
     "Param",
     "Problem",
-    "Shape",
+    "TypeSpec",
     "UnknownName",
     "describe",
     "describe_object",
@@ -196,7 +196,7 @@ def _path(steps: tuple[str | int, ...]) -> str:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Shape:
+class TypeSpec:
     """A compiled type."""
 
     schema: JsonObject
@@ -215,7 +215,7 @@ class Shape:
     """The JSON types that are also accepted if no other member of a union accepts them."""
     hashable: bool = True
     """Whether its values can be items of a set."""
-    members: tuple[Shape, ...] = ()
+    members: tuple[TypeSpec, ...] = ()
     """The members of a union; empty for other types."""
     choices: tuple[tuple[JsonValue, object], ...] = ()
     """The values of a choice in JSON and in Python; empty for other types."""

@@ -100,7 +100,7 @@ class StoredStream:
     """The number of the stream."""
     last: int
     """The number of the last event; 0 if there was no event."""
-    owed: tuple[RequestId, ...] = ()
+    pending: tuple[RequestId, ...] = ()
     """The ids of the requests on this stream without a response, in their order; empty after the stream has ended."""
 
 
@@ -150,7 +150,7 @@ class SessionStore(Protocol):
     async def subscriptions(self, session: str) -> frozenset[str]:
         """Return the URIs that a session is subscribed to."""
 
-    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         """Begin a stream.
 
         Do nothing if the session does not exist, because it may have been deleted in the meantime. The same holds for
@@ -159,7 +159,7 @@ class SessionStore(Protocol):
         Args:
             session: The session id.
             stream: A number that the session has not used yet.
-            owed: The ids of the requests whose responses are sent on the stream. Without any, the stream is the
+            pending: The ids of the requests whose responses are sent on the stream. Without any, the stream is the
                 standalone stream. A session has one standalone stream, so the previous one ends.
 
         Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import TaskStatus
 
-__all__ = ["TaskPlace", "TaskRecord", "TaskStore", "read_record", "write_record"]
+__all__ = ["TaskOrder", "TaskRecord", "TaskStore", "read_record", "write_record"]
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +49,7 @@ class TaskRecord:
 
 
 @attrs.frozen(order=True)
-class TaskPlace:
+class TaskOrder:
     """The position of a task in the order of all tasks: by age, then by id."""
 
     created_at: float
@@ -58,7 +58,7 @@ class TaskPlace:
     """The task id."""
 
     @classmethod
-    def of(cls, record: TaskRecord) -> TaskPlace:
+    def of(cls, record: TaskRecord) -> TaskOrder:
         """Return the position of a task."""
         return cls(record.state.created_at, record.state.id)
 
@@ -98,7 +98,7 @@ class TaskStore(Protocol):
     async def delete(self, id: str) -> None:
         """Delete a task. Do nothing if the task does not exist."""
 
-    async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
+    async def listed(self, owner: str, after: TaskOrder | None, count: int) -> tuple[TaskRecord, ...]:
         """Return the tasks of an owner, the oldest first.
 
         Args:

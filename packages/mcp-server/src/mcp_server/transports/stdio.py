@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.engine.server import ServerConnection
-    from mcp_server.connection.stream_channel import Link, Service
+    from mcp_server.connection.stream_channel import Service, StreamChannel
 
 __all__ = ["serve_over_stdio"]
 
 
 async def serve_over_stdio(
-    service: Service, connection: ServerConnection, on_link: Callable[[Link], None] | None = None
+    service: Service, connection: ServerConnection, on_channel: Callable[[StreamChannel], None] | None = None
 ) -> Exception | None:
     """Serve until the end of input, or until stdout fails.
 
     Args:
         service: Responds to requests.
         connection: A new engine.
-        on_link: Receives the channel when it is open.
+        on_channel: Receives the channel when it is open.
 
     Returns:
         The error of the write that failed, or `None`.
@@ -42,7 +42,7 @@ async def serve_over_stdio(
         OSError: stdin or stdout is closed.
     """
     with _private_descriptors() as stream:
-        return await serve_stream(service, connection, stream, write_now=stream.write_now, on_link=on_link)
+        return await serve_stream(service, connection, stream, write_now=stream.write_now, on_channel=on_channel)
 
 
 def _private_descriptors() -> DescriptorStream:

@@ -14,8 +14,8 @@ from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
-from mcp_server.connection.stream_channel import Link
-from mcp_server.connection.writer import JoiningWriter
+from mcp_server.connection.stream_channel import StreamChannel
+from mcp_server.connection.writer import CoalescingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +46,10 @@ class ByteStream(Protocol):
         """Write all of `data`."""
 
 
-class _StreamOutlet:
+class _StreamSink:
     """A sink that writes all messages of a connection to one stream."""
 
-    def __init__(self, connection: ServerConnection, writer: JoiningWriter) -> None:
+    def __init__(self, connection: ServerConnection, writer: CoalescingWriter) -> None:
         self._connection: Final = connection
         self._writer: Final = writer
 
@@ -70,7 +70,7 @@ async def serve_stream(
     stream: ByteStream,
     *,
     write_now: Callable[[bytes], int] | None = None,
-    on_link: Callable[[Link], None] | None = None,
+    on_channel: Callable[[StreamChannel], None] | None = None,
 ) -> Exception | None:
     """Serve one client until it ends its output, or a write fails.
 
@@ -81,8 +81,8 @@ async def serve_stream(
         service: Responds to requests.
         connection: A new engine.
         stream: The byte stream. It is not closed here.
-        write_now: Writes without waiting, as in `JoiningWriter`.
-        on_link: Receives the channel when it is open.
+        write_now: Writes without waiting, as in `CoalescingWriter`.
+        on_channel: Receives the channel when it is open.
 
     Returns:
         The error of the write that failed, or `None`.
@@ -91,27 +91,27 @@ async def serve_stream(
 
         def stop() -> None:
             _log.info("connection ended: a write failed")
-            link.end()
+            channel.end()
             nursery.cancel_scope.cancel()
 
-        writer = JoiningWriter(stream.send_all, connection.limits.outgoing_bytes, write_now, stop)
-        link = Link(service, connection, _StreamOutlet(connection, writer), nursery)
+        writer = CoalescingWriter(stream.send_all, connection.limits.outgoing_bytes, write_now, stop)
+        channel = StreamChannel(service, connection, _StreamSink(connection, writer), nursery)
         nursery.start_soon(writer.run)
-        if on_link is not None:
-            on_link(link)
+        if on_channel is not None:
+            on_channel(channel)
         try:
-            await _read(link, stream, writer)
-            await link.drain(_END_GRACE)
+            await _read(channel, stream, writer)
+            await channel.drain(_END_GRACE)
         finally:
-            link.end()
+            channel.end()
         writer.close()
         # A client that does not read must not delay the exit.
         nursery.cancel_scope.deadline = trio.current_time() + _END_GRACE
     return writer.failure
 
 
-async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
-    limits = link.connection.limits
+async def _read(channel: StreamChannel, stream: ByteStream, writer: CoalescingWriter) -> None:
+    limits = channel.connection.limits
     framer = LineFramer(limits)
     while True:
         try:
@@ -124,16 +124,16 @@ async def _read(link: Link, stream: ByteStream, writer: JoiningWriter) -> None:
                 await trio.lowlevel.checkpoint()
             if isinstance(line, LimitExceeded):
                 _log.warning("message skipped: %s", line)
-                link.refuse(_too_long(line))
+                channel.refuse(_too_long(line))
                 continue
             try:
                 message = decode(line, limits)
             except MalformedMessage as malformed:
-                link.refuse(malformed)
+                channel.refuse(malformed)
                 continue
-            link.deliver(message, len(line))
-            if link.crowded:
-                await link.wait_for_room()
+            channel.deliver(message, len(line))
+            if channel.at_capacity:
+                await channel.wait_for_capacity()
             if writer.overdue:
                 await writer.wait_while_overdue()
         if not data:

@@ -106,7 +106,7 @@ class KeyringStore:
 
     async def _load(self, kind: _Kind, name: str) -> JsonValue:
         def load() -> JsonValue:
-            return self._asked(lambda backend: _Entry(backend, f"{self.service} {kind}", name).read())
+            return self._call_backend(lambda backend: _Entry(backend, f"{self.service} {kind}", name).read())
 
         await self._find()
         async with self._locks.held(f"{self.service} {_CONTENT}"):
@@ -115,7 +115,7 @@ class KeyringStore:
 
     async def _save(self, kind: _Kind, name: str, record: JsonObject | None) -> None:
         def save() -> None:
-            self._asked(lambda backend: _Entry(backend, f"{self.service} {kind}", name).write(record))
+            self._call_backend(lambda backend: _Entry(backend, f"{self.service} {kind}", name).write(record))
 
         await self._find()
         async with self._locks.held(f"{self.service} {_CONTENT}"):
@@ -125,9 +125,9 @@ class KeyringStore:
     async def _find(self) -> None:
         """Find the keyring, without a lock: if there is no keyring, no folder for locks is created."""
         if self._backend is None:
-            await trio.to_thread.run_sync(self._asked, lambda _: None, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(self._call_backend, lambda _: None, abandon_on_cancel=True)
 
-    def _asked(self, what: Callable[[_Backend], T]) -> T:
+    def _call_backend(self, what: Callable[[_Backend], T]) -> T:
         """Run a function with the keyring, and map its exceptions."""
         try:
             if self._backend is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.transports.http.authorizer import Answered
+from mcp_client.transports.http.authorizer import ObservedResponse
 from mcp_core.errors import HttpFailure, LimitExceeded, LocalProtocolError
 from mcp_core.http.client import FAILURE_BYTES
 from mcp_core.http.routing_headers import NAME_PARAMS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
 
-    from mcp_client.http_client.pool import HttpExchange, HttpPool, HttpResponse
+    from mcp_client.http_client.pool import HttpPool, PooledRequest, PooledResponse
     from mcp_client.http_client.pool_policy import Use
     from mcp_client.transports.http.authorizer import Authorizer
     from mcp_core.jsonrpc.messages import Batch, Message
@@ -85,9 +85,9 @@ class AuthorizedRequest:
         self._use = use
         self._operation = operation
         self._awaited = awaited
-        self._block: HttpExchange | None = None
+        self._block: PooledRequest | None = None
 
-    async def __aenter__(self) -> HttpResponse:
+    async def __aenter__(self) -> PooledResponse:
         authorizer, repeats = self._authorizer, 0
         while True:
             # Requested for each attempt, because a DPoP proof may be sent only once.
@@ -96,7 +96,7 @@ class AuthorizedRequest:
             response = await block.__aenter__()
             self._block = block
             try:
-                answer = Answered(
+                answer = ObservedResponse(
                     method=self._method,
                     url=self._url,
                     sent=own,
@@ -149,7 +149,7 @@ def operation_of(message: Message | Batch | None) -> str | None:
     return f"{message.method} {name}" if isinstance(name, str) else message.method
 
 
-async def excerpt(response: HttpResponse) -> bytes:
+async def excerpt(response: PooledResponse) -> bytes:
     """Return the start of a body that is not a protocol message, as far as it arrives within a short time."""
     data = b""
     with trio.move_on_after(_EXCERPT_SECONDS):

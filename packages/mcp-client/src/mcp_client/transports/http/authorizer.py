@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from mcp_core.oauth.steps import Pairs
     from mcp_core.revisions import Revision
 
-__all__ = ["Answered", "Authorization", "Authorizer", "Site"]
+__all__ = ["Authorization", "Authorizer", "ConnectionTarget", "ObservedResponse"]
 
 
 @attrs.frozen(kw_only=True)
-class Answered:
+class ObservedResponse:
     """The head of a response, with the request that it belongs to."""
 
     method: str
@@ -67,14 +67,14 @@ class Authorizer(Protocol):
     async def identity(self) -> str | None:
         """Return a text that identifies the user: the same for all tokens of one user; `None` without a known user."""
 
-    def answered(self, answer: Answered) -> bool:
+    def answered(self, answer: ObservedResponse) -> bool:
         """Receive the head of a response with any status.
 
         Returns:
             Whether the response is a rejection that `renew` can handle.
         """
 
-    async def renew(self, answer: Answered) -> None:
+    async def renew(self, answer: ObservedResponse) -> None:
         """Obtain the credentials that the request lacked. The caller then repeats the request.
 
         Raises:
@@ -83,7 +83,7 @@ class Authorizer(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Site:
+class ConnectionTarget:
     """A connection that is about to be opened, as an authorizer sees it."""
 
     url: str
@@ -112,11 +112,11 @@ class Authorization(Protocol):
         """The protocol extensions to declare to the server."""
         ...
 
-    def authorizer(self, site: Site) -> Authorizer:
+    def authorizer(self, target: ConnectionTarget) -> Authorizer:
         """Return the source of credentials for one connection.
 
         Args:
-            site: The connection.
+            target: The connection.
 
         Raises:
             AuthorizationError: Tokens must not be sent to this server.

@@ -26,24 +26,24 @@ import trio
 from mcp_client.nursery import open_private_nursery
 from mcp_client.transports.http.session import Pause, Session, end_session
 from mcp_client.transports.http.sse_2024 import SseConnection
-from mcp_core.engine.events import Negotiating, NegotiationEnded, Opened
+from mcp_core.engine.events import ConnectionOpened, Negotiating, NegotiationEnded
 from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError
 from mcp_core.http.client import ClientExchange
-from mcp_core.http.fallback import Next, Spoken, neither, next_after, tells_the_era
+from mcp_core.http.fallback import NegotiatedEndpoint, Next, neither, next_after, shows_era
 from mcp_core.jsonrpc.messages import Notification, Request, ResultResponse
 from mcp_core.methods import SERVER_DISCOVER
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.transports.http.transport import HttpTransport
-    from mcp_core.engine.events import Reaction
+    from mcp_core.engine.events import ReceiveResult
     from mcp_core.http.event_reader import Received
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.revisions import Revision
 
-__all__ = ["HttpOpening"]
+__all__ = ["HttpHandshake"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -51,7 +51,7 @@ _ENDPOINT_SECONDS: Final = 10.0
 """Time for a stream to start with the event `endpoint`, which identifies HTTP+SSE, in seconds."""
 
 
-class HttpOpening:
+class HttpHandshake:
     """The opener of a connection over HTTP, and of new sessions on it.
 
     Args:
@@ -59,17 +59,17 @@ class HttpOpening:
         transport: The transport of the connection.
     """
 
-    def __init__(self, link: Link, transport: HttpTransport) -> None:
-        self._link: Final = link
+    def __init__(self, channel: ClientChannel, transport: HttpTransport) -> None:
+        self._channel: Final = channel
         self._transport: Final = transport
         self._nursery: trio.Nursery | None = None
         self._settled = trio.Event()
         self._probed = trio.Event()
         self._running = 0
-        self._opened: Opened | None = None
+        self._opened: ConnectionOpened | None = None
         self._initialized: Message | None = None
         self._refusal: McpError | None = None
-        self._era_told = False
+        self._era_known = False
         self._session_id: str | None = None
         self._attempts: Final[list[ClientExchange]] = []
         self._used: str | None = None
@@ -83,7 +83,7 @@ class HttpOpening:
 
     async def open(self) -> None:
         """Negotiate the revision with the server, and open the session if there is one. Raises `McpError`."""
-        connection, eras, url = self._link.connection, self._transport.eras, self._transport.wire.url
+        connection, eras, url = self._channel.connection, self._transport.eras, self._transport.wire.url
         if connection.server is not None:
             # Another connection has negotiated with the server.
             self._transport.agreed(connection.server.revision)
@@ -105,11 +105,11 @@ class HttpOpening:
 
     async def _enter(self) -> None:
         """Complete the opening after the negotiation, as the era requires."""
-        revision = self._link.server.revision
+        revision = self._channel.server.revision
         wire, eras = self._transport.wire, self._transport.eras
-        if self._era_told and any(each.era is Era.MODERN for each in self._link.connection.revisions):
+        if self._era_known and any(each.era is Era.MODERN for each in self._channel.connection.revisions):
             # Without a response to the probe the client cannot know that the server is not a modern one.
-            eras.learn(wire.url, Spoken(revision=revision, http_sse=self._sse is not None))
+            eras.learn(wire.url, NegotiatedEndpoint(revision=revision, http_sse=self._sse is not None))
         if self._sse is not None:
             if self._initialized is not None:
                 await self._sse.post(self._initialized)
@@ -130,11 +130,11 @@ class HttpOpening:
         Raises:
             McpError: The server does not open a new session.
         """
-        self._link.forgotten()
+        self._channel.forgotten()
         self._used = None
         try:
-            await self._negotiate(self._link.connection.reopen().message)
-            session = Session(self._session_id, self._link.server.revision)
+            await self._negotiate(self._channel.connection.reopen().message)
+            session = Session(self._session_id, self._channel.server.revision)
             await self._confirm(session)
             self._used = session.id
         finally:
@@ -149,8 +149,8 @@ class HttpOpening:
             if exchange.session_id not in (None, self._used):
                 self._unused.append((exchange.session_id, revision))
         self._attempts.clear()
-        if self._unused and self._link.ended is None:
-            self._link.nursery.start_soon(self._end_unused)
+        if self._unused and self._channel.ended is None:
+            self._channel.nursery.start_soon(self._end_unused)
 
     async def _end_unused(self) -> None:
         async with self._ending:
@@ -174,7 +174,7 @@ class HttpOpening:
             session_id=session.id,
         )
         try:
-            await self._transport.wire.exchange(exchange, self._link.deliver)
+            await self._transport.wire.exchange(exchange, self._channel.deliver)
         except AccessDenied:
             raise
         except HttpFailure as failure:
@@ -188,11 +188,11 @@ class HttpOpening:
 
     async def _negotiate(self, first: Message, *, over_sse: bool = False) -> None:
         """Send requests until the engine and the server agree. Raises `McpError` if they do not."""
-        connection = self._link.connection
+        connection = self._channel.connection
         self._settled, self._probed = trio.Event(), trio.Event()
         self._probed.set()
         self._opened = self._initialized = self._refusal = self._session_id = None
-        self._era_told = not _is_probe(first)
+        self._era_known = not _is_probe(first)
         self._early = []
         self._running = 0
         otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
@@ -201,12 +201,14 @@ class HttpOpening:
                 self._start_sse(first, None)
             else:
                 self._start(first)
-            with self._link.patience.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
+            with self._channel.pausable_deadlines.move_on_after(
+                self._channel.deadlines.probe if otherwise else math.inf
+            ):
                 await self._settled.wait()
             if not self._settled.is_set():
-                reaction = connection.probe_unanswered()
-                if reaction is not None:
-                    self.advance(reaction)
+                received = connection.probe_unanswered()
+                if received is not None:
+                    self.advance(received)
                 await self._settled.wait()
         self._check()
 
@@ -243,8 +245,8 @@ class HttpOpening:
         finally:
             if is_probe:
                 self._probed.set()
-        if is_probe and (answers or (failure is not None and tells_the_era(failure))):
-            self._era_told = True
+        if is_probe and (answers or (failure is not None and shows_era(failure))):
+            self._era_known = True
         if not any(isinstance(answer, ResultResponse) for answer in answers):
             # A slow modern server may reject `initialize`; the response to the probe then follows.
             await self._probed.wait()
@@ -252,7 +254,7 @@ class HttpOpening:
         if not is_probe:
             self._session_id = exchange.session_id
         for answer in answers:
-            self._link.deliver(answer)
+            self._channel.deliver(answer)
         if failure is not None and not answers:
             self._failed(exchange, request, failure)
         self._settle()
@@ -288,16 +290,16 @@ class HttpOpening:
             self._refusal = failure
 
     def _refused(self, request: Request, failure: McpError) -> None:
-        reaction = self._link.connection.opening_refused(failure, request.id)
-        if reaction is not None:
-            self.advance(reaction)
+        received = self._channel.connection.opening_refused(failure, request.id)
+        if received is not None:
+            self.advance(received)
 
     async def _attempt_sse(self, request: Request, failure: McpError | None) -> None:
         """Try HTTP+SSE, after Streamable HTTP failed or for a server known to use it. The response arrives later."""
-        sse = SseConnection(self._transport.wire, self._link)
+        sse = SseConnection(self._transport.wire, self._channel)
         try:
-            with self._link.patience.move_on_after(_ENDPOINT_SECONDS) as scope:
-                await self._link.nursery.start(sse.serve)
+            with self._channel.pausable_deadlines.move_on_after(_ENDPOINT_SECONDS) as scope:
+                await self._channel.nursery.start(sse.serve)
             if scope.cancelled_caught:
                 raise ConnectionEnded("the SSE stream does not start with an `endpoint` event")
                 # The response may arrive before that of the POST.
@@ -325,11 +327,11 @@ class HttpOpening:
             self._refusal = error
             self._settle()
 
-    def advance(self, reaction: Reaction) -> None:
+    def advance(self, received: ReceiveResult) -> None:
         """Perform the engine's next step: an opened connection, a further request or the end of the negotiation."""
-        event = reaction.event
-        message = None if reaction.reply is None else reaction.reply.message
-        if isinstance(event, Opened):
+        event = received.event
+        message = None if received.reply is None else received.reply.message
+        if isinstance(event, ConnectionOpened):
             self._opened, self._initialized = event, message
         elif isinstance(event, Negotiating) and message is not None:
             self._refusal = None

@@ -30,7 +30,7 @@ class ToolHeaders:
     """The header parameters of each tool, from the latest list."""
 
     def __init__(self) -> None:
-        self._designated: dict[str, tuple[ParamHeader, ...]] = {}
+        self._header_params: dict[str, tuple[ParamHeader, ...]] = {}
 
     def learn(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Record the header parameters of a list of tools.
@@ -41,22 +41,22 @@ class ToolHeaders:
         """
         usable = []
         for tool in tools:
-            self._designated.pop(tool.name, None)
+            self._header_params.pop(tool.name, None)
             try:
-                designated = param_headers(tool.input_schema)
+                header_params = param_headers(tool.input_schema)
             except InvalidParamHeader as bad:
                 _log.warning("tool with invalid x-mcp-header omitted: tool=%r error=%s", tool.name, bad)
                 continue
             usable.append(tool)
-            if designated:
-                self._designated[tool.name] = designated
-        while len(self._designated) > _REMEMBERED:
-            del self._designated[next(iter(self._designated))]
+            if header_params:
+                self._header_params[tool.name] = header_params
+        while len(self._header_params) > _REMEMBERED:
+            del self._header_params[next(iter(self._header_params))]
         return tuple(usable)
 
     def of(self, request: Request) -> Sequence[ParamHeader]:
         """Return the header parameters of a request; empty for a tool that was never listed."""
-        if not self._designated or request.method != TOOLS_CALL.name or request.params is None:
+        if not self._header_params or request.method != TOOLS_CALL.name or request.params is None:
             return ()
         name = request.params.get("name")
-        return self._designated.get(name, ()) if isinstance(name, str) else ()
+        return self._header_params.get(name, ()) if isinstance(name, str) else ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.connection.pausable_deadlines import Patience
+from mcp_client.connection.pausable_deadlines import PausableDeadlines
 from mcp_client.http_client.errors import HttpConnectionEnded
 from mcp_client.http_client.pool_policy import Use
 from mcp_client.http_client.url import parse_url
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
-    from mcp_client.connection.pending_request import Call
+    from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.request_headers import HeaderSource
     from mcp_client.connection.transport import Deliver
-    from mcp_client.http_client.pool import HttpPool, HttpResponse
+    from mcp_client.http_client.pool import HttpPool, PooledResponse
     from mcp_client.transports.http.authorizer import Authorizer
     from mcp_core.errors import TransportError
     from mcp_core.http.client import ClientExchange, Resume
@@ -55,12 +55,12 @@ class Wire:
         self._headers: Final = headers
         self.authorizer: Authorizer | None = None
         """The source of credentials; `None` if only the headers of the application contain credentials."""
-        self.patience = Patience(lambda _: None)
+        self.pausable_deadlines = PausableDeadlines(lambda _: None)
         """The deadlines of the connection that uses this object."""
 
     def waiting(self) -> AbstractContextManager[None]:
         """Return a block that waits for the user: the deadlines of the connection pause."""
-        return self.patience.waiting()
+        return self.pausable_deadlines.pause()
 
     async def request(
         self,
@@ -73,7 +73,7 @@ class Wire:
         extra: Sequence[tuple[str, str]] = (),
         operation: str | None = None,
         awaited: bool = True,
-    ) -> AbstractAsyncContextManager[HttpResponse]:
+    ) -> AbstractAsyncContextManager[PooledResponse]:
         """Return a request with the headers of the application and its credentials. The request is sent in its block.
 
         Args:
@@ -111,7 +111,7 @@ class Wire:
         exchange: ClientExchange,
         deliver: Deliver,
         *,
-        call: Call | None = None,
+        call: PendingRequest | None = None,
         extra: Sequence[tuple[str, str]] = (),
         use: Use = Use.CALL,
         on_stream: Callable[[], None] | None = None,
@@ -180,7 +180,7 @@ class Wire:
         return failure
 
     async def _follow(
-        self, response: HttpResponse, exchange: ClientExchange, deliver: Deliver, call: Call | None
+        self, response: PooledResponse, exchange: ClientExchange, deliver: Deliver, call: PendingRequest | None
     ) -> None:
         """Read a stream until its end, or for a short time after the response."""
         while data := await response.receive_some():

@@ -37,8 +37,8 @@ from mcp_core.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mcp_client.connection.channel import Link
-    from mcp_client.connection.pending_request import Call
+    from mcp_client.connection.channel import ClientChannel
+    from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.transport import Deliver
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.errors import MalformedMessage
@@ -100,13 +100,13 @@ class Sessions:
     def __init__(
         self,
         wire: Wire,
-        link: Link,
+        channel: ClientChannel,
         session: Session,
         renew: Callable[[], Awaitable[Session]],
         on_lost: Callable[[], None] | None,
     ) -> None:
         self._wire: Final = wire
-        self._link: Final = link
+        self._channel: Final = channel
         self._session = session
         self._renew: Final = renew
         self._on_lost: Final = on_lost
@@ -117,16 +117,16 @@ class Sessions:
 
     # --- requests and other messages -------------------------------------------------------------------------------
 
-    async def perform(self, request: Request, call: Call) -> None:
+    async def perform(self, request: Request, call: PendingRequest) -> None:
         """Send a request, and deliver the messages of its response until the pending request has ended."""
         session = self._session
         exchange = self._exchange(request, session)
         try:
-            rest = await self._wire.exchange(exchange, self._link.deliver, call=call, extra=call.headers)
+            rest = await self._wire.exchange(exchange, self._channel.deliver, call=call, extra=call.headers)
         except SessionExpired:
             await self.replace(session)
             exchange = self._exchange(request, self._session)
-            rest = await self._wire.exchange(exchange, self._link.deliver, call=call, extra=call.headers)
+            rest = await self._wire.exchange(exchange, self._channel.deliver, call=call, extra=call.headers)
         if rest is not None:
             await self._fetch(exchange, rest, call)
 
@@ -151,7 +151,7 @@ class Sessions:
 
     async def _post(self, message: Message | Batch, session: Session, headers: Sequence[tuple[str, str]]) -> None:
         exchange = self._exchange(message, session)
-        await self._wire.exchange(exchange, self._link.deliver, extra=headers, use=Use.SIDE)
+        await self._wire.exchange(exchange, self._channel.deliver, extra=headers, use=Use.SIDE)
 
     def _exchange(
         self, message: Message | Batch | None, session: Session, last_event_id: str | None = None
@@ -164,7 +164,7 @@ class Sessions:
             last_event_id=last_event_id,
         )
 
-    async def _fetch(self, exchange: ClientExchange, rest: Resume | None, call: Call) -> None:
+    async def _fetch(self, exchange: ClientExchange, rest: Resume | None, call: PendingRequest) -> None:
         """Fetch the rest of a stream that ended before its response."""
         pause = Pause()
         while rest is not None:
@@ -173,7 +173,7 @@ class Sessions:
             try:
                 before = rest
                 rest = await self._wire.exchange(
-                    exchange, self._link.deliver, call=call, extra=call.headers, use=Use.STREAM
+                    exchange, self._channel.deliver, call=call, extra=call.headers, use=Use.STREAM
                 )
             except (TransportError, RequestTimeout) as failure:
                 if _passing(failure) and pause.more():
@@ -190,7 +190,7 @@ class Sessions:
         """Open the standalone stream, and wait a short time until it is open."""
         begun = trio.Event()
         self._standing = trio.CancelScope()
-        self._link.nursery.start_soon(self._keep_standing, self._session, self._standing, begun)
+        self._channel.nursery.start_soon(self._keep_standing, self._session, self._standing, begun)
         with trio.move_on_after(_STANDING_SECONDS):
             await begun.wait()
 
@@ -205,10 +205,10 @@ class Sessions:
                 begun.set()
         if expired:
             try:
-                with self._link.patience.move_on_after(self._link.deadlines.connect):
+                with self._channel.pausable_deadlines.move_on_after(self._channel.deadlines.connect):
                     await self.replace(session)
             except McpError as error:
-                if self._link.ended is None:
+                if self._channel.ended is None:
                     _log.warning("session lost, new session failed: server=%s error=%s", self._wire.shown, error)
 
     async def _stand(self, session: Session, begun: trio.Event) -> None:
@@ -218,7 +218,7 @@ class Sessions:
         pause = Pause()
         while True:
             exchange = self._exchange(None, session, last_event_id)
-            came = _Came(self._link.deliver)
+            came = _ReceivedEvent(self._channel.deliver)
             opened = trio.current_time()
             try:
                 rest = await self._wire.exchange(exchange, came.take, use=Use.STREAM, on_stream=begun.set)
@@ -236,7 +236,7 @@ class Sessions:
                     last_event_id = None
                     # Messages after that event are lost.
                     _log.warning("last event id rejected, notifications may be lost: server=%s", self._wire.shown)
-                    self._link.listeners.lost()
+                    self._channel.listeners.lost()
                 elif status in _NOT_OFFERED:
                     _log.warning(
                         "standalone stream rejected, change notifications are unavailable: server=%s error=%s",
@@ -275,7 +275,7 @@ class Sessions:
                 ) from renewing.failure
         if self._session is not lost:
             return
-        ended = self._link.ended
+        ended = self._channel.ended
         if ended is not None:
             raise ended
         renewing = self._renewing = _Renewing()
@@ -291,7 +291,7 @@ class Sessions:
             self._renewing = None
             renewing.done.set()
         _log.info("session lost and replaced: server=%s", self._wire.shown)
-        self._link.listeners.renewed()
+        self._channel.listeners.renewed()
         if self._on_lost is not None:
             try:
                 self._on_lost()
@@ -305,8 +305,8 @@ class Sessions:
         Raises:
             McpError: The server does not open a new session.
         """
-        seconds = self._link.deadlines.connect
-        with self._link.patience.move_on_after(seconds):
+        seconds = self._channel.deadlines.connect
+        with self._channel.pausable_deadlines.move_on_after(seconds):
             # The new session may be lost immediately.
             while self.lost:
                 await self.replace(self._session)
@@ -337,7 +337,7 @@ async def end_session(wire: Wire, id: str, revision: Revision | None) -> None:
             _log.debug("ending the session failed: error=%s", error)
 
 
-class _Came:
+class _ReceivedEvent:
     """A forwarder of messages that records whether it received any."""
 
     def __init__(self, deliver: Deliver) -> None:

@@ -21,8 +21,8 @@ from mcp_core.jsonrpc.messages import Request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_client.connection.channel import Link
-    from mcp_client.http_client.pool import HttpResponse
+    from mcp_client.connection.channel import ClientChannel
+    from mcp_client.http_client.pool import PooledResponse
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.jsonrpc.messages import Batch, Message
 
@@ -37,9 +37,9 @@ class SseConnection:
         link: The connection. It ends with the stream.
     """
 
-    def __init__(self, wire: Wire, link: Link) -> None:
+    def __init__(self, wire: Wire, channel: ClientChannel) -> None:
         self._wire: Final = wire
-        self._link: Final = link
+        self._channel: Final = channel
         self._endpoint: str | None = None
         self._dropped = trio.CancelScope()
 
@@ -67,22 +67,22 @@ class SseConnection:
         if self._endpoint is None:
             raise stream.ended()
         if not self._dropped.cancel_called:
-            self._link.end(why or stream.ended())
+            self._channel.end(why or stream.ended())
 
     def drop(self) -> None:
         """Close the stream without ending the link, because the transport is not usable."""
         self._dropped.cancel()
 
-    async def _read(self, stream: SseStream, response: HttpResponse, task_status: trio.TaskStatus[None]) -> None:
+    async def _read(self, stream: SseStream, response: PooledResponse, task_status: trio.TaskStatus[None]) -> None:
         while data := await response.receive_some():
             messages = stream.receive_data(data)
             if self._endpoint is None and stream.endpoint is not None:
                 self._endpoint = stream.endpoint
                 task_status.started()
             for message in messages:
-                self._link.deliver(message)
+                self._channel.deliver(message)
         for message in stream.receive_data(b""):
-            self._link.deliver(message)
+            self._channel.deliver(message)
 
     async def post(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
         """Send a message. Its response arrives on the stream. Raises `TransportError` if the server rejects it."""

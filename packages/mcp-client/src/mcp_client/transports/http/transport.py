@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client.http_client.pool_policy import Use
-from mcp_client.transports.http.handshake import HttpOpening
+from mcp_client.transports.http.handshake import HttpHandshake
 from mcp_client.transports.http.header_parameters import ToolHeaders
 from mcp_client.transports.http.session import CLOSE_SECONDS, Sessions
 from mcp_core.errors import McpError, RequestTimeout
@@ -33,8 +33,8 @@ from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from mcp_client.connection.channel import Link
-    from mcp_client.connection.pending_request import Call
+    from mcp_client.connection.channel import ClientChannel
+    from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.transport import Perform
     from mcp_client.http_client.pool import HttpPool
     from mcp_client.transports.http.message_exchanger import Wire
@@ -82,8 +82,8 @@ class HttpTransport:
         self.eras: Final = eras
         self._pool: Final = pool
         self._on_session_lost: Final = on_session_lost
-        self._link: Link | None = None
-        self._opening: HttpOpening | None = None
+        self._channel: ClientChannel | None = None
+        self._connector: HttpHandshake | None = None
         self._revision: Revision | None = None
         self._names: Final = names
         self._sessions: Sessions | None = None
@@ -99,27 +99,27 @@ class HttpTransport:
     # --- opening ---------------------------------------------------------------------------------------------------
 
     @property
-    def link(self) -> Link:
+    def channel(self) -> ClientChannel:
         """The connection that uses this transport."""
-        if self._link is None:
+        if self._channel is None:
             raise AssertionError("the transport is not used by a connection yet")
-        return self._link
+        return self._channel
 
-    def opener(self, link: Link) -> HttpOpening:
+    def handshake(self, channel: ClientChannel) -> HttpHandshake:
         """Return the object that opens a connection over HTTP."""
-        self._link = link
-        self.wire.patience = link.patience
-        self._opening = HttpOpening(link, self)
-        return self._opening
+        self._channel = channel
+        self.wire.pausable_deadlines = channel.pausable_deadlines
+        self._connector = HttpHandshake(channel, self)
+        return self._connector
 
     def agreed(self, revision: Revision) -> None:
         """Record that the server is a modern one. The transport then only sends requests."""
         self._revision = revision
 
-    def in_session(self, session: Session, opening: HttpOpening) -> Sessions:
+    def in_session(self, session: Session, connector: HttpHandshake) -> Sessions:
         """Record that the server is a legacy one, with or without a session."""
         self._revision = session.revision
-        sessions = self._sessions = Sessions(self.wire, self.link, session, opening.renew, self._on_session_lost)
+        sessions = self._sessions = Sessions(self.wire, self.channel, session, connector.renew, self._on_session_lost)
         self._perform = sessions.perform
         return sessions
 
@@ -141,17 +141,17 @@ class HttpTransport:
         sessions = self._sessions
         return sessions.restore if sessions is not None and sessions.lost else None
 
-    async def _exchange(self, request: Request, call: Call) -> None:
+    async def _exchange(self, request: Request, call: PendingRequest) -> None:
         """Send a request to a modern server. Closing the stream, for example on cancellation, cancels the request."""
         exchange = ClientExchange(
             request,
             revision=self._revision,
             limits=self.wire.limits,
-            designated=self._tools.of(request),
+            header_params=self._tools.of(request),
             names=self._names,
         )
         use = Use.STREAM if request.method == SUBSCRIPTIONS_LISTEN.name else Use.CALL
-        await self.wire.exchange(exchange, self.link.deliver, call=call, extra=call.headers, use=use)
+        await self.wire.exchange(exchange, self.channel.deliver, call=call, extra=call.headers, use=use)
 
     # --- other messages --------------------------------------------------------------------------------------------
 
@@ -162,8 +162,8 @@ class HttpTransport:
             TransportError: The message was not delivered.
             RequestTimeout: The server neither accepted nor rejected the message in time.
         """
-        seconds = self.link.deadlines.idle
-        with self.link.patience.move_on_after(seconds) as scope:
+        seconds = self.channel.deadlines.idle
+        with self.channel.pausable_deadlines.move_on_after(seconds) as scope:
             await self._send(message, headers)
         if scope.cancelled_caught:
             raise RequestTimeout("the server did not accept the message", deadline="idle", seconds=seconds)
@@ -177,7 +177,7 @@ class HttpTransport:
             await self._sessions.post(message, headers, session)
         else:
             exchange = ClientExchange(message, revision=self._revision, limits=self.wire.limits)
-            await self.wire.exchange(exchange, self.link.deliver, extra=headers, use=Use.SIDE)
+            await self.wire.exchange(exchange, self.channel.deliver, extra=headers, use=Use.SIDE)
 
     def offer(self, message: Message | Batch, *, more: bool) -> bool:  # noqa: ARG002  HTTP cannot send without blocking
         """Return false: HTTP cannot send a message without blocking."""
@@ -199,11 +199,11 @@ class HttpTransport:
             early.append(message)
         else:
             self._posting += 1
-            self.link.nursery.start_soon(self._post, message, session)
+            self.channel.nursery.start_soon(self._post, message, session)
 
     async def _post(self, message: Message | Batch, session: Session | None) -> None:
         try:
-            with self.link.patience.move_on_after(_POST_SECONDS):
+            with self.channel.pausable_deadlines.move_on_after(_POST_SECONDS):
                 await self._send(message, (), session)
         except McpError as error:
             _log.debug("background message not delivered: server=%s error=%s", self.describe(), error)
@@ -214,7 +214,7 @@ class HttpTransport:
     def deliver_early(self, what: Request | Notification, answers: list[Message | Batch]) -> None:
         """Deliver a message that arrived before its session is open. Immediate responses are added to `answers`."""
         self._early = answers
-        self.link.deliver(what)
+        self.channel.deliver(what)
         self._early = None
 
     # --- other members ---------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class HttpTransport:
             with trio.move_on_after(CLOSE_SECONDS):
                 if self._sessions is not None:
                     await self._sessions.aclose()
-                if self._opening is not None:
-                    await self._opening.aclose()
+                if self._connector is not None:
+                    await self._connector.aclose()
             await self._pool.aclose()
             self._closed.set()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from mcp_core.errors import Circumstances, Phase, ProcessFailed
+from mcp_core.errors import ErrorContext, Phase, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -235,7 +235,7 @@ async def spawn(parameters: StdioParameters) -> trio.Process:
         failure = ProcessFailed(
             f"cannot start {describe_command(parameters.command)}: {_reason(parameters, environment, error)}"
         )
-        failure.circumstances = Circumstances(phase=Phase.CONNECT)
+        failure.context = ErrorContext(phase=Phase.CONNECT)
         raise failure from error
     return process
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_core.engine.events import NegotiationEnded, Opened
+from mcp_core.engine.events import ConnectionOpened, NegotiationEnded
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.transport import Pipe
-    from mcp_core.engine.events import Reaction
+    from mcp_core.engine.events import ReceiveResult
     from mcp_core.errors import ConnectionEnded, McpError
 
-__all__ = ["PipeOpening"]
+__all__ = ["PipeHandshake"]
 
 
-class PipeOpening:
+class PipeHandshake:
     """The opener of a connection over a byte stream.
 
     Args:
@@ -28,8 +28,8 @@ class PipeOpening:
         era: The known era of the server, as a hint. `LEGACY` skips the probe.
     """
 
-    def __init__(self, link: Link, pipe: Pipe, era: Era | None = None) -> None:
-        self._link: Final = link
+    def __init__(self, channel: ClientChannel, pipe: Pipe, era: Era | None = None) -> None:
+        self._channel: Final = channel
         self._pipe: Final = pipe
         self._era: Final = era
         self._settled: Final = trio.Event()
@@ -37,12 +37,12 @@ class PipeOpening:
 
     async def open(self) -> None:
         """Start the reader, and exchange messages until the engine has negotiated. Raises `McpError` on failure."""
-        connection = self._link.connection
-        self._link.nursery.start_soon(self._read)
+        connection = self._channel.connection
+        self._channel.nursery.start_soon(self._read)
         await self._pipe.send(connection.open(era=self._era).message)
         # Without a legacy revision to try next, silence has no meaning: the server may only be slow to start.
         otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
-        with trio.move_on_after(self._link.deadlines.probe if otherwise else math.inf):
+        with trio.move_on_after(self._channel.deadlines.probe if otherwise else math.inf):
             await self._settled.wait()
         if not self._settled.is_set():
             reaction = connection.probe_unanswered()
@@ -55,29 +55,29 @@ class PipeOpening:
     @property
     def is_open(self) -> bool:
         """Whether the engine has negotiated. A server may respond without having read the request."""
-        return self._link.connection.server is not None
+        return self._channel.connection.server is not None
 
     async def _read(self) -> None:
         """Read until the server ends, then end all pending requests."""
         try:
-            await self._pipe.run(self._link.deliver)
+            await self._pipe.run(self._channel.deliver)
         finally:
             with trio.CancelScope(shield=True):
-                self._link.end(await self._pipe.why_ended())
+                self._channel.end(await self._pipe.why_ended())
 
-    def advance(self, reaction: Reaction) -> None:
+    def advance(self, reaction: ReceiveResult) -> None:
         """Send the next message, or record the end of the negotiation."""
         if reaction.reply is not None:
             self._pipe.send_nowait(reaction.reply.message)
         if isinstance(reaction.event, NegotiationEnded):
             self._refusal = reaction.event.error
             self._settled.set()
-        elif isinstance(reaction.event, Opened):
+        elif isinstance(reaction.event, ConnectionOpened):
             self._settled.set()
 
     def end(self, why: ConnectionEnded) -> None:
         """Record that the server ended."""
         if not self._settled.is_set():
             # If the server rejected `initialize` and exited on the probe, its error explains the failure.
-            self._refusal = self._link.connection.initialize_refusal or why
+            self._refusal = self._channel.connection.initialize_refusal or why
             self._settled.set()

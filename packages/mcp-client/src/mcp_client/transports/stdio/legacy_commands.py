@@ -97,7 +97,7 @@ def describe_attempt(methods: Sequence[str], error: McpError, *, stderr: bool) -
         stderr: Whether to quote stderr. The error of the last attempt already contains its stderr.
     """
     sentence = f"sent {' and '.join(methods) or 'nothing'}: {error.message}"
-    tail = (error.circumstances.stderr_tail or "").strip()
+    tail = (error.context.stderr_tail or "").strip()
     if not stderr or not tail:
         return sentence
     lines = tail[-_STDERR_CHARACTERS:].splitlines()[-_STDERR_LINES:]

@@ -31,7 +31,7 @@ import trio
 from mcp_client.transports.stdio.command import describe_command, spawn
 from mcp_client.transports.stdio.process_group import ProcessGroup, guard_against_our_death
 from mcp_client.transports.stdio.stderr import StderrRecord
-from mcp_core.errors import Circumstances, ConnectionEnded
+from mcp_core.errors import ConnectionEnded, ErrorContext
 
 if TYPE_CHECKING:
     from mcp_client.transports.stdio.command import StdioParameters
@@ -179,7 +179,7 @@ class ChildProcess:
         error = ConnectionEnded(self._what_happened())
         # Output from before a requested stop does not explain anything.
         stderr = None if self._stopped_by_us else self.stderr_tail or None
-        error.circumstances = Circumstances(peer=self.describe(), stderr_tail=stderr)
+        error.context = ErrorContext(peer=self.describe(), stderr_tail=stderr)
         return error
 
     async def aclose(self) -> None:

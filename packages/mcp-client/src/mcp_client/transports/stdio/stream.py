@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client.nursery import open_private_nursery
-from mcp_client.transports.stdio.handshake import PipeOpening
+from mcp_client.transports.stdio.handshake import PipeHandshake
 from mcp_client.transports.stdio.process import ChildProcess
-from mcp_client.transports.stdio.writer import JoiningWriter
+from mcp_client.transports.stdio.writer import CoalescingWriter
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
@@ -21,7 +21,7 @@ from mcp_core.jsonrpc.codec import decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mcp_client.connection.channel import Link
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.transport import ByteStream, Deliver
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.limits import Limits
@@ -71,7 +71,7 @@ class StreamTransport:
         self._limits: Final = limits
         self._name: Final = name
         self._on_junk: Final = on_junk
-        self._writer: Final = JoiningWriter(
+        self._writer: Final = CoalescingWriter(
             self._write, limits.outgoing_bytes, stream.write_now if isinstance(stream, ChildProcess) else None
         )
         self._framer: Final = LineFramer(limits)
@@ -94,9 +94,9 @@ class StreamTransport:
         """Whether a request can have headers of its own: never on a byte stream."""
         return False
 
-    def opener(self, link: Link) -> PipeOpening:
+    def handshake(self, channel: ClientChannel) -> PipeHandshake:
         """Return the object that opens a connection over a byte stream."""
-        return PipeOpening(link, self, self._era)
+        return PipeHandshake(channel, self, self._era)
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return all tools: a byte stream does not repeat parameters in headers."""
@@ -130,13 +130,13 @@ class StreamTransport:
     async def why_ended(self) -> ConnectionEnded:
         """Return the error for all pending requests. Each call creates a new error, with its own traceback."""
         if self._ended is None:
-            self._ended = await self._asked_of_the_stream()
+            self._ended = await self._ended_by_stream()
         again = ConnectionEnded(self._ended.message)
-        again.circumstances = self._ended.circumstances
+        again.context = self._ended.context
         again.__cause__ = self._ended.__cause__
         return again
 
-    async def _asked_of_the_stream(self) -> ConnectionEnded:
+    async def _ended_by_stream(self) -> ConnectionEnded:
         if isinstance(self._stream, ChildProcess):
             return await self._stream.why_ended()
         who = "this side" if self._closing else "the server"

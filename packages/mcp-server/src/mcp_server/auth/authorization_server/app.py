@@ -24,9 +24,9 @@ from mcp_core.errors import UnsafeUrl
 from mcp_core.oauth.urls import parse_url, same_origin
 from mcp_server.auth.authorization_server.clients.documents import TooMany
 from mcp_server.auth.authorization_server.clients.registration import DynamicRegistration
-from mcp_server.auth.authorization_server.model.messages import NO_STORE, Answer, Refused
+from mcp_server.auth.authorization_server.model.messages import NO_STORE, Answer, OAuthRequestRejected
 from mcp_server.auth.authorization_server.pages import routes as pages
-from mcp_server.auth.authorization_server.protocol.endpoints import READABLE, Arrived
+from mcp_server.auth.authorization_server.protocol.endpoints import READABLE, ClientRequest
 from mcp_server.auth.authorization_server.protocol.metadata import metadata_paths
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def make_app(server: AuthorizationServer, endpoints: Endpoints) -> QuartTrio:
     return app
 
 
-def _posted(act: Callable[[Arrived], Awaitable[Answer]], headers: Pairs) -> Callable[[], Awaitable[Response]]:
+def _posted(act: Callable[[ClientRequest], Awaitable[Answer]], headers: Pairs) -> Callable[[], Awaitable[Response]]:
     async def view() -> Response:
-        return _written(await act(await _arrived()), headers)
+        return _written(await act(await _client_request()), headers)
 
     return view
 
@@ -119,10 +119,10 @@ def _host_check(issuer: str) -> Callable[[], Awaitable[Response | None]]:
 
     async def check() -> Response | None:
         try:
-            asked = parse_url(f"{origin.scheme}://{request.headers.get('Host', '')}", what="Host")
+            address = parse_url(f"{origin.scheme}://{request.headers.get('Host', '')}", what="Host")
         except UnsafeUrl:
-            asked = None
-        if asked is not None and not asked.path and same_origin(asked, origin):
+            address = None
+        if address is not None and not address.path and same_origin(address, origin):
             return None
         body: JsonObject = {
             "error": "invalid_request",
@@ -133,9 +133,9 @@ def _host_check(issuer: str) -> Callable[[], Awaitable[Response | None]]:
     return check
 
 
-async def _arrived() -> Arrived:
+async def _client_request() -> ClientRequest:
     body = await request.get_data(as_text=False, parse_form_data=False)
-    return Arrived(
+    return ClientRequest(
         body=body if isinstance(body, bytes) else body.encode(),
         kind=(request.mimetype or "").lower(),
         authorization=request.headers.getlist("Authorization"),
@@ -162,7 +162,7 @@ async def _preflight() -> Response:
 async def _authorize(server: AuthorizationServer, endpoints: Endpoints) -> Response:
     try:
         target = await endpoints.authorize(request.query_string.decode("latin-1"), address=_address())
-    except Refused as refused:
+    except OAuthRequestRejected as refused:
         return pages.error(server, 400, "Authorization request rejected", refused.sentence)
     except TooMany as many:
         page = pages.error(server, 429, "Too many requests", "Wait a moment, then try again.")

@@ -10,7 +10,7 @@ import trio
 
 from mcp_core.errors import UnsafeUrl
 from mcp_core.limits.rates import Rate
-from mcp_core.oauth.dpop_verification import Nonces, ProofCheck
+from mcp_core.oauth.dpop_verification import NonceIssuer, ProofCheck
 from mcp_core.oauth.urls import parse_url
 from mcp_server.auth.authorization_server.app import PATHS, make_app
 from mcp_server.auth.authorization_server.clients.documents import Documents
@@ -23,7 +23,7 @@ from mcp_server.auth.authorization_server.protocol.endpoints import Endpoints
 from mcp_server.auth.authorization_server.protocol.metadata import metadata_paths
 from mcp_server.auth.authorization_server.protocol.token_verifier import OwnTokens
 from mcp_server.auth.keys import JoseVerifier
-from mcp_server.host.embedded import Host
+from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import listen
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ class AuthorizationServer:
         self.tokens: Final[TokenVerifier] = OwnTokens(self._settings, self.store)
         """The verifier of this server's access tokens, for a `ResourceServer` in the same process. It detects a revoked
         token at once."""
-        nonces = None if dpop_nonces is None else Nonces(dpop_nonces)
+        nonces = None if dpop_nonces is None else NonceIssuer(dpop_nonces)
         self.app: Final[QuartTrio] = make_app(self, self._endpoints(policy or RegistrationPolicy(), rate, nonces))
         """The ASGI application."""
 
-    def _endpoints(self, policy: RegistrationPolicy, rate: Rate, nonces: Nonces | None) -> Endpoints:
+    def _endpoints(self, policy: RegistrationPolicy, rate: Rate, nonces: NonceIssuer | None) -> Endpoints:
         return Endpoints(
             self._settings,
             self.store,
@@ -143,7 +143,7 @@ class AuthorizationServer:
         own = path.removeprefix(self.prefix) if path.startswith(f"{self.prefix}/") else ""
         return any(own == each or own.startswith(f"{each}/") for each in (*PATHS, *pages.PATHS))
 
-    def beside(self, other: Application) -> Application:
+    def combine(self, other: Application) -> Application:
         """Return an application that combines the authorization server with another application.
 
         Requests for paths that do not belong to the authorization server go to the other application.
@@ -177,7 +177,7 @@ class AuthorizationServer:
             OSError: The server cannot listen at this address. The error states the cause.
         """
         listeners = await listen(bind) if isinstance(bind, str) else bind
-        host = Host(cast("Application", self.app), tls=tls)  # its event types are more specific
+        host = HttpHost(cast("Application", self.app), tls=tls)  # its event types are more specific
         await host.run(listeners, task_status=task_status)
 
 

@@ -22,7 +22,7 @@ from mcp_core.types import (
 )
 
 if TYPE_CHECKING:
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.types import GetTaskResult, Task
     from mcp_server.handlers.context import Context
 
@@ -39,7 +39,7 @@ _POLITENESS: Final = 2.0
 """Time limit for cancelling the task when the result is no longer needed, in seconds."""
 
 
-async def ask_as_task(context: Context, row: Method[P, R], params: P, *, ttl: float | None = None) -> R:
+async def ask_as_task(context: Context, definition: RequestMethod[P, R], params: P, *, ttl: float | None = None) -> R:
     """Send a client request as a task, and poll until the client has responded (2025-11-25).
 
     Use it if the user needs more time than a request can take. The client must have declared that it supports tasks for
@@ -47,7 +47,7 @@ async def ask_as_task(context: Context, row: Method[P, R], params: P, *, ttl: fl
 
     Args:
         context: The context of the request that needs the response. It cannot be a task itself.
-        row: `ELICITATION_CREATE` or `SAMPLING_CREATE_MESSAGE`.
+        definition: `ELICITATION_CREATE` or `SAMPLING_CREATE_MESSAGE`.
         params: Its parameters.
         ttl: The requested time for which the client stores the result, in seconds. The client can choose another time.
 
@@ -65,25 +65,25 @@ async def ask_as_task(context: Context, row: Method[P, R], params: P, *, ttl: fl
         raise LocalProtocolError(f"task-augmented client requests are not supported in revision {revision}")
     wish = TaskMetadata(ttl=None if ttl is None else int(ttl * 1000))
     # The result of a request with a `task` member is a `CreateTaskResult`.
-    created: object = await context.ask(row, evolve(params, task=wish))
+    created: object = await context.request(definition, evolve(params, task=wish))
     task: Task | GetTaskResult = cast("CreateTaskResult", created).task
     try:
         while task.status not in TERMINAL_STATUSES and task.status != "input_required":
             interval = task.poll_interval
             await trio.sleep(_INTERVAL if interval is None else max(interval / 1000, _LEAST))
-            task = await context.ask(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))
-        payload = await context.ask(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=task.task_id))
+            task = await context.request(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))
+        payload = await context.request(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=task.task_id))
     except trio.Cancelled:
         with trio.move_on_after(_POLITENESS, shield=True):
             await _cancel(context, task.task_id)
         raise
-    answer, _ = compatibility.receive(revision, converter(revision).unstructure(payload), row.result)
+    answer, _ = compatibility.receive(revision, converter(revision).unstructure(payload), definition.result)
     return answer
 
 
 async def _cancel(context: Context, id: str) -> None:
     try:
-        await context.ask(TASKS_CANCEL, CancelTaskRequestParams(task_id=id))
+        await context.request(TASKS_CANCEL, CancelTaskRequestParams(task_id=id))
     except McpError:
         # The result is not needed any more, whatever the reason of the failure is.
         return

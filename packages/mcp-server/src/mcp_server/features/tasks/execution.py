@@ -31,10 +31,10 @@ from mcp_core.errors import (
 from mcp_core.features.tasks import as_extension_task, as_task, with_related_task
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS, NOTIFICATIONS_TASKS_STATUS
 from mcp_core.types import ExtensionTaskNotificationParams, TaskStatusNotificationParams, WireObject
-from mcp_server.connection.channel import Call
+from mcp_server.connection.channel import RequestContext
 from mcp_server.connection.client_requests import read_answer
 from mcp_server.connection.nursery import open_private_nursery
-from mcp_server.features.tasks.channel import TaskAsking, TaskLine, TaskPace, Worker
+from mcp_server.features.tasks.channel import TaskChannel, TaskClientRequests, TaskProgressThrottle, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.types import (
         InputRequest,
         ProgressNotificationParams,
         TaskStatus,
     )
     from mcp_server.connection.authenticator import Identity
-    from mcp_server.connection.channel import Audience
+    from mcp_server.connection.channel import NotificationTarget
     from mcp_server.stores.tasks import TaskRecord, TaskStore
 
 __all__ = ["TaskRun"]
@@ -60,16 +60,16 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 @attrs.define(eq=False)
-class _Question:
+class _InputRequest:
     """A client request that is waiting for its response."""
 
-    row: Method[object, object]
+    definition: RequestMethod[object, object]
     params: WireObject
     request: InputRequest
     answered: trio.Event = attrs.field(factory=trio.Event)
     failure: McpError | None = None
     """The error that the client responded with (2025-11-25)."""
-    asked: bool = False
+    sent: bool = False
     """Whether the request has been sent to the client (2025-11-25)."""
 
 
@@ -91,9 +91,9 @@ class TaskRun:
         record: TaskRecord,
         store: TaskStore,
         request: RequestReceived,
-        tell: Callable[[Audience | None, NotificationRow[object], WireObject, str], None],
+        notify: Callable[[NotificationTarget | None, NotificationMethod[object], WireObject, str], None],
         *,
-        audience: Audience | None = None,
+        target: NotificationTarget | None = None,
         http: HttpRequest | None = None,
         identity: Identity | None = None,
     ) -> None:
@@ -106,11 +106,11 @@ class TaskRun:
         """The memory charge while the task runs; `None` for a task that an earlier process started."""
         self._store: Final = store
         self._request: Final = request
-        self._tell: Final = tell
-        self._audience: Final = audience
+        self._notify: Final = notify
+        self._target: Final = target
         self._http: Final = http
         self._identity: Final = identity
-        self._questions: Final[dict[str, _Question]] = {}
+        self._input_requests: Final[dict[str, _InputRequest]] = {}
         self._changed = trio.Event()
 
     # --- state -----------------------------------------------------------------------------------------------------
@@ -126,9 +126,9 @@ class TaskRun:
         return cast("ClientPeer", self._request.peer)  # the peer of a server is a client
 
     @property
-    def questions(self) -> Mapping[str, InputRequest]:
+    def input_requests(self) -> Mapping[str, InputRequest]:
         """The pending input requests, by key."""
-        return {key: question.request for key, question in self._questions.items()}
+        return {key: input_request.request for key, input_request in self._input_requests.items()}
 
     def release_memory(self) -> None:
         """Release the memory that is charged while the task runs."""
@@ -137,17 +137,17 @@ class TaskRun:
 
     # --- execution -------------------------------------------------------------------------------------------------
 
-    async def run(self, work: Callable[[Call], Awaitable[object]], connection: ServerConnection) -> None:
+    async def run(self, work: Callable[[RequestContext], Awaitable[object]], connection: ServerConnection) -> None:
         """Run the function until it ends, and store its outcome.
 
         Args:
             work: Runs the function.
             connection: An engine without a connection. It supplies the limits.
         """
-        line = TaskLine(Worker(work), connection, self.record.owner)
-        call = Call(self._request, line, self.scope, http=self._http, identity=self._identity, task=self)
-        call.asking = TaskAsking(self, call)
-        call.pace = TaskPace(self, call)
+        line = TaskChannel(Worker(work), connection, self.record.owner)
+        call = RequestContext(self._request, line, self.scope, http=self._http, identity=self._identity, task=self)
+        call.client_requests = TaskClientRequests(self, call)
+        call.throttle = TaskProgressThrottle(self, call)
         state = self.record.state
         if state.expires_at is not None and state.ttl is not None:
             # At most the whole time to live, even if the clock of an earlier process was ahead.
@@ -156,7 +156,7 @@ class TaskRun:
         outcome: object = None
         with self.scope:
             outcome = await line.outcome(call)
-            await call.pace.flush()
+            await call.throttle.flush()
         if self.scope.cancelled_caught:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
         if not self.record.state.terminal:
@@ -222,7 +222,7 @@ class TaskRun:
     async def cancel(self) -> None:
         """Cancel the task and stop its function. Raises `LocalProtocolError` if the task has ended."""
         self.move("cancelled", message="cancelled by the client")
-        self._questions.clear()
+        self._input_requests.clear()
         self.scope.cancel()
         _log.info("task cancelled: task=%s… owner=%s", self.id[:8], self.record.owner or "anonymous")
         await self.keep()
@@ -231,13 +231,13 @@ class TaskRun:
         self.record = record
         changed, self._changed = self._changed, trio.Event()
         changed.set()
-        params = as_extension_task(record.state, ExtensionTaskNotificationParams, self.questions)
-        self._tell(None, NOTIFICATIONS_TASKS, params, self.id)
-        if self._audience is not None:
+        params = as_extension_task(record.state, ExtensionTaskNotificationParams, self.input_requests)
+        self._notify(None, NOTIFICATIONS_TASKS, params, self.id)
+        if self._target is not None:
             # One key for each status: the final notification must not replace a queued earlier one.
             key = f"{self.id} {record.state.status}"
             status = as_task(record.state, TaskStatusNotificationParams)
-            self._tell(self._audience, NOTIFICATIONS_TASKS_STATUS, status, key)
+            self._notify(self._target, NOTIFICATIONS_TASKS_STATUS, status, key)
 
     # --- progress --------------------------------------------------------------------------------------------------
 
@@ -253,28 +253,30 @@ class TaskRun:
             return
         of = "" if said.total is None else f" of {said.total:g}"
         record = attrs.evolve(self.record, state=state.noted(said.message or f"{said.progress:g}{of}", time.time()))
-        if token and self._audience is not None:
-            self._tell(self._audience, NOTIFICATIONS_PROGRESS, with_related_task(said, self.id), self.id)
+        if token and self._target is not None:
+            self._notify(self._target, NOTIFICATIONS_PROGRESS, with_related_task(said, self.id), self.id)
             self.record = record
         else:
             self._become(record)
 
     # --- client requests -------------------------------------------------------------------------------------------
 
-    async def ask(self, key: str, row: Method[object, object], params: WireObject, request: InputRequest) -> None:
+    async def request_input(
+        self, key: str, definition: RequestMethod[object, object], params: WireObject, request: InputRequest
+    ) -> None:
         """Request input from the client, and wait until the response is in the record. Raises the client's error."""
-        question = self._questions[key] = _Question(row, params, request)
+        input_request = self._input_requests[key] = _InputRequest(definition, params, request)
         if self.record.state.status == "working":
             self.move("input_required", message="waiting for input from the client")
         else:
             self._become(self.record)
         try:
-            await question.answered.wait()
+            await input_request.answered.wait()
         finally:
             # Also if the function stopped waiting.
             self._settled(key)
-        if question.failure is not None:
-            raise question.failure
+        if input_request.failure is not None:
+            raise input_request.failure
 
     async def answer(self, answers: Mapping[str, JsonObject]) -> None:
         """Store the input responses of the client. Responses without a pending input request are ignored.
@@ -282,9 +284,9 @@ class TaskRun:
         Raises:
             RequestFailed: An input response is invalid. In this case nothing is stored.
         """
-        wanted = {key: answer for key, answer in answers.items() if key in self._questions}
+        wanted = {key: answer for key, answer in answers.items() if key in self._input_requests}
         for key, answer in wanted.items():
-            read_answer(self.peer.revision, self._questions[key].row, answer)
+            read_answer(self.peer.revision, self._input_requests[key].definition, answer)
         if not wanted:
             return
         self.record = attrs.evolve(self.record, answers={**self.record.answers, **wanted})
@@ -293,11 +295,11 @@ class TaskRun:
             self._settled(key)
 
     def _settled(self, key: str) -> None:
-        question = self._questions.pop(key, None)
-        if question is None:
+        input_request = self._input_requests.pop(key, None)
+        if input_request is None:
             return
-        question.answered.set()
-        if not self._questions and self.record.state.status == "input_required":
+        input_request.answered.set()
+        if not self._input_requests and self.record.state.status == "input_required":
             self.move("working")
 
     async def remember(self, key: str, value: JsonValue) -> None:
@@ -307,32 +309,32 @@ class TaskRun:
 
     # --- tasks/result (2025-11-25) ---------------------------------------------------------------------------------
 
-    async def attend(self, call: Call) -> None:
+    async def attend(self, call: RequestContext) -> None:
         """Wait until the task has ended. Meanwhile send its client requests as part of `call`, a `tasks/result`."""
         async with open_private_nursery() as nursery:
             while not self.record.state.terminal:
                 changed = self._changed
-                for key, question in self._questions.items():
-                    if not question.asked:
-                        question.asked = True
-                        nursery.start_soon(self._put, call, key, question)
+                for key, input_request in self._input_requests.items():
+                    if not input_request.sent:
+                        input_request.sent = True
+                        nursery.start_soon(self._put, call, key, input_request)
                 await changed.wait()
 
-    async def _put(self, call: Call, key: str, question: _Question) -> None:
+    async def _put(self, call: RequestContext, key: str, input_request: _InputRequest) -> None:
         """Send a client request. After a connection error, another `tasks/result` can send it again."""
-        params = with_related_task(question.params, self.id)
+        params = with_related_task(input_request.params, self.id)
         try:
-            answer = await call.link.ask(question.row, params, call)
+            answer = await call.channel.request_client(input_request.definition, params, call)
             if isinstance(answer, WireObject):
                 await self.answer({key: converter(self.peer.revision).unstructure(answer)})
         except (RequestFailed, RemoteProtocolError) as failure:
-            question.failure = failure
+            input_request.failure = failure
             self._settled(key)
         except (ConnectionEnded, LocalProtocolError) as error:
             _log.debug("client request of a task failed: task=%s… error=%s", self.id[:8], error)
         except Exception:  # noqa: BLE001  # of the store: the response is lost
             _log.exception("the input response of a task cannot be stored: task=%s…", self.id[:8])
-            question.failure = RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
+            input_request.failure = RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
             self._settled(key)
         finally:
-            question.asked = False
+            input_request.sent = False

@@ -25,7 +25,7 @@ import attrs
 import trio
 
 from mcp_core.engine.capabilities import as_object
-from mcp_core.engine.mrtr import State, binding
+from mcp_core.engine.mrtr import RequestState, binding
 from mcp_core.engine.results import understands_tasks
 from mcp_core.errors import ErrorCode, LimitExceeded, MissingRequiredClientCapability, RequestFailed
 from mcp_core.features.tasks import as_extension_task, as_task
@@ -57,7 +57,7 @@ from mcp_server.features.tasks.execution import TaskRun
 from mcp_server.features.tasks.records import new_record, recalled
 from mcp_server.stores.clock import StampClock
 from mcp_server.stores.memory.tasks import MemoryTaskStore, task_memory_owner
-from mcp_server.stores.tasks import TaskPlace, TaskRecord, write_record
+from mcp_server.stores.tasks import TaskOrder, TaskRecord, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -67,12 +67,12 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryBudget
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
-    from mcp_server.connection.channel import Audience, Call
+    from mcp_server.connection.channel import NotificationTarget, RequestContext
     from mcp_server.connection.sealer import KeyRing
     from mcp_server.features.tasks.policy import TaskPolicy
-    from mcp_server.lifespan import Life
+    from mcp_server.lifespan import LifespanRunner
     from mcp_server.options import TaskSupport
     from mcp_server.service import Handler
     from mcp_server.stores.tasks import TaskStore
@@ -87,11 +87,11 @@ _INTERRUPTED: Final = "the server stopped while the task ran, and the tool is no
 class Tools(Protocol):
     """The tools that can run as tasks."""
 
-    def resumed(self, name: str) -> Callable[[Call], Awaitable[object]] | None:
+    def resumed(self, name: str) -> Callable[[RequestContext], Awaitable[object]] | None:
         """Return the function that runs an interrupted task of a tool again; `None` if the tool is not resumable."""
 
 
-class Host(Protocol):
+class TaskEnvironment(Protocol):
     """The parts of the server that tasks use."""
 
     limits: Limits
@@ -102,7 +102,7 @@ class Host(Protocol):
         """The memory budget of the server's clients."""
 
     @property
-    def life(self) -> Life:
+    def life(self) -> LifespanRunner:
         """The lifespan of the server, in whose nursery tasks run."""
 
     @property
@@ -112,7 +112,9 @@ class Host(Protocol):
     def spare_connection(self) -> ServerConnection:
         """Return an engine without a connection."""
 
-    def tell(self, audience: Audience | None, row: NotificationRow[object], params: WireObject, key: str) -> None:
+    def notify(
+        self, target: NotificationTarget | None, definition: NotificationMethod[object], params: WireObject, key: str
+    ) -> None:
         """Notify one audience of a change; `None` notifies all subscribers."""
 
 
@@ -125,20 +127,22 @@ class Tasks:
         tools: The tools that tasks run.
     """
 
-    def __init__(self, host: Host, policy: TaskPolicy, tools: Tools) -> None:
-        self._host: Final = host
+    def __init__(self, environment: TaskEnvironment, policy: TaskPolicy, tools: Tools) -> None:
+        self._environment: Final = environment
         self._policy: Final = policy
         self._tools: Final = tools
         self._store: Final[TaskStore] = (
-            MemoryTaskStore(limits=host.limits, budget=host.budget) if policy.store is None else policy.store
+            MemoryTaskStore(limits=environment.limits, budget=environment.budget)
+            if policy.store is None
+            else policy.store
         )
         self._running: Final[dict[str, TaskRun]] = {}
         self._cleaning = False
         self._clock: Final = StampClock()
-        life = host.life
+        life = environment.life
         life.needed = True
         life.jobs.append(self._recover)
-        host.extensions.setdefault(TASKS_EXTENSION, {})
+        environment.extensions.setdefault(TASKS_EXTENSION, {})
         self.handlers: Final[Mapping[str, Handler]] = {
             EXTENSION_TASKS_GET.name: self._get,
             EXTENSION_TASKS_UPDATE.name: self._update,
@@ -150,7 +154,7 @@ class Tasks:
 
     # --- task creation ---------------------------------------------------------------------------------------------
 
-    def wanted(self, call: Call, support: TaskSupport) -> bool:
+    def wanted(self, call: RequestContext, support: TaskSupport) -> bool:
         """Return whether a tool call becomes a task.
 
         Args:
@@ -166,10 +170,10 @@ class Tasks:
         peer, params = cast("ClientPeer", request.peer), cast("CallToolRequestParams", request.params)
         revision = peer.revision
         if revision.core_tasks:
-            asked = params.task is not None
-            if asked == (support != "forbidden") or support == "optional":
-                return asked
-            must = "cannot" if asked else "must"
+            augmented = params.task is not None
+            if augmented == (support != "forbidden") or support == "optional":
+                return augmented
+            must = "cannot" if augmented else "must"
             why = f"the tool {params.name!r} {must} be called as a task"
             raise RequestFailed(why, code=ErrorCode.METHOD_NOT_FOUND)
         if support != "forbidden" and revision in TOOLS_CALL.task_results and understands_tasks(peer.capabilities):
@@ -182,20 +186,20 @@ class Tasks:
         why = f"the tool {params.name!r} runs only as a task, and revision {revision} has no tasks"
         raise RequestFailed(why, code=ErrorCode.INVALID_REQUEST)
 
-    async def begin(self, call: Call, work: Callable[[Call], Awaitable[object]]) -> WireObject:
+    async def begin(self, call: RequestContext, work: Callable[[RequestContext], Awaitable[object]]) -> WireObject:
         """Create a task for a call and start it. Return the result of the call. Raises `RequestFailed`."""
-        run = await self.create(call, State())
+        run = await self.create(call, RequestState())
         return self.start(run, work)
 
-    def start(self, run: TaskRun, work: Callable[[Call], Awaitable[object]]) -> WireObject:
+    def start(self, run: TaskRun, work: Callable[[RequestContext], Awaitable[object]]) -> WireObject:
         """Start a task. Return the result of its call."""
         state = run.record.state
-        self._host.life.nursery.start_soon(self._run, run, work)
+        self._environment.life.nursery.start_soon(self._run, run, work)
         if run.peer.revision.core_tasks:
             return CreateTaskResult(task=as_task(state, Task))
         return as_extension_task(state, CreateExtensionTaskResult)
 
-    async def create(self, call: Call, done: State) -> TaskRun:
+    async def create(self, call: RequestContext, done: RequestState) -> TaskRun:
         """Create a task and save it in the store.
 
         Args:
@@ -206,10 +210,10 @@ class Tasks:
             RequestFailed: A limit of tasks or of memory is reached.
             NotRunning: The lifespan of the server has not started.
         """
-        request, owner = call.request, call.link.principal
+        request, owner = call.request, call.channel.principal
         peer = cast("ClientPeer", request.peer)  # the peer of a server is a client
-        _ = self._host.life.nursery
-        allowed = self._host.limits.running_tasks
+        _ = self._environment.life.nursery
+        allowed = self._environment.limits.running_tasks
         running = Counter(each.record.owner for each in self._running.values() if not each.record.state.terminal)
         if running[owner] >= allowed:
             excess = LimitExceeded(
@@ -219,12 +223,20 @@ class Tasks:
         record = new_record(request, owner, done, self._policy)
         try:
             # A running task is in memory, even if its store is not.
-            charge = self._host.budget.charge(task_memory_owner(owner), parsed_size(write_record(record).encode()))
+            charge = self._environment.budget.charge(
+                task_memory_owner(owner), parsed_size(write_record(record).encode())
+            )
         except LimitExceeded as excess:
             raise RequestFailed(excess.message, code=ErrorCode.INTERNAL_ERROR) from excess
-        audience = call.link.session_audience if peer.revision.core_tasks else None
+        target = call.channel.session_target if peer.revision.core_tasks else None
         run = TaskRun(
-            record, self._store, request, self._host.tell, audience=audience, http=call.http, identity=call.identity
+            record,
+            self._store,
+            request,
+            self._environment.notify,
+            target=target,
+            http=call.http,
+            identity=call.identity,
         )
         run.charge = charge
         self._running[run.id] = run
@@ -242,7 +254,7 @@ class Tasks:
         self._remember(call, run.id)
         if not self._cleaning:
             self._cleaning = True
-            self._host.life.nursery.start_soon(self._clean)
+            self._environment.life.nursery.start_soon(self._clean)
         _log.info("task started: task=%s… owner=%s tool=%s", run.id[:8], owner or "anonymous", record.tool)
         return run
 
@@ -254,9 +266,9 @@ class Tasks:
 
     # --- execution and expiry --------------------------------------------------------------------------------------
 
-    async def _run(self, run: TaskRun, work: Callable[[Call], Awaitable[object]]) -> None:
+    async def _run(self, run: TaskRun, work: Callable[[RequestContext], Awaitable[object]]) -> None:
         try:
-            await run.run(work, self._host.spare_connection())
+            await run.run(work, self._environment.spare_connection())
         finally:
             run.release_memory()
             # A task whose outcome could not be stored stays in memory as long as the server runs.
@@ -283,9 +295,11 @@ class Tasks:
             return
         if record.state.status != "working":
             record = attrs.evolve(record, state=record.state.moved("working", now))
-        run = self._running[record.state.id] = TaskRun(record, self._store, recalled(record, revision), self._host.tell)
+        run = self._running[record.state.id] = TaskRun(
+            record, self._store, recalled(record, revision), self._environment.notify
+        )
         _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
-        self._host.life.nursery.start_soon(self._run, run, work)
+        self._environment.life.nursery.start_soon(self._run, run, work)
 
     async def _clean(self) -> None:
         """Delete expired tasks from the store until it is empty."""
@@ -302,13 +316,13 @@ class Tasks:
 
     # --- methods ---------------------------------------------------------------------------------------------------
 
-    async def _find(self, call: Call) -> tuple[TaskRecord, TaskRun | None]:
+    async def _find(self, call: RequestContext) -> tuple[TaskRecord, TaskRun | None]:
         """Return the task of a request, and its run if it is running. Raises `RequestFailed` if the task is unknown."""
         id = cast("str", getattr(call.request.params, "task_id"))  # noqa: B009  # all these params have it
         run = self._running.get(id)
         # Ids of this server are ASCII. Other ids are not looked up: a store may not support their characters.
         record = run.record if run is not None else await self._store.load(id) if id.isascii() else None
-        if record is None or record.owner != call.link.principal:
+        if record is None or record.owner != call.channel.principal:
             raise _unknown(call)
         ttl = record.state.ttl
         if ttl is not None and self._clock.age(record.state.created_at) * 1000 >= ttl:
@@ -316,26 +330,26 @@ class Tasks:
         self._remember(call, id)
         return record, run
 
-    async def _get(self, call: Call) -> WireObject:
+    async def _get(self, call: RequestContext) -> WireObject:
         record, run = await self._find(call)
         state = record.state
-        if call.request.row is not EXTENSION_TASKS_GET:
+        if call.request.definition is not EXTENSION_TASKS_GET:
             return as_task(state, GetTaskResult)
         if run is None and not state.terminal:
             # An earlier process sent an input request; the resumed function sends it again.
             state = attrs.evolve(state, status="working")
-        return as_extension_task(state, GetExtensionTaskResult, None if run is None else run.questions)
+        return as_extension_task(state, GetExtensionTaskResult, None if run is None else run.input_requests)
 
-    async def _update(self, call: Call) -> WireObject:
+    async def _update(self, call: RequestContext) -> WireObject:
         _, run = await self._find(call)
         given = call.request.raw.get("inputResponses")
         if run is not None and isinstance(given, dict):
             await run.answer({key: answer for key, answer in given.items() if isinstance(answer, dict)})
         return UpdateTaskResult()
 
-    async def _cancel(self, call: Call) -> WireObject:
+    async def _cancel(self, call: RequestContext) -> WireObject:
         record, run = await self._find(call)
-        legacy = call.request.row is not EXTENSION_TASKS_CANCEL
+        legacy = call.request.definition is not EXTENSION_TASKS_CANCEL
         if record.state.terminal:
             if legacy:
                 why = f"the task is {as_task(record.state, Task).status} and can no longer be cancelled"
@@ -350,7 +364,7 @@ class Tasks:
             await self._store.save(record)
         return as_task(record.state, CancelTaskResult) if legacy else CancelExtensionTaskResult()
 
-    async def _result(self, call: Call) -> JsonObject:
+    async def _result(self, call: RequestContext) -> JsonObject:
         record, run = await self._find(call)
         if run is not None:
             await run.attend(call)
@@ -365,41 +379,41 @@ class Tasks:
         related: JsonObject = {**(meta if isinstance(meta, dict) else {}), RELATED_TASK: {"taskId": state.id}}
         return {**state.result, "_meta": related}
 
-    async def watchable(self, call: Call, ids: tuple[str, ...]) -> tuple[str, ...]:
+    async def watchable(self, call: RequestContext, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return the ids of those tasks that the client can subscribe to."""
         records = [await self._store.load(id) for id in dict.fromkeys(ids) if id.isascii()]
-        return tuple([each.state.id for each in records if each is not None and each.owner == call.link.principal])
+        return tuple([each.state.id for each in records if each is not None and each.owner == call.channel.principal])
 
     # --- tasks/list (2025-11-25) -----------------------------------------------------------------------------------
 
-    def _remember(self, call: Call, id: str) -> None:
+    def _remember(self, call: RequestContext, id: str) -> None:
         """Record a task id on its connection. An anonymous client can list the tasks recorded on its connection."""
-        if call.link.principal is None and call.request.peer.revision.core_tasks:
-            known = call.link.tasks
+        if call.channel.principal is None and call.request.peer.revision.core_tasks:
+            known = call.channel.tasks
             if known is None:
-                known = call.link.tasks = {}
+                known = call.channel.tasks = {}
             known[id] = None
-            if len(known) > self._host.limits.tasks:
+            if len(known) > self._environment.limits.tasks:
                 del known[next(iter(known))]
 
-    async def _list(self, call: Call) -> ListTasksResult:
-        principal = call.link.principal
+    async def _list(self, call: RequestContext) -> ListTasksResult:
+        principal = call.channel.principal
         bound_to = binding(principal, TASKS_LIST.name, {})
         after = self._place(cast("ListTasksRequestParams", call.request.params).cursor, bound_to)
-        count = self._host.limits.page_items
+        count = self._environment.limits.page_items
         if principal is None:
-            found = [await self._store.load(id) for id in tuple(call.link.tasks or ())]
+            found = [await self._store.load(id) for id in tuple(call.channel.tasks or ())]
             kept = [
-                record for record in found if record is not None and (after is None or TaskPlace.of(record) > after)
+                record for record in found if record is not None and (after is None or TaskOrder.of(record) > after)
             ]
-            records = tuple(sorted(kept, key=TaskPlace.of)[: count + 1])
+            records = tuple(sorted(kept, key=TaskOrder.of)[: count + 1])
         else:
             records = await self._store.listed(principal, after, count + 1)
         cursor = None
         if len(records) > count:
             records = records[:count]
-            last = TaskPlace.of(records[-1])
-            cursor = self._host.keys.seal(json.dumps([last.created_at, last.id]).encode(), bound_to)
+            last = TaskOrder.of(records[-1])
+            cursor = self._environment.keys.seal(json.dumps([last.created_at, last.id]).encode(), bound_to)
         now = time.time()
         states = [
             self._running[each.state.id].record.state if each.state.id in self._running else each.state
@@ -408,16 +422,16 @@ class Tasks:
         alive = [state for state in states if state.expires_at is None or state.expires_at > now]
         return ListTasksResult(tasks=tuple([as_task(state, Task) for state in alive]), next_cursor=cursor)
 
-    def _place(self, cursor: str | None, bound_to: bytes) -> TaskPlace | None:
+    def _place(self, cursor: str | None, bound_to: bytes) -> TaskOrder | None:
         if cursor is None:
             return None
-        plain = self._host.keys.unseal(cursor, bound_to)
+        plain = self._environment.keys.unseal(cursor, bound_to)
         if plain is None:
             raise RequestFailed("the cursor is invalid for this list", code=ErrorCode.INVALID_PARAMS)
         created_at, id = json.loads(plain)
-        return TaskPlace(created_at, id)
+        return TaskOrder(created_at, id)
 
 
-def _unknown(call: Call) -> RequestFailed:
+def _unknown(call: RequestContext) -> RequestFailed:
     why = f"{call.request.method}: there is no such task, or it has expired"
     return RequestFailed(why, code=ErrorCode.INVALID_PARAMS)

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_core.types import WireObject
-    from mcp_server.connection.channel import Call
-    from mcp_server.connection.client_requests import InRounds
+    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.client_requests import RetryClientRequests
     from mcp_server.features.tasks.execution import TaskRun
     from mcp_server.features.tasks.methods import Tasks
 
-__all__ = ["Deferred"]
+__all__ = ["TaskPromotion"]
 
 
-class Deferred:
+class TaskPromotion:
     """A tool call that can become a task.
 
     Args:
@@ -26,17 +26,19 @@ class Deferred:
         work: Runs the function. The task calls it again from the top.
     """
 
-    def __init__(self, tasks: Tasks, work: Callable[[Call], Awaitable[object]]) -> None:
+    def __init__(self, tasks: Tasks, work: Callable[[RequestContext], Awaitable[object]]) -> None:
         self._tasks: Final = tasks
         self._work: Final = work
         self.run: TaskRun | None = None
         """The task; `None` until it is created."""
 
-    async def begin(self, call: Call) -> None:
+    async def begin(self, call: RequestContext) -> None:
         """End the handler and create the task. Does not return. Raises `RequestFailed` at the limit of tasks."""
         with trio.CancelScope(shield=True):
-            asked = cast("InRounds", call.asking)  # only modern calls are promoted, and this one has a context
-            run = self.run = await self._tasks.create(call, await asked.hand_over())
+            client_requests = cast(
+                "RetryClientRequests", call.client_requests
+            )  # only modern calls are promoted, and this one has a context
+            run = self.run = await self._tasks.create(call, await client_requests.hand_over())
         call.scope.cancel()
         await trio.lowlevel.checkpoint()
         # The cancellation had no effect. The client does not know the task yet.

@@ -14,7 +14,7 @@ from mcp_core.types import CallToolRequestParams, ClientCapabilities, Implementa
 from mcp_server.stores.tasks import TaskRecord
 
 if TYPE_CHECKING:
-    from mcp_core.engine.mrtr import State
+    from mcp_core.engine.mrtr import RequestState
     from mcp_core.revisions import Revision
     from mcp_server.features.tasks.policy import TaskPolicy
 
@@ -27,7 +27,7 @@ _NOT_KEPT: Final = frozenset({"inputResponses", "requestState", "task"})
 """Members of a call that its task does not need."""
 
 
-def new_record(request: RequestReceived, owner: str | None, done: State, policy: TaskPolicy) -> TaskRecord:
+def new_record(request: RequestReceived, owner: str | None, done: RequestState, policy: TaskPolicy) -> TaskRecord:
     """Return the record of a new task.
 
     Args:
@@ -73,7 +73,7 @@ def recalled(record: TaskRecord, revision: Revision) -> RequestReceived:
     return RequestReceived(
         id=record.state.id,
         method=TOOLS_CALL.name,
-        row=TOOLS_CALL,
+        definition=TOOLS_CALL,
         params=convert.structure(record.params, CallToolRequestParams),
         raw=record.params,
         peer=peer,

@@ -191,18 +191,18 @@ async def everything_is_there_when_it_is_opened_again(open_store: OpenStore) -> 
 
 async def bounds_count_what_was_there_before(open_store: OpenStore) -> None:
     """Check that the bounds include the data from before the store was opened again."""
-    for round_ in range(4):
+    for attempt in range(4):
         async with opened(open_store, TEN) as store:
-            await store.save(attrs.evolve(RECORD, id="a", used_at=float(round_)))
-            await store.save(attrs.evolve(RECORD, id=f"b{round_}", used_at=float(round_)))
-            if not round_:
+            await store.save(attrs.evolve(RECORD, id="a", used_at=float(attempt)))
+            await store.save(attrs.evolve(RECORD, id=f"b{attempt}", used_at=float(attempt)))
+            if not attempt:
                 await store.begin("a", 1, tuple(range(1, 20)))
-            await store.append("a", events(1, 1 + 8 * round_, 4 + 8 * round_))
-            answers = (StoredEvent(1, 5 + 8 * round_ + n, b"{}", 1 + 4 * round_ + n) for n in range(4))
+            await store.append("a", events(1, 1 + 8 * attempt, 4 + 8 * attempt))
+            answers = (StoredEvent(1, 5 + 8 * attempt + n, b"{}", 1 + 4 * attempt + n) for n in range(4))
             await store.append("a", tuple(answers))
             kept = await store.events("a", 1, 0)
             waiting = sum(event.answers is not None for event in kept)
-            same(waiting, 4 * (round_ + 1), "the number of responses")
+            same(waiting, 4 * (attempt + 1), "the number of responses")
             true(len(kept) <= max(10, waiting), f"{len(kept)} events are stored, but 10 are allowed")
     async with opened(open_store, TEN) as store:
         await refused(LimitExceeded, store.begin("a", 2, (1,)), "a stream while 16 responses are undelivered")

@@ -20,9 +20,9 @@ __all__ = [
     "a_session_is_found_as_it_was_saved",
     "a_session_of_the_future_counts_as_used_now",
     "a_session_that_was_never_saved_is_unknown",
-    "a_stream_owes_answers_until_they_are_there",
-    "a_stream_that_is_over_owes_nothing",
+    "an_ended_stream_has_no_pending_responses",
     "events_come_back_in_their_order",
+    "responses_of_a_stream_are_pending_until_they_are_sent",
     "sessions_are_bounded",
     "sessions_that_were_not_used_are_purged",
     "streams_and_sessions_are_apart",
@@ -174,7 +174,7 @@ async def streams_and_sessions_are_apart(open_store: OpenStore) -> None:
         same(await store.streams("a"), streams, "the streams, in the order of their numbers")
 
 
-async def a_stream_owes_answers_until_they_are_there(open_store: OpenStore) -> None:
+async def responses_of_a_stream_are_pending_until_they_are_sent(open_store: OpenStore) -> None:
     """Check that a request is pending until its response is stored, and that the ids 1 and "1" are different."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1, "1", 2**70))
@@ -226,7 +226,7 @@ async def a_session_has_one_standalone_stream(open_store: OpenStore) -> None:
         same(await store.events("a", 1, 0), events(1, 1, 1), "the events of the replaced stream")
 
 
-async def a_stream_that_is_over_owes_nothing(open_store: OpenStore) -> None:
+async def an_ended_stream_has_no_pending_responses(open_store: OpenStore) -> None:
     """Check that an ended stream has no pending requests and keeps its events."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1,))

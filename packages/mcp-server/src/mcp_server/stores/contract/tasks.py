@@ -13,7 +13,7 @@ from mcp_core.errors import LimitExceeded
 from mcp_core.features.tasks import TaskState
 from mcp_core.limits import Limits
 from mcp_server.stores.contract.assertions import refused, same, true
-from mcp_server.stores.tasks import TaskPlace, TaskRecord, TaskStore
+from mcp_server.stores.tasks import TaskOrder, TaskRecord, TaskStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -114,9 +114,9 @@ async def tasks_are_listed_by_their_age_for_their_owner_only(open_store: OpenTas
             await store.create(record)
         same(_ids(await store.listed("Ann", None, 10)), ["a", "b", "c"], "the tasks of Ann")
         same(_ids(await store.listed("Ann", None, 2)), ["a", "b"], "the first two tasks of Ann")
-        same(_ids(await store.listed("Ann", TaskPlace(1, "a"), 10)), ["b", "c"], "the tasks after the first")
+        same(_ids(await store.listed("Ann", TaskOrder(1, "a"), 10)), ["b", "c"], "the tasks after the first")
         await store.delete("b")
-        same(_ids(await store.listed("Ann", TaskPlace(1, "b"), 10)), ["c"], "the tasks after a deleted task")
+        same(_ids(await store.listed("Ann", TaskOrder(1, "b"), 10)), ["c"], "the tasks after a deleted task")
         same(_ids(await store.listed("Bob", None, 10)), ["x"], "the tasks of Bob")
 
 

@@ -101,13 +101,13 @@ class MemoryStore:
         kept = self._find(session)
         return frozenset() if kept is None else frozenset(kept.subscriptions or ())
 
-    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         """Begin a stream."""
         kept = self._find(session)
         if kept is not None:
             if kept.log is None:
                 kept.log = EventLog(self._limits)
-            kept.log.begin(stream, owed)
+            kept.log.begin(stream, pending)
             kept.newest = max(kept.newest, stream)
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -122,7 +122,7 @@ class MemoryStore:
         finally:
             self._settle(kept, before)
         if self._bytes > self._limits.stored_bytes:
-            self._make_room(session)
+            self._free(session)
 
     def _reserve(self, kept: _Kept, more: int) -> None:
         """Charge for events before they are added. Raises `LimitExceeded`."""
@@ -175,7 +175,7 @@ class MemoryStore:
         kept = self._find(session)
         if kept is None or kept.log is None:
             return ()
-        found = {each.stream: StoredStream(each.stream, each.last, each.owed) for each in kept.log.streams()}
+        found = {each.stream: StoredStream(each.stream, each.last, each.pending) for each in kept.log.streams()}
         found.setdefault(kept.newest, StoredStream(kept.newest, 0))
         return tuple([found[stream] for stream in sorted(found)])
 
@@ -224,7 +224,7 @@ class MemoryStore:
         if kept.log is not None:
             self._bytes -= kept.log.size
 
-    def _make_room(self, current: str) -> None:
+    def _free(self, current: str) -> None:
         """Remove events, then other sessions, largest first, until a tenth of the space is free for later events."""
         enough = self._limits.stored_bytes * 9 // 10
         largest = self._largest()

@@ -12,7 +12,7 @@ import trio
 from mcp_core.errors import LimitExceeded
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget, parsed_size
-from mcp_server.stores.tasks import TaskPlace, write_record
+from mcp_server.stores.tasks import TaskOrder, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -108,19 +108,19 @@ class MemoryTaskStore:
         if not owner.tasks:
             del self._owners[kept.record.owner]
 
-    async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
+    async def listed(self, owner: str, after: TaskOrder | None, count: int) -> tuple[TaskRecord, ...]:
         """Return the tasks of an owner, the oldest first."""
         self._check()
         found = self._owners.get(owner)
         records = () if found is None else (kept.record for kept in found.tasks.values())
-        later = [record for record in records if after is None or TaskPlace.of(record) > after]
-        return tuple(sorted(later, key=TaskPlace.of)[:count])
+        later = [record for record in records if after is None or TaskOrder.of(record) > after]
+        return tuple(sorted(later, key=TaskOrder.of)[:count])
 
     async def unfinished(self) -> tuple[TaskRecord, ...]:
         """Return all tasks whose status can still change, the oldest first."""
         self._check()
         records = [kept.record for kept in self._kept.values() if not kept.record.state.terminal]
-        return tuple(sorted(records, key=TaskPlace.of))
+        return tuple(sorted(records, key=TaskOrder.of))
 
     async def purge(self, expired_by: float, now: float) -> float | None:
         """Delete expired tasks, and return the time at which the next task expires."""

@@ -213,8 +213,8 @@ def _give_rows(connection: sqlite3.Connection) -> None:
         uris: list[str] = json.loads(subscriptions)
         rows = [(key, uri.encode("utf-8", "surrogatepass")) for uri in uris]
         connection.executemany("INSERT OR IGNORE INTO subscriptions VALUES (?, ?)", rows)
-    for session, stream, owed in connection.execute("SELECT session, stream, owed FROM old_streams"):
-        ids = [(session, stream, json.dumps(id), place) for place, id in enumerate(json.loads(owed))]
+    for session, stream, pending in connection.execute("SELECT session, stream, owed FROM old_streams"):
+        ids = [(session, stream, json.dumps(id), place) for place, id in enumerate(json.loads(pending))]
         connection.executemany("INSERT OR IGNORE INTO owed VALUES (?, ?, ?, ?)", ids)
     _execute(connection, "DROP TABLE old_sessions; DROP TABLE old_streams")
 

@@ -79,7 +79,7 @@ class SqliteStore:
         self._tables: Final = Tables(self.thread.connection, limits)
         self.thread.forget.append(self._tables.forget)
         self._recording = _Recording()
-        self._recording_asked = -1
+        self._recording_requested = -1
         self._recording_fails = False
 
     def __repr__(self) -> str:
@@ -111,9 +111,9 @@ class SqliteStore:
         """Return the URIs that a session is subscribed to."""
         return await self.thread.do(partial(self._tables.subscriptions, session))
 
-    async def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         """Begin a stream."""
-        await self.thread.do(partial(self._tables.begin, session, stream, tuple(owed)))
+        await self.thread.do(partial(self._tables.begin, session, stream, tuple(pending)))
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         """Store events, all of them or none."""
@@ -133,12 +133,12 @@ class SqliteStore:
 
     def record_notification(self, notification: PendingNotification) -> None:
         """Record a change as pending for all sessions that it concerns, in one transaction."""
-        if self._recording_asked == self.thread.asked and self._recording.add(notification):
+        if self._recording_requested == self.thread.requested and self._recording.add(notification):
             return
         self._recording = recording = _Recording()
         recording.add(notification)
         self.thread.order(partial(self._record, recording), self._not_recorded)
-        self._recording_asked = self.thread.asked
+        self._recording_requested = self.thread.requested
 
     def _record(self, recording: _Recording) -> None:
         for notification in recording.begin():

@@ -73,7 +73,7 @@ def _number(connection: sqlite3.Connection, query: str, *values: str | float) ->
 
 
 @attrs.define
-class _Used:
+class _Usage:
     """A session in use: its key, and the numbers and sizes of its events."""
 
     key: int
@@ -103,7 +103,7 @@ class Tables:
     def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
         self._connection: Final = connection
         self._limits: Final = limits
-        self._used: dict[str, _Used] = {}
+        self._used: dict[str, _Usage] = {}
 
     def forget(self) -> None:
         """Clear the cache after a rollback, because its values may be wrong."""
@@ -133,14 +133,14 @@ class Tables:
 
     def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
-        row = self._connection.execute(
+        definition = self._connection.execute(
             "SELECT principal, revision, client, log_level, used_at FROM sessions JOIN clients ON session = key "
             "WHERE id = ?",
             (id,),
         ).fetchone()
-        if row is None:
+        if definition is None:
             return None
-        principal, revision, client, log_level, used_at = row
+        principal, revision, client, log_level, used_at = definition
         params: JsonObject = json.loads(client)
         return SessionRecord(
             id=id, principal=principal, revision=revision, client=params, log_level=log_level, used_at=used_at
@@ -166,12 +166,12 @@ class Tables:
             self.delete(id)
         return len(ids)
 
-    def _session(self, id: str) -> _Used | None:
+    def _session(self, id: str) -> _Usage | None:
         used = self._used.get(id)
         if used is None:
-            row = self._connection.execute("SELECT key FROM sessions WHERE id = ?", (id,)).fetchone()
-            if row is not None:
-                used = self._used[id] = _Used(row[0], *self._connection.execute(_KEPT, row).fetchone())
+            definition = self._connection.execute("SELECT key FROM sessions WHERE id = ?", (id,)).fetchone()
+            if definition is not None:
+                used = self._used[id] = _Usage(definition[0], *self._connection.execute(_KEPT, definition).fetchone())
         return used
 
     # --- subscriptions ---------------------------------------------------------------------------------------------
@@ -246,38 +246,38 @@ class Tables:
             for each in notifications:
                 self._remove(used, each)
 
-    def _remove(self, used: _Used, notification: PendingNotification) -> None:
+    def _remove(self, used: _Usage, notification: PendingNotification) -> None:
         query = "DELETE FROM notifications WHERE session = ? AND method = ? AND uri = ?"
         self._connection.execute(query, (used.key, notification.method, _uri_bytes(notification.uri)))
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
-    def begin(self, session: str, stream: int, owed: Sequence[RequestId]) -> None:
+    def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         """Begin a stream. Raises `LimitExceeded` or `LocalProtocolError`."""
         used = self._session(session)
         if used is None:
             return
-        self._check_room(used)
-        if not owed:
+        self._check_capacity(used)
+        if not pending:
             self._over(used, "standalone AND NOT over")
         newest = self._newest(used)
         try:
             self._connection.execute(
                 "INSERT INTO streams (session, stream, last, standalone, over) VALUES (?, ?, 0, ?, 0)",
-                (used.key, stream, not owed),
+                (used.key, stream, not pending),
             )
         except sqlite3.IntegrityError as error:
             raise LocalProtocolError(f"stream {stream} was begun before") from error
-        ids = [(used.key, stream, json.dumps(id), place) for place, id in enumerate(owed)]
+        ids = [(used.key, stream, json.dumps(id), place) for place, id in enumerate(pending)]
         self._connection.executemany("INSERT OR IGNORE INTO owed (session, stream, id, place) VALUES (?, ?, ?, ?)", ids)
         # The previous newest stream may have been kept only for its number.
         self._connection.execute(_SWEEP, (used.key, newest, newest))
 
-    def _newest(self, used: _Used) -> int:
+    def _newest(self, used: _Usage) -> int:
         """Return the greatest number of a stream, or -1 without a stream."""
         return _number(self._connection, "SELECT coalesce(max(stream), -1) FROM streams WHERE session = ?", used.key)
 
-    def _check_room(self, used: _Used) -> None:
+    def _check_capacity(self, used: _Usage) -> None:
         for observed, setting, unit in (
             (used.answers, "replay_events", ""),
             (used.answers_size, "replay_bytes", " in bytes"),
@@ -299,14 +299,16 @@ class Tables:
         for event in events:
             self._append(used, event)
         if used.events > self._limits.replay_events or used.size > self._limits.replay_bytes:
-            self._make_room(used)
+            self._free(used)
 
-    def _append(self, used: _Used, event: StoredEvent) -> None:
+    def _append(self, used: _Usage, event: StoredEvent) -> None:
         at = (used.key, event.stream)
-        row = self._connection.execute("SELECT last, over FROM streams WHERE session = ? AND stream = ?", at).fetchone()
-        if row is None:
+        definition = self._connection.execute(
+            "SELECT last, over FROM streams WHERE session = ? AND stream = ?", at
+        ).fetchone()
+        if definition is None:
             raise LocalProtocolError(f"stream {event.stream} was not begun")
-        last, over = row
+        last, over = definition
         if event.number <= last:
             return
         if over:
@@ -328,7 +330,7 @@ class Tables:
         if event.notification is not None:
             self._remove(used, event.notification)
 
-    def _make_room(self, used: _Used) -> None:
+    def _free(self, used: _Usage) -> None:
         """Remove events until there is space for more than one: sorting the events for each new one costs too much."""
         dropped: list[tuple[int]] = []
         for place, size in self._connection.execute(_EXPENDABLE, (used.key,)):
@@ -346,7 +348,7 @@ class Tables:
         if used is not None:
             self._over(used, "stream = ?2 AND NOT over", stream)
 
-    def _over(self, used: _Used, which: str, *values: int) -> None:
+    def _over(self, used: _Usage, which: str, *values: int) -> None:
         """End the stream for which a condition holds, if there is one."""
         found = self._connection.execute(
             f"SELECT stream FROM streams WHERE session = ?1 AND {which}",  # noqa: S608  # two constants
@@ -373,11 +375,11 @@ class Tables:
             return ()
         query = "SELECT stream, last FROM streams WHERE session = ? ORDER BY stream"
         rows = self._connection.execute(query, (used.key,)).fetchall()
-        owed: dict[int, list[RequestId]] = {stream: [] for stream, _ in rows}
+        pending: dict[int, list[RequestId]] = {stream: [] for stream, _ in rows}
         query = "SELECT stream, id FROM owed WHERE session = ? ORDER BY stream, place"
         for stream, id in self._connection.execute(query, (used.key,)):
-            owed[stream].append(json.loads(id))
-        return tuple(StoredStream(stream, last, tuple(owed[stream])) for stream, last in rows)
+            pending[stream].append(json.loads(id))
+        return tuple(StoredStream(stream, last, tuple(pending[stream])) for stream, last in rows)
 
     def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
         """Return the events of a stream whose number is greater than `after`."""

@@ -18,7 +18,7 @@ from mcp_server.stores.sqlite.thread import StoreThread
 from mcp_server.stores.tasks import read_record, write_record
 
 if TYPE_CHECKING:
-    from mcp_server.stores.tasks import TaskPlace, TaskRecord
+    from mcp_server.stores.tasks import TaskOrder, TaskRecord
 
 __all__ = ["SqliteTaskStore"]
 
@@ -71,7 +71,7 @@ class SqliteTaskStore:
         """Delete a task."""
         await self._thread.do(partial(self._execute, "DELETE FROM tasks WHERE id = ?", id), closed=self._closed)
 
-    async def listed(self, owner: str, after: TaskPlace | None, count: int) -> tuple[TaskRecord, ...]:
+    async def listed(self, owner: str, after: TaskOrder | None, count: int) -> tuple[TaskRecord, ...]:
         """Return the tasks of an owner, the oldest first."""
         begin, id = (0.0, "") if after is None else (after.created_at, after.id)
         query = "SELECT record FROM tasks WHERE owner = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?"

@@ -88,7 +88,7 @@ class StoreThread:
         self._jobs: Final[queue.SimpleQueue[_Job[object] | None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self.asked = 0
+        self.requested = 0
         """The number of functions received so far."""
 
     async def do(self, function: Callable[[], T], *, closed: bool = False) -> T:
@@ -123,7 +123,7 @@ class StoreThread:
             # A daemon, so that a program that does not close the store can exit.
             self._thread = threading.Thread(target=self._work, name=f"store {self.path}", daemon=True)
             self._thread.start()
-        self.asked += 1
+        self.requested += 1
         self._jobs.put(job)
 
     async def aclose(self) -> None:

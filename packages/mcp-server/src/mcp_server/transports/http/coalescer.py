@@ -10,12 +10,12 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-__all__ = ["Joiner"]
+__all__ = ["WriteCoalescer"]
 
 T = TypeVar("T")
 
 
-class Joiner(Generic[T]):
+class WriteCoalescer(Generic[T]):
     """A writer that combines the items of several tasks.
 
     A task that queues an item waits until it is written. A slow receiver therefore delays only the tasks that send to

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_server.asgi import Receive, Scope, StartLater
     from mcp_server.transports.http.event_stream import EventStream
-    from mcp_server.transports.http.response import Response
+    from mcp_server.transports.http.response import AsgiResponse
 
-__all__ = ["Attendance", "accompanied"]
+__all__ = ["DisconnectWatcher", "run_beside"]
 
 
-class Attendance:
+class DisconnectWatcher:
     """A watcher of one response: detects the disconnect, starts the stream, and writes keep-alive comments.
 
     Args:
@@ -37,12 +37,12 @@ class Attendance:
         until: The time at which the stream ends, by trio's clock.
     """
 
-    __slots__ = ("_flush", "_gone", "_patience", "_pause", "_policy", "_receive", "_response", "_stream", "_until")
+    __slots__ = ("_flush", "_gone", "_pause", "_policy", "_receive", "_response", "_stream", "_stream_after", "_until")
 
     def __init__(
         self,
         stream: EventStream,
-        response: Response,
+        response: AsgiResponse,
         receive: Receive,
         policy: EndpointPolicy,
         *,
@@ -55,7 +55,7 @@ class Attendance:
         self._receive: Final = receive
         self._policy: Final = policy
         # If the response is a stream in any case, start it as soon as the request is slow enough for this task to run.
-        self._patience: Final = 0.0 if policy.answer == "stream" else policy.stream_after
+        self._stream_after: Final = 0.0 if policy.answer == "stream" else policy.stream_after
         self._gone: Final = gone
         self._flush: Final = flush
         self._until: Final = until
@@ -74,7 +74,7 @@ class Attendance:
                 if stream.committed:
                     due = response.written_at + self._policy.keep_alive
                 else:
-                    due = began + self._patience if stream.may_stream else math.inf
+                    due = began + self._stream_after if stream.may_stream else math.inf
                 with trio.CancelScope(deadline=min(due, self._until)) as self._pause:
                     if (await self._receive())["type"] == "http.disconnect":
                         break
@@ -104,7 +104,7 @@ class Attendance:
             self._pause.cancel()
 
 
-async def accompanied(
+async def run_beside(
     scope: Scope, companion: Callable[[], Awaitable[None]], serve: Callable[[], Awaitable[None]]
 ) -> None:
     """Serve a request, with a companion task if the request is slow.

@@ -1,6 +1,6 @@
 """The MCP endpoint as an ASGI application: Streamable HTTP, in all revisions.
 
-`mcp_core.http.server` decides what a request may do and how it is rejected. A modern request is an `Exchange`, a legacy
+`mcp_core.http.server` decides what a request may do and how it is rejected. A modern request is an `ModernRequest`, a legacy
 request belongs to a `Session`. This module authenticates the principal and distinguishes modern and legacy requests.
 
 The endpoint requires only requests from its host: no background task and no startup. It can be mounted in any ASGI
@@ -29,17 +29,17 @@ from mcp_core.jsonrpc.messages import Request
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
-from mcp_server.connection.authenticator import NOBODY, Identity, refused, without_credentials
-from mcp_server.connection.request_queue import Peers
+from mcp_server.connection.authenticator import ANONYMOUS, Identity, refused, without_credentials
+from mcp_server.connection.request_queue import PrincipalQueues
 from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
 from mcp_server.transports.http.allocator import return_free_memory
 from mcp_server.transports.http.body import memory_owner, receive_body
-from mcp_server.transports.http.modern import Exchange
-from mcp_server.transports.http.response import Exchanged, Response
+from mcp_server.transports.http.modern import ModernRequest
+from mcp_server.transports.http.response import AsgiResponse, HttpContext
 from mcp_server.transports.http.scope import normal, not_found, request_of, serve_document
-from mcp_server.transports.http.session_registry import Sessions
-from mcp_server.transports.http.subscription import Herald, Subscription
+from mcp_server.transports.http.session_registry import SessionRegistry
+from mcp_server.transports.http.subscription import Subscription, SubscriptionNotifier
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
     from mcp_server.asgi import Receive, Scope, Send
-    from mcp_server.connection.authenticator import Gate
+    from mcp_server.connection.authenticator import Authenticator
     from mcp_server.service import ServerService
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.sse_2024 import SsePair
@@ -111,7 +111,7 @@ class HttpEndpoint:
         policy: EndpointPolicy,
         limits: Limits,
         store: SessionStore,
-        gate: Gate | None = None,
+        authenticator: Authenticator | None = None,
         healthz: str | None = None,
         pair: SsePair | None = None,
     ) -> None:
@@ -123,12 +123,12 @@ class HttpEndpoint:
         self._template: Final = template
         self._revisions: Final = frozenset(revisions)
         self._limits: Final = limits
-        self._gate: Final = gate
-        self._sessions: Final = Sessions(service, self._engine, store, policy, limits, budget=service.budget)
+        self._authenticator: Final = authenticator
+        self._sessions: Final = SessionRegistry(service, self._engine, store, policy, limits, budget=service.budget)
         service.recorders.add(self._sessions)
-        self._exchanges: Final[set[Exchange | Subscription]] = set()
-        self._peers: Final = Peers(limits)
-        self._herald: Final = Herald()
+        self._modern_requests: Final[set[ModernRequest | Subscription]] = set()
+        self._queues: Final = PrincipalQueues(limits)
+        self._notifier: Final = SubscriptionNotifier()
         self._running = 0
         self._streams = 0
         self._streams_allowed = 0
@@ -137,7 +137,7 @@ class HttpEndpoint:
         self._idle = trio.Event()
         self._pair: Final = pair
         self._routes: Final[dict[str, _Route]] = {normal(path): self._serve}
-        for place, document in () if gate is None else gate.documents.items():
+        for place, document in () if authenticator is None else authenticator.documents.items():
             self._routes[normal(place)] = partial(self._serve_document, document)
         if healthz is not None:
             self._routes[normal(healthz)] = self._answer_health
@@ -210,7 +210,7 @@ class HttpEndpoint:
                     await subscription.run()
                 finally:
                     self._streams -= 1
-                    self._exchanges.discard(subscription)
+                    self._modern_requests.discard(subscription)
         finally:
             self._running -= 1
             if not self._running:
@@ -238,30 +238,30 @@ class HttpEndpoint:
         """Respond to a request. Return the subscription that it opened, if any."""
         http = request_of(scope)
         exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
-        response = Response(send)
+        response = AsgiResponse(send)
         refusal = exchange.admit()
         if refusal is None and self._draining:
             refusal = _stopping(exchange)
         if refusal is None and self._service.life.needed and not self._service.life.running:
             refusal = self._not_running(exchange)
-        identity = await self._admitted(http, exchange) if refusal is None else NOBODY
+        identity = await self._admitted(http, exchange) if refusal is None else ANONYMOUS
         if isinstance(identity, Refusal):
             refusal = identity
         elif refusal is None:
             charge = self.budget.droppable(memory_owner(identity.key, exchange.session_id, scope))
-            exchanged = Exchanged(exchange, without_credentials(http), response, receive, scope, charge, identity)
+            context = HttpContext(exchange, without_credentials(http), response, receive, scope, charge, identity)
             try:
                 # `admit` rejects all other methods.
                 if http.method == "POST":
-                    outcome = await self._post(exchanged)
+                    outcome = await self._post(context)
                     if isinstance(outcome, Subscription):
                         return outcome
                     refusal = outcome
                 elif http.method == "GET":
                     with self._streaming():
-                        refusal = await self._sessions.get(exchanged)
+                        refusal = await self._sessions.get(context)
                 else:
-                    refusal = await self._sessions.delete(exchanged)
+                    refusal = await self._sessions.delete(context)
             except LimitExceeded as excess:
                 refusal = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
             except StoreError as error:
@@ -278,17 +278,21 @@ class HttpEndpoint:
 
     async def _admitted(self, http: HttpRequest, responses: Responses) -> Identity | Refusal:
         """Return the identity of the sender of a request, or the rejection of the request."""
-        if self._gate is None:
-            return NOBODY
-        identity = await self._gate.identify(http)
+        if self._authenticator is None:
+            return ANONYMOUS
+        identity = await self._authenticator.authenticate(http)
         return identity if isinstance(identity, Identity) else refused(identity, responses)
 
     def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Refusal | None:
         """Return the rejection of a message that the sender is not authorized to send, or `None`."""
-        if self._gate is not None and (excess := self._too_many_named(message)) is not None:
+        if self._authenticator is not None and (excess := self._too_many_named(message)) is not None:
             # The engine would reject the message, too, but only after the authenticator has checked each resource.
             return responses.refuse(400, excess.message, id=id_of(message))
-        denial = None if self._gate is None else self._gate.check(identity, message, self._service.standing_for)
+        denial = (
+            None
+            if self._authenticator is None
+            else self._authenticator.check(identity, message, self._service.standing_for)
+        )
         return None if denial is None else refused(denial, responses, message)
 
     def _too_many_named(self, message: Message | Batch) -> LimitExceeded | None:
@@ -307,23 +311,23 @@ class HttpEndpoint:
             setting="Limits.watched_resources",
         )
 
-    async def _post(self, exchanged: Exchanged) -> Refusal | Subscription | None:
+    async def _post(self, context: HttpContext) -> Refusal | Subscription | None:
         """Receive a message and respond to it. Its memory stays charged until the response is complete."""
         outcome: Refusal | Subscription | None = None
         try:
-            outcome = await self._receive(exchanged)
+            outcome = await self._receive(context)
         finally:
             if isinstance(outcome, Subscription):
-                outcome.charge = exchanged.charge
+                outcome.charge = context.charge
             else:
-                exchanged.charge.release()
+                context.charge.release()
         return outcome
 
-    async def _receive(self, exchanged: Exchanged) -> Refusal | Subscription | None:
-        exchange, charge = exchanged.exchange, exchanged.charge
-        body = await receive_body(exchanged.receive, charge, exchange, self._limits)
+    async def _receive(self, context: HttpContext) -> Refusal | Subscription | None:
+        exchange, charge = context.exchange, context.charge
+        body = await receive_body(context.receive, charge, exchange, self._limits)
         if body is None:
-            exchanged.response.lost = True
+            context.response.lost = True
         if not isinstance(body, bytes):
             return body
         if self._draining:
@@ -332,14 +336,14 @@ class HttpEndpoint:
             # Let the tasks of dropped requests free their memory before this message is parsed.
             for _ in range(_TURNS):
                 await trio.lowlevel.checkpoint()
-        post = exchange.read(body, self._service.designated, names=self._template().names)
+        post = exchange.read(body, self._service.header_params, names=self._template().names)
         # Most of the memory of a large message is in the parsed objects.
         del body
         if isinstance(post, Refusal):
             if post.answers is not None:
-                await self._sessions.refuse(post.answers, exchanged)
+                await self._sessions.refuse(post.answers, context)
             return post
-        forbidden = self._checked(exchanged.identity, exchange, post.message)
+        forbidden = self._checked(context.identity, exchange, post.message)
         if forbidden is not None:
             return forbidden
         for note in post.notes:
@@ -347,21 +351,21 @@ class HttpEndpoint:
         message = post.message
         if post.era is Era.LEGACY:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
-                return await self._sessions.open(message, exchanged)
-            return await self._sessions.post(post, exchanged)
-        return await self._answer_modern(message, post.size, exchanged)
+                return await self._sessions.open(message, context)
+            return await self._sessions.post(post, context)
+        return await self._answer_modern(message, post.size, context)
 
-    async def _answer_modern(self, message: Message | Batch, size: int, exchanged: Exchanged) -> Subscription | None:
-        principal = exchanged.identity.key
-        places = self._peers.places(principal) if isinstance(message, Request) else None
-        line = Exchange(
-            self._service, self._engine(), exchanged, policy=self.policy, herald=self._herald, places=places
+    async def _answer_modern(self, message: Message | Batch, size: int, context: HttpContext) -> Subscription | None:
+        principal = context.identity.key
+        queue = self._queues.queue(principal) if isinstance(message, Request) else None
+        line = ModernRequest(
+            self._service, self._engine(), context, policy=self.policy, notifier=self._notifier, queue=queue
         )
         if not isinstance(message, Request):
             line.notify(cast("Notification", message))  # modern messages are requests or notifications
-            await exchanged.response.complete(exchanged.exchange.empty_head())
+            await context.response.complete(context.exchange.empty_head())
             return None
-        self._exchanges.add(line)
+        self._modern_requests.add(line)
         try:
             with self._streaming() if message.method == SUBSCRIPTIONS_LISTEN.name else nullcontext():
                 subscription = await line.serve(message, size)
@@ -369,10 +373,10 @@ class HttpEndpoint:
                     # Counted until the subscription ends.
                     self._streams += 1
         finally:
-            self._exchanges.discard(line)
-            self._peers.forget(principal)
+            self._modern_requests.discard(line)
+            self._queues.forget(principal)
         if subscription is not None:
-            self._exchanges.add(subscription)
+            self._modern_requests.add(subscription)
         return subscription
 
     # --- the other routes ------------------------------------------------------------------------------------------
@@ -381,26 +385,26 @@ class HttpEndpoint:
         http = request_of(scope)
         identity = await self._who(http)
         if isinstance(identity, Refusal):
-            await Response(send).refuse(identity)
+            await AsgiResponse(send).refuse(identity)
         else:
             root = str(scope.get("root_path") or "").rstrip("/")
             try:
                 with self._streaming():
                     await pair.serve_stream(http, receive, send, identity=identity, root_path=root)
             except LimitExceeded as excess:
-                await Response(send).refuse(Responses(http, self.policy, self._limits).busy(excess))
+                await AsgiResponse(send).refuse(Responses(http, self.policy, self._limits).busy(excess))
 
     async def _serve_post(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
         http = request_of(scope)
         identity = await self._who(http)
         if isinstance(identity, Refusal):
-            await Response(send).refuse(identity)
+            await AsgiResponse(send).refuse(identity)
         else:
             await pair.serve_post(http, receive, send, identity=identity, check=self._checked)
 
     async def _who(self, http: HttpRequest) -> Identity | Refusal:
-        if self._gate is None:
-            return NOBODY
+        if self._authenticator is None:
+            return ANONYMOUS
         # Check first what does not depend on the sender: it needs no authentication, and a preflight has no
         # credentials.
         refusal = admit(http, self.policy, self._limits)
@@ -413,7 +417,7 @@ class HttpEndpoint:
         # Health checks use an address, so `Host` is not checked. The response reveals nothing.
         status, text = (503, b"stopping\n") if self._draining else (200, b"ok\n")
         headers = Headers((("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")))
-        await Response(send).complete(HttpHead(status=status, headers=headers), text)
+        await AsgiResponse(send).complete(HttpHead(status=status, headers=headers), text)
 
     # --- shutdown --------------------------------------------------------------------------------------------------
 
@@ -427,12 +431,12 @@ class HttpEndpoint:
         async with trio.open_nursery() as nursery:
             if self._pair is not None:
                 nursery.start_soon(self._pair.drain, grace)
-            for exchange in tuple(self._exchanges):
+            for exchange in tuple(self._modern_requests):
                 exchange.finish()
             for session in tuple(self._sessions):
                 nursery.start_soon(session.release)
             await self._wait_idle(grace)
-        for exchange in tuple(self._exchanges):
+        for exchange in tuple(self._modern_requests):
             exchange.stop()
         for session in tuple(self._sessions):
             session.stop()

@@ -21,7 +21,7 @@ from mcp_core.framing.sse import encode_comment, encode_event
 from mcp_core.http.event_log import event_id
 from mcp_core.http.statuses import status_of
 from mcp_server.connection.channel import encoded
-from mcp_server.transports.http.coalescer import Joiner
+from mcp_server.transports.http.coalescer import WriteCoalescer
 from mcp_server.transports.http.replay import written
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Era
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Item, Log
-    from mcp_server.transports.http.response import Response
+    from mcp_server.transports.http.response import AsgiResponse
 
 __all__ = ["EventStream"]
 
 _log: Final = logging.getLogger("mcp_server")
 
-_PATIENCE: Final = 1.0
+_WRITE_SECONDS: Final = 1.0
 """Time for a client to read pending output before its stream ends, in seconds."""
 
 _COMMENT: Final = encode_comment("still here")
@@ -62,22 +62,22 @@ class EventStream:
     __slots__ = (
         "_answers",
         "_batch",
+        "_coalescer",
         "_era",
         "_exchange",
-        "_joiner",
         "_last",
         "_log",
         "_number",
-        "_owed",
+        "_pending",
         "_session_id",
-        "_standing",
+        "_standalone",
         "committed",
         "over",
         "response",
         "wake",
     )
 
-    response: Response | None
+    response: AsgiResponse | None
     """The response that carries the stream; `None` while the client is not connected."""
     committed: bool
     """Whether the response has become an SSE stream."""
@@ -89,11 +89,11 @@ class EventStream:
     def __init__(
         self,
         exchange: ServerExchange,
-        response: Response,
+        response: AsgiResponse,
         era: Era,
         *,
         batch: bool = False,
-        standing: bool = False,
+        standalone: bool = False,
         log: Log | None = None,
         session_id: str | None = None,
     ) -> None:
@@ -103,20 +103,20 @@ class EventStream:
         self.wake = None
         self._exchange: Final = exchange
         self._era: Final = era
-        self._owed: dict[RequestId, None] = {}
+        self._pending: dict[RequestId, None] = {}
         self._batch: Final = batch
-        self._standing: Final = standing
+        self._standalone: Final = standalone
         self._log = log
         self._session_id: Final = session_id
         self._answers: list[Item] = []
         # Most responses are JSON and do not need a coalescer.
-        self._joiner: Joiner[Item] | None = None
+        self._coalescer: WriteCoalescer[Item] | None = None
         self._number = 0
         self._last = 0
 
-    def owe(self, request: RequestId) -> None:
+    def expect(self, request: RequestId) -> None:
         """Expect a response of a handler to this request. Call this method before any response is sent."""
-        self._owed[request] = None
+        self._pending[request] = None
 
     @property
     def may_stream(self) -> bool:
@@ -132,11 +132,11 @@ class EventStream:
             return True
         return self.connected
 
-    def _joined(self) -> Joiner[Item]:
-        if self._joiner is None:
+    def _joined(self) -> WriteCoalescer[Item]:
+        if self._coalescer is None:
             # Without a log there is only one write, which shields itself.
-            self._joiner = Joiner(self._hand_on, shielded=self._log is not None)
-        return self._joiner
+            self._coalescer = WriteCoalescer(self._hand_on, shielded=self._log is not None)
+        return self._coalescer
 
     # --- messages of requests --------------------------------------------------------------------------------------
 
@@ -145,17 +145,17 @@ class EventStream:
         if self.reaches:
             await self._joined().put(*[(message, None, None) for message in messages])
 
-    async def notify(self, notices: Sequence[tuple[bytes, PendingNotification | None]]) -> bool:
+    async def notify(self, notifications: Sequence[tuple[bytes, PendingNotification | None]]) -> bool:
         """Send notifications of changes, in the same way as `send`.
 
         Args:
-            notices: Encoded notifications, each with its record in the store.
+            notifications: Encoded notifications, each with its record in the store.
 
         Returns:
             Whether the log contains them: the store does not list them as pending any more.
         """
         if self.reaches:
-            await self._joined().put(*[(message, None, notification) for message, notification in notices])
+            await self._joined().put(*[(message, None, notification) for message, notification in notifications])
         return self._log is not None
 
     def leave(self, message: bytes) -> None:
@@ -166,7 +166,7 @@ class EventStream:
 
     async def flush(self) -> None:
         """Write the queued messages."""
-        if self._joiner is not None and self._joiner.waiting:
+        if self._coalescer is not None and self._coalescer.waiting:
             async with self._joined().alone():
                 pass
 
@@ -176,9 +176,9 @@ class EventStream:
         if self.committed or self._exchange.prefers_stream:
             await self._joined().put((data, answer.id, None))
             return
-        self._owed.pop(cast("RequestId", answer.id), None)  # the response to a request has its id
+        self._pending.pop(cast("RequestId", answer.id), None)  # the response to a request has its id
         self._answers.append((data, answer.id, None))
-        if not self._owed:
+        if not self._pending:
             await self._complete(200 if self._batch else status_of(answer, self._era))
 
     async def give(self, answers: Sequence[Answer], *, refused: bool) -> None:
@@ -191,7 +191,7 @@ class EventStream:
         # The log does not store these responses: a client that sends invalid requests does not need them again.
         # Only a batch has members without a readable id. The revision that has batches uses a null id for them.
         self._answers = [(encoded(answer, null_id=self._batch)[1], None, None) for answer in answers]
-        if self._owed:
+        if self._pending:
             return
         if self._exchange.accepts_json:
             await self._complete(200 if self._batch else status_of(answers[0], self._era, refused=refused))
@@ -209,8 +209,8 @@ class EventStream:
             request: The id of the request.
             refusal: The response to send instead, if nothing was sent yet.
         """
-        self._owed.pop(request, None)
-        if self._owed or self.over:
+        self._pending.pop(request, None)
+        if self._pending or self.over:
             return
         async with self._joined().alone():
             if self.committed:
@@ -238,7 +238,7 @@ class EventStream:
             async with self._joined().alone():
                 await self._become_stream(replay)
 
-    async def keep_alive(self, response: Response) -> None:
+    async def keep_alive(self, response: AsgiResponse) -> None:
         """Write a comment to a silent stream."""
         async with self._joined().alone():
             await response.write(_COMMENT)
@@ -250,7 +250,7 @@ class EventStream:
         """Whether a client is connected, as far as is known."""
         return self.response is not None and not self.response.lost
 
-    def left(self, response: Response) -> None:
+    def left(self, response: AsgiResponse) -> None:
         """Detach a response whose client has disconnected."""
         response.lost = True
         response.abort()
@@ -269,7 +269,7 @@ class EventStream:
             await self._become_stream()
             await self._let_go(retry)
 
-    async def resume(self, exchange: ServerExchange, response: Response, after: int) -> bool:
+    async def resume(self, exchange: ServerExchange, response: AsgiResponse, after: int) -> bool:
         """Continue over another connection.
 
         Args:
@@ -306,9 +306,9 @@ class EventStream:
         Args:
             retry: Time after which the client is to reconnect, in seconds; `None`: not specified.
         """
-        with trio.move_on_after(_PATIENCE) as patience:
+        with trio.move_on_after(_WRITE_SECONDS) as scope:
             await self._end_alone(retry)
-        if patience.cancelled_caught:
+        if scope.cancelled_caught:
             if self.response is not None:
                 self.response.abort()
             await self._end_alone(retry)
@@ -328,8 +328,8 @@ class EventStream:
         data += await self._put_down(items)
         for _, answers, _ in items:
             if answers is not None:
-                self._owed.pop(answers, None)
-        await self._write(data, last=not (self._owed or self._standing))
+                self._pending.pop(answers, None)
+        await self._write(data, last=not (self._pending or self._standalone))
 
     async def _become_stream(self, replay: bytes = b"") -> None:
         if self.may_stream and not self.committed:
@@ -358,9 +358,9 @@ class EventStream:
             # The client has no event id with which it could resume the stream.
             self._log = self.response = None
         if self._log is not None:
-            owed = [*self._owed, *(answers for _, answers, _ in answered if answers is not None)]
-            self._number = self._log.number(standing=self._standing)
-            if await self._log.begin(self._number, owed):
+            pending = [*self._pending, *(answers for _, answers, _ in answered if answers is not None)]
+            self._number = self._log.number(standalone=self._standalone)
+            if await self._log.begin(self._number, pending):
                 self._log.live[self._number] = self
             else:
                 self._log = None

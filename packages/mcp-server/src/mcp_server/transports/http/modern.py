@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
-from mcp_core.engine.events import Ignored, NotificationReceived, RequestReceived
+from mcp_core.engine.events import MessageIgnored, NotificationReceived, RequestReceived
 from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
-from mcp_server.connection.channel import Call, Line
-from mcp_server.transports.http.disconnect import Attendance, accompanied
+from mcp_server.connection.channel import Channel, RequestContext
+from mcp_server.transports.http.disconnect import DisconnectWatcher, run_beside
 from mcp_server.transports.http.event_stream import EventStream
 from mcp_server.transports.http.subscription import Subscription
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import Notification, Request
     from mcp_core.jsonrpc.messages import Response as Answer
-    from mcp_core.methods import Method
+    from mcp_core.methods import RequestMethod
     from mcp_core.types import SubscriptionFilter
     from mcp_server.connection.channel import Service
-    from mcp_server.connection.request_queue import Places
-    from mcp_server.transports.http.response import Exchanged
-    from mcp_server.transports.http.subscription import Herald
+    from mcp_server.connection.request_queue import RequestQueue
+    from mcp_server.transports.http.response import HttpContext
+    from mcp_server.transports.http.subscription import SubscriptionNotifier
 
-__all__ = ["Exchange"]
+__all__ = ["ModernRequest"]
 
 
-class Exchange(Line):
+class ModernRequest(Channel):
     """The channel of one modern request.
 
     Args:
@@ -50,23 +50,23 @@ class Exchange(Line):
         places: The request queue of the principal; `None` for an anonymous client.
     """
 
-    __slots__ = ("_exchanged", "_herald", "_places", "_policy", "_scope", "_stream", "_subscription")
+    __slots__ = ("_context", "_notifier", "_policy", "_queue", "_scope", "_stream", "_subscription")
 
     def __init__(
         self,
         service: Service,
         connection: ServerConnection,
-        exchanged: Exchanged,
+        context: HttpContext,
         *,
         policy: EndpointPolicy,
-        herald: Herald,
-        places: Places | None = None,
+        notifier: SubscriptionNotifier,
+        queue: RequestQueue | None = None,
     ) -> None:
-        super().__init__(service, connection, exchanged.identity.key)
-        self._places: Final = places
-        self._exchanged: Final = exchanged
+        super().__init__(service, connection, context.identity.key)
+        self._queue: Final = queue
+        self._context: Final = context
         self._policy: Final = policy
-        self._herald: Final = herald
+        self._notifier: Final = notifier
         self._stream: EventStream
         self._scope: Final = trio.CancelScope()
         self._subscription: Subscription | None = None
@@ -83,35 +83,35 @@ class Exchange(Line):
         """
         reaction = self.connection.receive(message)
         event = reaction.event
-        exchanged = self._exchanged
-        self._stream = EventStream(exchanged.exchange, exchanged.response, Era.MODERN)
+        context = self._context
+        self._stream = EventStream(context.exchange, context.response, Era.MODERN)
         if not isinstance(event, RequestReceived):
             # The engine responds to messages that it does not forward.
             answer = cast("Answer", cast("Outgoing", reaction.reply).message)
-            await self._stream.give((answer,), refused=isinstance(event, Ignored))
+            await self._stream.give((answer,), refused=isinstance(event, MessageIgnored))
             return None
         # A subscription is not queued: it only waits, and there can be many of them.
-        if self._places is not None and event.row is not SUBSCRIPTIONS_LISTEN:
-            full = self._places.claim(size)
+        if self._queue is not None and event.definition is not SUBSCRIPTIONS_LISTEN:
+            full = self._queue.claim(size)
             if full is not None:
-                await exchanged.response.refuse(exchanged.exchange.busy(full, id=message.id, own=True))
+                await context.response.refuse(context.exchange.busy(full, id=message.id, own=True))
                 return None
-        self._stream.owe(message.id)
-        call = Call(event, self, self._scope, http=exchanged.http, size=size, identity=exchanged.identity)
+        self._stream.expect(message.id)
+        call = RequestContext(event, self, self._scope, http=context.http, size=size, identity=context.identity)
         try:
-            if event.row is SUBSCRIPTIONS_LISTEN:
+            if event.definition is SUBSCRIPTIONS_LISTEN:
                 # It is acknowledged immediately, and then manages its response itself.
                 await self._answer(call)
                 return self._subscription
-            await accompanied(exchanged.scope, self._attend, lambda: self._answer(call))
+            await run_beside(context.scope, self._attend, lambda: self._answer(call))
             return None
         finally:
             # Break the reference cycle: with many requests, waiting for garbage collection would cost memory.
-            call.asking = None
+            call.client_requests = None
 
     async def _attend(self) -> None:
-        exchanged = self._exchanged
-        await Attendance(self._stream, exchanged.response, exchanged.receive, self._policy, gone=self._gone).run()
+        context = self._context
+        await DisconnectWatcher(self._stream, context.response, context.receive, self._policy, gone=self._gone).run()
 
     def notify(self, message: Notification) -> None:
         """Handle a notification that was posted alone."""
@@ -119,22 +119,22 @@ class Exchange(Line):
         if isinstance(event, NotificationReceived):
             self._service.notified(self, event)
 
-    async def _answer(self, call: Call) -> None:
+    async def _answer(self, call: RequestContext) -> None:
         outgoing = await self._run(call)
         if outgoing is not None:
             await self._stream.answer(cast("Answer", outgoing.message))  # the engine returns a response
         elif self._subscription is None:
-            stopping = self._exchanged.exchange.refuse(503, "the server is stopping", id=call.request.id)
+            stopping = self._context.exchange.refuse(503, "the server is stopping", id=call.request.id)
             await self._stream.drop(call.request.id, stopping)
 
-    async def _outcome(self, call: Call) -> object:
-        if self._places is None or call.request.row is SUBSCRIPTIONS_LISTEN:
+    async def _outcome(self, call: RequestContext) -> object:
+        if self._queue is None or call.request.definition is SUBSCRIPTIONS_LISTEN:
             return await super()._outcome(call)
-        await self._places.enter(call.size)
+        await self._queue.enter(call.size)
         try:
             return await super()._outcome(call)
         finally:
-            self._places.leave()
+            self._queue.leave()
 
     def _gone(self) -> None:
         """Cancel the request, because the client has disconnected."""
@@ -147,7 +147,7 @@ class Exchange(Line):
 
     def stop(self) -> None:
         """Cancel the request because the server stops."""
-        self._exchanged.response.abort()
+        self._context.response.abort()
         self._scope.cancel()
 
     # --- for handlers ----------------------------------------------------------------------------------------------
@@ -157,19 +157,24 @@ class Exchange(Line):
         if outgoing is not None:
             await self._stream.send(encode(outgoing.message, null_id=False))
 
-    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:  # noqa: ARG002
+    async def request_client(
+        self,
+        definition: RequestMethod[object, object],
+        params: object,  # noqa: ARG002
+        call: RequestContext,
+    ) -> object:
         """Raise `LocalProtocolError`: in this era a server sends no requests."""
-        raise LocalProtocolError(f"a server must not send {row.name} in revision {call.request.peer.revision}")
+        raise LocalProtocolError(f"a server must not send {definition.name} in revision {call.request.peer.revision}")
 
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:
+    async def listen(self, call: RequestContext, wanted: SubscriptionFilter) -> None:
         """Acknowledge a subscription and create it. It continues after this method returns."""
         subscription = Subscription(
             self._service,
             self.connection,
             call.request.id,
-            self._exchanged,
+            self._context,
             keep_alive=self._policy.keep_alive,
-            herald=self._herald,
+            notifier=self._notifier,
         )
         try:
             await self.send(self.connection.acknowledge(call.request.id, wanted))

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from mcp_core.jsonrpc.messages import RequestId
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_server.stores.failures import StoreFailures
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.event_stream import EventStream
 
-__all__ = ["RECORDED", "Item", "Log", "is_standing", "pending_notification", "written"]
+__all__ = ["RECORDED", "Item", "Log", "is_standalone", "pending_notification", "written"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -43,9 +43,9 @@ _RESTARTED: Final = ErrorObject(int(ErrorCode.INTERNAL_ERROR), "the server resta
 Item = tuple[bytes, "RequestId | None", "PendingNotification | None"]
 """One JSON message, the request that it responds to, and the pending change that it notifies of."""
 
-RECORDED: Final[Mapping[str, NotificationRow[object]]] = {
-    row.name: row
-    for row in (
+RECORDED: Final[Mapping[str, NotificationMethod[object]]] = {
+    definition.name: definition
+    for definition in (
         NOTIFICATIONS_TOOLS_LIST_CHANGED,
         NOTIFICATIONS_PROMPTS_LIST_CHANGED,
         NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -55,14 +55,16 @@ RECORDED: Final[Mapping[str, NotificationRow[object]]] = {
 """The notifications that are recorded until the client of a session has received them, by method."""
 
 
-def pending_notification(row: NotificationRow[object], params: object) -> PendingNotification | None:
+def pending_notification(definition: NotificationMethod[object], params: object) -> PendingNotification | None:
     """Return the record of a notification for a store; `None` if notifications of this method are not recorded."""
-    if row.name not in RECORDED:
+    if definition.name not in RECORDED:
         return None
-    return PendingNotification(row.name, params.uri if isinstance(params, ResourceUpdatedNotificationParams) else "")
+    return PendingNotification(
+        definition.name, params.uri if isinstance(params, ResourceUpdatedNotificationParams) else ""
+    )
 
 
-def is_standing(stream: int) -> bool:
+def is_standalone(stream: int) -> bool:
     """Return whether a stream is standalone, so that it does not respond to a POST."""
     return stream % 2 == 0
 
@@ -100,10 +102,10 @@ class Log:
         self.live = {}
         self._last = 0
 
-    def number(self, *, standing: bool) -> int:
+    def number(self, *, standalone: bool) -> int:
         """Return the number of a new stream."""
         self._last += 1
-        return 2 * self._last if standing else 2 * self._last - 1
+        return 2 * self._last if standalone else 2 * self._last - 1
 
     def knows(self, stream: int) -> bool:
         """Return whether a stream with this number may exist."""
@@ -118,17 +120,19 @@ class Log:
         streams = await self._store.streams(self._session)
         for each in streams:
             self._last = max(self._last, (each.stream + 1) // 2)
-            if each.owed:
-                _log.warning("server restarted before requests of a session were complete: requests=%d", len(each.owed))
-                answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in each.owed]
+            if each.pending:
+                _log.warning(
+                    "server restarted before requests of a session were complete: requests=%d", len(each.pending)
+                )
+                answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in each.pending]
                 await self.append(each.stream, each.last, answers)
 
-    async def begin(self, stream: int, owed: Collection[RequestId]) -> bool:
+    async def begin(self, stream: int, pending: Collection[RequestId]) -> bool:
         """Open a stream.
 
         Args:
             stream: The number of the stream.
-            owed: The requests that the stream responds to.
+            pending: The requests that the stream responds to.
 
         Returns:
             Whether the stream can be resumed. It cannot if the store is full, does not have the session, or fails.
@@ -136,7 +140,7 @@ class Log:
         if not self.is_stored:
             return False
         try:
-            await self._store.begin(self._session, stream, tuple(owed))
+            await self._store.begin(self._session, stream, tuple(pending))
         except LimitExceeded as excess:
             _log.warning("stream cannot be resumed: %s", excess)
             return False

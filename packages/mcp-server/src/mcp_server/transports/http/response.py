@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_server.connection.authenticator import NOBODY
+from mcp_server.connection.authenticator import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp_server.asgi import Receive, Scope, Send
     from mcp_server.connection.authenticator import Identity
 
-__all__ = ["Exchanged", "Response"]
+__all__ = ["AsgiResponse", "HttpContext"]
 
 _STALL: Final = 60.0
 """Time limit of one write, in seconds. Hosts that time writes have a shorter limit. Other hosts have no limit."""
@@ -44,14 +44,14 @@ def _raw(headers: Headers) -> Sequence[tuple[bytes, bytes]]:
     return headers.raw()
 
 
-class Response:
+class AsgiResponse:
     """An HTTP response. Only one task at a time may write.
 
     Args:
         send: The ASGI `send` of the request.
     """
 
-    __slots__ = ("_attendance", "_send", "_writing", "begun", "ended", "lost", "written_at")
+    __slots__ = ("_send", "_watcher", "_writing", "begun", "ended", "lost", "written_at")
 
     begun: bool
     """Whether the head was sent, so that the status and the headers cannot change."""
@@ -67,7 +67,7 @@ class Response:
         self.begun = self.ended = self.lost = False
         self.written_at = 0.0
         self._writing: trio.CancelScope | None = None
-        self._attendance: trio.CancelScope | None = None
+        self._watcher: trio.CancelScope | None = None
 
     @property
     def open(self) -> bool:
@@ -146,23 +146,23 @@ class Response:
 
     def attended(self, scope: trio.CancelScope) -> None:
         """Set the scope of the task that watches this response. `scope` is cancelled when the response is complete."""
-        self._attendance = scope
+        self._watcher = scope
 
     def leave(self) -> None:
         """Cancel the task that watches this response."""
-        if self._attendance is not None:
-            self._attendance.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
 
 
 @attrs.frozen(eq=False)
-class Exchanged:
+class HttpContext:
     """An HTTP request with its response, memory charge and identity."""
 
     exchange: ServerExchange
     """The HTTP exchange, which decides how to respond."""
     http: HttpRequest
     """The head of the request, as handlers see it."""
-    response: Response
+    response: AsgiResponse
     """The response."""
     receive: Receive
     """The ASGI `receive`. The body was read, so it returns only `http.disconnect`."""
@@ -170,5 +170,5 @@ class Exchanged:
     """The ASGI scope of the request."""
     charge: MemoryCharge
     """The memory charge of the request."""
-    identity: Identity = NOBODY
+    identity: Identity = ANONYMOUS
     """The identity of the sender."""

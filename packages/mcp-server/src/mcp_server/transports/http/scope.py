@@ -9,7 +9,7 @@ import attrs
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
 from mcp_core.http.origin import refusal
 from mcp_core.http.responses import Responses
-from mcp_server.transports.http.response import Response
+from mcp_server.transports.http.response import AsgiResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +67,7 @@ async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits
         scope: The ASGI scope of the request.
         send: The ASGI `send` of the request.
     """
-    http, response = request_of(scope), Response(send)
+    http, response = request_of(scope), AsgiResponse(send)
     responses = Responses(http, policy, limits)
     visitor = attrs.evolve(http, headers=Headers([pair for pair in http.headers if pair[0] not in _OF_PAGES]))
     foreign = refusal(visitor, policy.allowed_hosts, ())
@@ -90,4 +90,4 @@ async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001  # a route
     """Respond with 404 to a request for a path that is not served."""
     headers = Headers((("content-type", "text/plain; charset=utf-8"),))
-    await Response(send).complete(HttpHead(status=404, headers=headers), b"no MCP endpoint at this path\n")
+    await AsgiResponse(send).complete(HttpHead(status=404, headers=headers), b"no MCP endpoint at this path\n")

@@ -18,15 +18,15 @@ import attrs
 import trio
 
 from mcp_core.engine.events import (
-    AnswerReceived,
     CancelReceived,
     ClientPeer,
-    FailureReceived,
-    Ignored,
+    ConnectionOpened,
+    ErrorReceived,
     LogLevelSet,
+    MessageIgnored,
     NotificationReceived,
-    Opened,
     RequestReceived,
+    ResultReceived,
 )
 from mcp_core.engine.subscriptions import subscription_bytes
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
@@ -44,13 +44,13 @@ from mcp_core.methods import (
 )
 from mcp_core.revisions import Era
 from mcp_core.types import ResourceUpdatedNotificationParams, SubscribeRequestParams
-from mcp_server.connection.channel import Call, ClientLeft, Line, Questions
+from mcp_server.connection.channel import Channel, ClientDisconnected, PendingClientRequests, RequestContext
 from mcp_server.connection.pending_changes import bounded_change
-from mcp_server.connection.request_queue import Places
-from mcp_server.transports.http.disconnect import Attendance, accompanied
+from mcp_server.connection.request_queue import RequestQueue
+from mcp_server.transports.http.disconnect import DisconnectWatcher, run_beside
 from mcp_server.transports.http.event_stream import EventStream
 from mcp_server.transports.http.replay import RECORDED, pending_notification
-from mcp_server.transports.http.standalone import Standing
+from mcp_server.transports.http.standalone import StandaloneStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_core.methods import Method, NotificationRow
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import SubscriptionFilter
-    from mcp_server.connection.channel import Audience, Service
+    from mcp_server.connection.channel import NotificationTarget, Service
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Log
-    from mcp_server.transports.http.response import Exchanged
+    from mcp_server.transports.http.response import HttpContext
 
 __all__ = ["Keeper", "Session"]
 
@@ -100,7 +100,7 @@ class _Begun:
     """Responses that are sent immediately."""
     refused: bool = False
     """Whether the engine rejected the message."""
-    calls: list[Call] = attrs.field(factory=list)
+    calls: list[RequestContext] = attrs.field(factory=list)
     """Requests that handlers respond to."""
     refusal: Refusal | None = None
     """The rejection of a request because the queue or the memory budget is full."""
@@ -119,7 +119,7 @@ class Keeper(Protocol):
         """Remove pending changes of the session `id` that its client has received, or does not need to receive."""
 
 
-class Session(Line):
+class Session(Channel):
     """The channel of one session.
 
     Args:
@@ -135,17 +135,17 @@ class Session(Line):
 
     __slots__ = (
         "_calls",
+        "_client_requests",
         "_keeper",
         "_log",
-        "_places",
         "_policy",
-        "_questions",
+        "_queue",
         "changed",
         "charge",
         "ended",
         "id",
         "save_due",
-        "standing",
+        "standalone",
     )
 
     changed: bool
@@ -175,15 +175,15 @@ class Session(Line):
         self.changed = False
         self.ended = False
         self._log: Final = log
-        self.standing: Final = Standing(log, policy, partial(keeper.remove_notifications, id))
+        self.standalone: Final = StandaloneStream(log, policy, partial(keeper.remove_notifications, id))
         """Its standalone stream."""
         self._policy: Final = policy
         self._keeper: Final = keeper
         self.save_due = math.inf
-        self._calls: dict[RequestId, tuple[Call, EventStream]] = {}
-        self._places: Final = Places(connection.limits)
+        self._calls: dict[RequestId, tuple[RequestContext, EventStream]] = {}
+        self._queue: Final = RequestQueue(connection.limits)
         # Most sessions send no client requests.
-        self._questions: Questions | None = None
+        self._client_requests: PendingClientRequests | None = None
 
     @property
     def peer(self) -> ClientPeer:
@@ -221,31 +221,31 @@ class Session(Line):
 
     # --- POST ------------------------------------------------------------------------------------------------------
 
-    async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
+    async def post(self, post: Post, context: HttpContext) -> Refusal | None:
         """Respond to a POST. Return the rejection of a request for which there is no capacity, or `None`."""
-        begun = self._begin(post, exchanged)
+        begun = self._begin(post, context)
         if self.changed:
             await self._remember()
         stream, calls = begun.stream, begun.calls
         if begun.refusal is not None and not isinstance(post.message, Batch):
             return begun.refusal
         if not (begun.answers or calls):
-            await exchanged.response.complete(exchanged.exchange.empty_head())
+            await context.response.complete(context.exchange.empty_head())
         if begun.answers:
             await stream.give(begun.answers, refused=begun.refused)
         if calls:
-            await accompanied(
-                exchanged.scope,
-                lambda: self._attend(stream, calls, exchanged),
-                lambda: self._serve_all(calls, stream, exchanged),
+            await run_beside(
+                context.scope,
+                lambda: self._attend(stream, calls, context),
+                lambda: self._serve_all(calls, stream, context),
             )
         return None
 
-    def _begin(self, post: Post, exchanged: Exchanged) -> _Begun:
+    def _begin(self, post: Post, context: HttpContext) -> _Begun:
         """Read the messages of a POST."""
         message, size = post.message, post.size
         batch = isinstance(message, Batch)
-        begun = _Begun(EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, batch=batch, log=self._log))
+        begun = _Begun(EventStream(context.exchange, context.response, Era.LEGACY, batch=batch, log=self._log))
         members: Sequence[Message]
         if isinstance(message, Batch):
             reply = BatchReply(message)
@@ -257,14 +257,14 @@ class Session(Line):
         for member in members:
             event, answer = self._take(member)
             if isinstance(event, RequestReceived):
-                call = Call(event, self, http=exchanged.http, size=size, identity=exchanged.identity)
-                self._start(call, begun, exchanged)
+                call = RequestContext(event, self, http=context.http, size=size, identity=context.identity)
+                self._start(call, begun, context)
             elif answer is not None:
                 begun.answers.append(answer)
-                begun.refused = isinstance(event, Ignored)
+                begun.refused = isinstance(event, MessageIgnored)
         return begun
 
-    def _start(self, call: Call, begun: _Begun, exchanged: Exchanged) -> None:
+    def _start(self, call: RequestContext, begun: _Begun, context: HttpContext) -> None:
         """Register a request for its handler, or record its rejection if there is no capacity."""
         id = call.request.id
         try:
@@ -272,27 +272,27 @@ class Session(Line):
         except LimitExceeded as full:
             self.connection.withdraw(id)
             own = full.setting != "Limits.total_bytes" or self.principal is not None
-            begun.refusal = exchanged.exchange.busy(full, id=id, own=own)
+            begun.refusal = context.exchange.busy(full, id=id, own=own)
             begun.answers.append(cast("Answer", begun.refusal.error))  # `busy` always has an error
         else:
             begun.calls.append(call)
-            begun.stream.owe(id)
+            begun.stream.expect(id)
             self._calls[id] = (call, begun.stream)
 
-    def _reserve(self, call: Call) -> None:
+    def _reserve(self, call: RequestContext) -> None:
         """Reserve queue capacity for a call, and memory for the subscription that it adds. Raises `LimitExceeded`."""
         params = call.request.params
         if isinstance(params, SubscribeRequestParams):
             self.charge.resize(self.charge.size + subscription_bytes(params.uri))
-        full = self._places.claim(call.size)
+        full = self._queue.claim(call.size)
         if full is not None:
             self._settle_memory(call)
             raise full
 
-    def _settle_memory(self, call: Call) -> None:
+    def _settle_memory(self, call: RequestContext) -> None:
         """Charge the current subscriptions of the session, after a call that may have changed them has ended."""
-        if call.request.row in _SUBSCRIBING and not self.ended:
-            others = [each for each, _ in self._calls.values() if each.request.row is RESOURCES_SUBSCRIBE]
+        if call.request.definition in _SUBSCRIBING and not self.ended:
+            others = [each for each, _ in self._calls.values() if each.request.definition is RESOURCES_SUBSCRIBE]
             if not others:
                 self.charge.resize(session_bytes(self.connection))
 
@@ -304,17 +304,17 @@ class Session(Line):
         """Receive one message. Return the event, and the immediate response if there is one."""
         reaction = self.connection.receive(message)
         event = reaction.event
-        if isinstance(event, (AnswerReceived, FailureReceived)):
-            cast("Questions", self._questions).settle(event)  # a client request was sent before
+        if isinstance(event, (ResultReceived, ErrorReceived)):
+            cast("PendingClientRequests", self._client_requests).settle(event)  # a client request was sent before
         elif isinstance(event, CancelReceived):
             self._cancel(event)
         elif isinstance(event, NotificationReceived):
             self._service.notified(self, event)
-        elif isinstance(event, Opened):
+        elif isinstance(event, ConnectionOpened):
             self._service.opened(self)
         elif isinstance(event, LogLevelSet):
             self.changed = True
-        elif isinstance(event, Ignored):
+        elif isinstance(event, MessageIgnored):
             _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
             _log.debug("tolerated deviation: %s", note)
@@ -327,8 +327,8 @@ class Session(Line):
             _log.debug("request cancelled: id=%r reason=%s", event.id, shown(event.reason or "not given"))
             entry[0].scope.cancel()
 
-    async def _attend(self, stream: EventStream, calls: list[Call], exchanged: Exchanged) -> None:
-        charge = exchanged.charge
+    async def _attend(self, stream: EventStream, calls: list[RequestContext], context: HttpContext) -> None:
+        charge = context.charge
 
         def drop() -> None:
             for call in calls:
@@ -336,19 +336,19 @@ class Session(Line):
                 call.scope.cancel()
 
         # The calls continue after the client disconnects, until other clients need their memory.
-        await Attendance(
-            stream, exchanged.response, exchanged.receive, self._policy, gone=partial(charge.abandon, drop)
+        await DisconnectWatcher(
+            stream, context.response, context.receive, self._policy, gone=partial(charge.abandon, drop)
         ).run()
 
-    async def _serve_all(self, calls: list[Call], stream: EventStream, exchanged: Exchanged) -> None:
+    async def _serve_all(self, calls: list[RequestContext], stream: EventStream, context: HttpContext) -> None:
         if len(calls) == 1:
-            await self._serve(calls[0], stream, exchanged)
+            await self._serve(calls[0], stream, context)
             return
         async with trio.open_nursery() as nursery:
             for call in calls:
-                nursery.start_soon(self._serve, call, stream, exchanged)
+                nursery.start_soon(self._serve, call, stream, context)
 
-    async def _serve(self, call: Call, stream: EventStream, exchanged: Exchanged) -> None:
+    async def _serve(self, call: RequestContext, stream: EventStream, context: HttpContext) -> None:
         id = call.request.id
         try:
             outgoing = await self._run(call)
@@ -357,18 +357,18 @@ class Session(Line):
             del self._calls[id]
             self.connection.withdraw(id)
             self._settle_memory(call)
-        # Break the reference cycle, as in `Exchange.serve`.
-        call.asking = None
+        # Break the reference cycle, as in `ModernRequest.serve`.
+        call.client_requests = None
         if outgoing is not None:
-            if call.request.row is RESOURCES_UNSUBSCRIBE:
-                self.standing.unsubscribed(self.connection.watched)
-            if call.request.row in _SUBSCRIBING:
+            if call.request.definition is RESOURCES_UNSUBSCRIBE:
+                self.standalone.unsubscribed(self.connection.watched)
+            if call.request.definition in _SUBSCRIBING:
                 # Use the URI that the client sent, before middleware changed it, because the engine has the same. Store
                 # it before the response, so that the client can rely on it.
                 await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
             await stream.answer(cast("Answer", outgoing.message))  # the engine returns a response
         else:
-            gone = exchanged.exchange.unknown_session() if self.ended else None
+            gone = context.exchange.unknown_session() if self.ended else None
             await stream.drop(id, gone)
 
     async def _remember(self) -> None:
@@ -376,12 +376,12 @@ class Session(Line):
         self.changed = False
         await self._keeper.save(self)
 
-    async def _outcome(self, call: Call) -> object:
-        await self._places.enter(call.size)
+    async def _outcome(self, call: RequestContext) -> object:
+        await self._queue.enter(call.size)
         try:
             return await super()._outcome(call)
         finally:
-            self._places.leave()
+            self._queue.leave()
 
     # --- for handlers ----------------------------------------------------------------------------------------------
 
@@ -390,35 +390,41 @@ class Session(Line):
         if outgoing is not None and outgoing.for_request is not None and outgoing.for_request in self._calls:
             await self._calls[outgoing.for_request][1].send(encode(outgoing.message, null_id=False))
 
-    async def release_stream(self, call: Call) -> None:
+    async def release_stream(self, call: RequestContext) -> None:
         """Close the connection of the stream of a call, so that the client reconnects later."""
         await self._calls[call.request.id][1].release(self._policy.retry)
         await trio.lowlevel.checkpoint()
 
-    async def ask(self, row: Method[object, object], params: object, call: Call) -> object:
+    async def request_client(
+        self, definition: RequestMethod[object, object], params: object, call: RequestContext
+    ) -> object:
         """Send a client request and wait for its response.
 
         The request is sent on the stream of the call, or, if this is not possible, on the standalone stream. While the
         call waits, another request can run.
         """
-        if self._questions is None:
-            self._questions = Questions(self.connection, self._give_up)
-        call.questions += 1
-        if call.questions == 1:
-            self._places.leave()
+        if self._client_requests is None:
+            self._client_requests = PendingClientRequests(self.connection, self._give_up)
+        call.pending_client_requests += 1
+        if call.pending_client_requests == 1:
+            self._queue.leave()
         try:
-            return await self._questions.ask(row, params, call, self._send_question, self._patience)
+            return await self._client_requests.request(
+                definition, params, call, self._send_client_request, self._wait_for_response
+            )
         finally:
-            call.questions -= 1
-            if not call.questions:
-                self._places.resume()
+            call.pending_client_requests -= 1
+            if not call.pending_client_requests:
+                self._queue.resume()
 
-    async def _send_question(self, outgoing: Outgoing) -> None:
+    async def _send_client_request(self, outgoing: Outgoing) -> None:
         stream = self._way_to(outgoing.for_request)
         if stream is None:
             entry = self._calls.get(cast("RequestId", outgoing.for_request))  # client requests belong to a call
             left = entry is None or not entry[1].connected
-            raise (ClientLeft if left else ConnectionEnded)("client request not sent: the client has no open stream")
+            raise (ClientDisconnected if left else ConnectionEnded)(
+                "client request not sent: the client has no open stream"
+            )
         await stream.send(encode(outgoing.message, null_id=False))
 
     def _way_to(self, request: RequestId | None) -> EventStream | None:
@@ -426,63 +432,65 @@ class Session(Line):
         entry = None if request is None else self._calls.get(request)
         if entry is not None and entry[1].reaches:
             return entry[1]
-        return self.standing.stream
+        return self.standalone.stream
 
-    async def _patience(self, answered: trio.Event, call: Call) -> None:
+    async def _wait_for_response(self, answered: trio.Event, call: RequestContext) -> None:
         """Wait for a response while the client is connected or may reconnect."""
         while True:
             with trio.move_on_after(self._policy.session_idle):
                 await answered.wait()
                 return
             entry = self._calls.get(call.request.id)
-            if self.standing.stream is None and not (entry is not None and entry[1].connected):
+            if self.standalone.stream is None and not (entry is not None and entry[1].connected):
                 return
 
-    def _give_up(self, cancellation: Outgoing, call: Call) -> None:
+    def _give_up(self, cancellation: Outgoing, call: RequestContext) -> None:
         stream = self._way_to(call.request.id)
         if stream is not None:
             stream.leave(encode(cancellation.message, null_id=False))
 
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+    async def listen(self, call: RequestContext, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
         """Raise `LocalProtocolError`: this era has no `subscriptions/listen`."""
         raise LocalProtocolError(f"{call.request.method} does not exist in revision {self.revision}")
 
     @property
-    def session_audience(self) -> Audience:
+    def session_target(self) -> NotificationTarget:
         """The session itself: notifications of the session are sent on its standalone stream."""
         return self
 
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a notification for the standalone stream. Does not block."""
-        if row in _FLEETING and self.standing.stream is None:
+        if definition in _FLEETING and self.standalone.stream is None:
             return
-        waiting = self.standing.waiting
-        if row.name in RECORDED and (row.name, key) in waiting:
+        waiting = self.standalone.waiting
+        if definition.name in RECORDED and (definition.name, key) in waiting:
             # A notification states that something changed, not how often.
             return
         params, key = bounded_change(self.connection, params, key, len(waiting))
-        self._publish(row, params, key, pending_notification(row, params))
+        self._publish(definition, params, key, pending_notification(definition, params))
 
     def _publish(
-        self, row: NotificationRow[object], params: object, key: str, pending: PendingNotification | None
+        self, definition: NotificationMethod[object], params: object, key: str, pending: PendingNotification | None
     ) -> bool:
         """Queue a notification if the client is subscribed. Return whether it is."""
         try:
-            outgoing = self.connection.publish(row, params)
+            outgoing = self.connection.publish(definition, params)
         except LocalProtocolError as error:
             _log.debug("notification not sent: %s", error)
             return False
         for each in outgoing:
-            self.standing.tell((row.name, key if pending is None else pending.uri), each.message, pending)
+            self.standalone.notify((definition.name, key if pending is None else pending.uri), each.message, pending)
         return bool(outgoing)
 
     async def take_up(self, notifications: Sequence[PendingNotification]) -> None:
         """Queue the notifications that were recorded while no process served the session."""
         unwanted: list[PendingNotification] = []
         for each in notifications:
-            row = RECORDED.get(each.method)
+            definition = RECORDED.get(each.method)
             params = ResourceUpdatedNotificationParams(uri=each.uri) if each.is_update else None
-            if row is None or not self._publish(row, row.params() if params is None else params, each.uri, each):
+            if definition is None or not self._publish(
+                definition, definition.params() if params is None else params, each.uri, each
+            ):
                 unwanted.append(each)
         if unwanted:
             # The server may no longer have the primitives that changed.
@@ -492,7 +500,7 @@ class Session(Line):
 
     async def release(self) -> None:
         """End the standalone stream because the server stops. The client is to reconnect later."""
-        await self.standing.end(self._policy.retry)
+        await self.standalone.end(self._policy.retry)
 
     def stop(self) -> None:
         """Cancel all handlers because the server stops."""
@@ -508,4 +516,4 @@ class Session(Line):
         self._service.disconnected(self)
         self.connection.end()
         self.stop()
-        await self.standing.end()
+        await self.standalone.end()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
-from mcp_core.engine.events import Ignored
+from mcp_core.engine.events import MessageIgnored
 from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.http.sessions import SessionTable
 from mcp_core.revisions import REVISIONS, Era
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryBudget
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_server.connection.channel import Service
     from mcp_server.stores.sessions import PendingNotification, SessionStore
-    from mcp_server.transports.http.response import Exchanged
+    from mcp_server.transports.http.response import HttpContext
 
-__all__ = ["Sessions"]
+__all__ = ["SessionRegistry"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -59,7 +59,7 @@ _SAVED_TIMES: Final = 8
 processes know that the session has not expired."""
 
 
-class Sessions:
+class SessionRegistry:
     """The sessions of one endpoint.
 
     Args:
@@ -102,9 +102,9 @@ class Sessions:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def open(self, message: Request, exchanged: Exchanged) -> Refusal | None:
+    async def open(self, message: Request, context: HttpContext) -> Refusal | None:
         """Respond to `initialize`, and open a session if the request is valid."""
-        exchange, response = exchanged.exchange, exchanged.response
+        exchange, response = context.exchange, context.response
         connection = self._engine()
         reaction = connection.receive(message)
         answer = cast("Answer", reaction.reply and reaction.reply.message)  # the engine responds to `initialize` itself
@@ -114,7 +114,7 @@ class Sessions:
             await self._sweep()
             session = None
             try:
-                session = self._session(connection, exchanged.identity.key, id)
+                session = self._session(connection, context.identity.key, id)
                 await self._add(session)
             except LimitExceeded as excess:
                 if session is not None:
@@ -123,49 +123,49 @@ class Sessions:
                 return exchange.busy(excess)
             await self.save(session)
         stream = EventStream(exchange, response, Era.LEGACY, session_id=id)
-        await stream.give((answer,), refused=isinstance(reaction.event, Ignored))
+        await stream.give((answer,), refused=isinstance(reaction.event, MessageIgnored))
         return None
 
-    async def post(self, post: Post, exchanged: Exchanged) -> Refusal | None:
+    async def post(self, post: Post, context: HttpContext) -> Refusal | None:
         """Respond to a POST of a session."""
-        exchange = exchanged.exchange
-        session = await self._find(exchange.session_id or "", exchanged.identity.key)
+        exchange = context.exchange
+        session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session(post)
         refusal = exchange.check(post, session.revision)
         if refusal is None:
             with self._busy(session):
-                refusal = await session.post(post, exchanged)
+                refusal = await session.post(post, context)
         return refusal
 
-    async def refuse(self, unreadable: Answer, exchanged: Exchanged) -> None:
+    async def refuse(self, unreadable: Answer, context: HttpContext) -> None:
         """Handle a substitute for a posted response that cannot be parsed, if its session exists."""
-        id = exchanged.exchange.session_id
-        session = None if id is None else await self._find(id, exchanged.identity.key)
+        id = context.exchange.session_id
+        session = None if id is None else await self._find(id, context.identity.key)
         if session is not None:
             session.refuse(unreadable)
 
-    async def get(self, exchanged: Exchanged) -> Refusal | None:
+    async def get(self, context: HttpContext) -> Refusal | None:
         """Serve a stream of a session: the standalone stream, or a resumed one."""
-        exchange = exchanged.exchange
-        session = await self._find(exchange.session_id or "", exchanged.identity.key)
+        exchange = context.exchange
+        session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session()
         with self._busy(session):
             if exchange.last_event_id is None:
-                await session.standing.serve(exchanged)
+                await session.standalone.serve(context)
                 return None
-            return await session.standing.resume(exchange.last_event_id, exchanged)
+            return await session.standalone.resume(exchange.last_event_id, context)
 
-    async def delete(self, exchanged: Exchanged) -> Refusal | None:
+    async def delete(self, context: HttpContext) -> Refusal | None:
         """Close a session."""
-        exchange = exchanged.exchange
-        session = await self._find(exchange.session_id or "", exchanged.identity.key)
+        exchange = context.exchange
+        session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session()
         self._table.remove(session.id)
         await self._end(session)
-        await exchanged.response.complete(exchange.empty_head(200))
+        await context.response.complete(exchange.empty_head(200))
         return None
 
     @contextmanager
@@ -201,8 +201,8 @@ class Sessions:
             if record is None or record.principal != principal:
                 return None
             # The session may have been used after its record was stored.
-            patience = self._policy.session_idle * (1 + 1 / _SAVED_TIMES)
-            return None if self._clock.age(record.used_at) > patience else await self._reopen(record)
+            grace = self._policy.session_idle * (1 + 1 / _SAVED_TIMES)
+            return None if self._clock.age(record.used_at) > grace else await self._reopen(record)
         finally:
             del self._loading[id]
             loading.set()
@@ -248,9 +248,9 @@ class Sessions:
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
-    def record(self, row: NotificationRow[object], params: object) -> None:
+    def record(self, definition: NotificationMethod[object], params: object) -> None:
         """Record a change for the sessions that are not in use here or have no stream. Does not block."""
-        notification = pending_notification(row, params)
+        notification = pending_notification(definition, params)
         if notification is not None:
             self._store.record_notification(notification)
 

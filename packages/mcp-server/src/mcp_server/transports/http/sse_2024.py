@@ -26,11 +26,11 @@ from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.limits.memory_budget import parsed_size
-from mcp_server.connection.authenticator import NOBODY, Identity, without_credentials
-from mcp_server.connection.stream_channel import CallMemory, Link
-from mcp_server.connection.writer import JoiningWriter
+from mcp_server.connection.authenticator import ANONYMOUS, Identity, without_credentials
+from mcp_server.connection.stream_channel import CallMemory, StreamChannel
+from mcp_server.connection.writer import CoalescingWriter
 from mcp_server.transports.http.body import memory_owner, receive_body
-from mcp_server.transports.http.response import Response
+from mcp_server.transports.http.response import AsgiResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ class _Session:
     def __init__(
         self,
         connection: ServerConnection,
-        response: Response,
+        response: AsgiResponse,
         keep_alive: float,
         until: float,
         charge: MemoryCharge,
@@ -85,7 +85,7 @@ class _Session:
         self._response: Final = response
         self._keep_alive: Final = keep_alive
         self._until = until
-        self._writer: Final = JoiningWriter(self._write, connection.limits.outgoing_bytes, on_broken=self._end_now)
+        self._writer: Final = CoalescingWriter(self._write, connection.limits.outgoing_bytes, on_broken=self._end_now)
         self._stop: Callable[[], None] | None = None
         self._posts: Final[set[trio.CancelScope]] = set()
 
@@ -123,13 +123,20 @@ class _Session:
     # --- inbound ---------------------------------------------------------------------------------------------------
 
     async def deliver(
-        self, link: Link, message: Message | Batch, size: int, http: HttpRequest, identity: Identity, *, memory: int
+        self,
+        channel: StreamChannel,
+        message: Message | Batch,
+        size: int,
+        http: HttpRequest,
+        identity: Identity,
+        *,
+        memory: int,
     ) -> bool:
         """Handle a message, and wait while the client does not read. Return `False` if the session ends meanwhile."""
         with trio.CancelScope() as scope:
             self._posts.add(scope)
             try:
-                link.deliver(message, size, without_credentials(http), identity, memory)
+                channel.deliver(message, size, without_credentials(http), identity, memory)
                 await self._writer.wait_while_overdue()
             finally:
                 self._posts.remove(scope)
@@ -137,11 +144,11 @@ class _Session:
 
     # --- lifetime --------------------------------------------------------------------------------------------------
 
-    async def run(self, link: Link, nursery: trio.Nursery, receive: Receive) -> None:
+    async def run(self, channel: StreamChannel, nursery: trio.Nursery, receive: Receive) -> None:
         """Serve until the client disconnects, or `over` is set."""
 
         def stop() -> None:
-            link.end()
+            channel.end()
             nursery.cancel_scope.cancel()
 
         self._stop = stop
@@ -152,10 +159,10 @@ class _Session:
             nursery.start_soon(self._watch, receive)
             await self.over.wait()
             if self.grace is not None:
-                await link.drain(self.grace)
+                await channel.drain(self.grace)
         finally:
             self.over.set()
-            link.end()
+            channel.end()
             for scope in self._posts:
                 scope.cancel()
         if self.grace is not None:
@@ -228,7 +235,7 @@ class SsePair:
         self._connection: Final = connection
         self._policy: Final = policy
         self._limits: Final = limits
-        self._sessions: Final[dict[str, tuple[_Session, Link]]] = {}
+        self._sessions: Final[dict[str, tuple[_Session, StreamChannel]]] = {}
         self._ended = trio.Event()
         self._draining: float | None = None
 
@@ -239,7 +246,7 @@ class SsePair:
     # --- the endpoints ---------------------------------------------------------------------------------------------
 
     async def serve_stream(
-        self, request: HttpRequest, receive: Receive, send: Send, *, identity: Identity = NOBODY, root_path: str = ""
+        self, request: HttpRequest, receive: Receive, send: Send, *, identity: Identity = ANONYMOUS, root_path: str = ""
     ) -> None:
         """Respond to a request to `stream_path`. For a GET, return when the session has ended.
 
@@ -256,7 +263,7 @@ class SsePair:
         refusal = (
             admit(request, self._policy, self._limits) or _only("GET", request, responses) or self._full(responses)
         )
-        response = Response(send)
+        response = AsgiResponse(send)
         if refusal is not None:
             await _refuse(response, request, refusal)
             return
@@ -271,16 +278,16 @@ class SsePair:
         session = _Session(connection, response, self._policy.keep_alive, identity.until, charge)
         async with trio.open_nursery() as nursery:
             memory = CallMemory(self._budget, owner)
-            link = Link(self._service, connection, session, nursery, identity.key, memory=memory)
+            channel = StreamChannel(self._service, connection, session, nursery, identity.key, memory=memory)
             # Register the session before the client receives its id, because it may post immediately.
-            self._sessions[id] = session, link
-            self._service.connected(link)
+            self._sessions[id] = session, channel
+            self._service.connected(channel)
             try:
                 await response.begin(responses.stream_head(), endpoint_event(root_path + self.post_path, id))
-                await session.run(link, nursery, receive)
+                await session.run(channel, nursery, receive)
             finally:
                 charge.release()
-                self._service.disconnected(link)
+                self._service.disconnected(channel)
                 del self._sessions[id]
                 self._ended.set()
 
@@ -290,7 +297,7 @@ class SsePair:
         receive: Receive,
         send: Send,
         *,
-        identity: Identity = NOBODY,
+        identity: Identity = ANONYMOUS,
         check: Check | None = None,
     ) -> None:
         """Respond to a request to `post_path`: forward the message of a POST to its session.
@@ -306,7 +313,7 @@ class SsePair:
         refusal = admit(request, self._policy, self._limits) or _only("POST", request, responses)
         if refusal is None:
             refusal = await self._post(request, receive, responses, identity, check)
-        response = Response(send)
+        response = AsgiResponse(send)
         if refusal is not None:
             await _refuse(response, request, refusal)
         else:
@@ -352,8 +359,8 @@ class SsePair:
     ) -> Refusal | None:
         # A session of another principal looks like an unknown one. Neither reads the body.
         id = session_of(request)
-        session, link = self._sessions.get(id or "", (None, None))
-        if session is None or link is None or link.principal != identity.key:
+        session, channel = self._sessions.get(id or "", (None, None))
+        if session is None or channel is None or channel.principal != identity.key:
             return responses.unknown_session()
         incoming = self._budget.droppable(memory_owner(identity.key, id, {}))
         try:
@@ -372,13 +379,15 @@ class SsePair:
         content = read_post(body, self._limits)
         if isinstance(content, Refusal):
             if content.answers is not None:
-                link.deliver(content.answers)
-            return attrs.evolve(content, null_id=content.null_id and link.connection.error_ids_are_null)
+                channel.deliver(content.answers)
+            return attrs.evolve(content, null_id=content.null_id and channel.connection.error_ids_are_null)
         forbidden = None if check is None else check(identity, responses, content)
         if forbidden is not None:
             return forbidden
         session.prolong(identity.until)
-        if session.over.is_set() or not await session.deliver(link, content, len(body), request, identity, memory=size):
+        if session.over.is_set() or not await session.deliver(
+            channel, content, len(body), request, identity, memory=size
+        ):
             return responses.unknown_session()
         return None
 
@@ -391,6 +400,6 @@ def _only(method: str, request: HttpRequest, responses: Responses) -> Refusal | 
     )
 
 
-async def _refuse(response: Response, request: HttpRequest, refusal: Refusal) -> None:
+async def _refuse(response: AsgiResponse, request: HttpRequest, refusal: Refusal) -> None:
     _log.debug("request rejected: %s %s: %s", shown(request.method), shown(request.path), refusal.reason)
     await response.refuse(refusal)

@@ -19,9 +19,9 @@ from mcp_core.engine.subscriptions import covers
 from mcp_core.http.event_log import parse_event_id
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.revisions import Era
-from mcp_server.transports.http.disconnect import Attendance
+from mcp_server.transports.http.disconnect import DisconnectWatcher
 from mcp_server.transports.http.event_stream import EventStream
-from mcp_server.transports.http.replay import is_standing, written
+from mcp_server.transports.http.replay import is_standalone, written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Message
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Log
-    from mcp_server.transports.http.response import Exchanged
+    from mcp_server.transports.http.response import HttpContext
 
-__all__ = ["Standing"]
+__all__ = ["StandaloneStream"]
 
 _AT_ONCE: Final = 64
 """Notifications that are encoded without letting other tasks run, which takes about 2 ms."""
 
 
-class Standing:
+class StandaloneStream:
     """The standalone stream of one session, and its pending notifications.
 
     Args:
@@ -48,7 +48,7 @@ class Standing:
         settle: Removes the records of notifications that were sent on a stream without stored events.
     """
 
-    __slots__ = ("_attendance", "_log", "_notices", "_policy", "_settle", "_stream")
+    __slots__ = ("_log", "_pending", "_policy", "_settle", "_stream", "_watcher")
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Standing:
         self._log: Final = log
         self._policy: Final = policy
         self._settle: Final = settle
-        self._notices: dict[tuple[str, str], tuple[Message, PendingNotification | None]] = {}
+        self._pending: dict[tuple[str, str], tuple[Message, PendingNotification | None]] = {}
         self._stream: EventStream | None = None
-        self._attendance: Attendance | None = None
+        self._watcher: DisconnectWatcher | None = None
 
     @property
     def stream(self) -> EventStream | None:
@@ -70,26 +70,26 @@ class Standing:
 
     # --- GET -------------------------------------------------------------------------------------------------------
 
-    async def serve(self, exchanged: Exchanged, replay: bytes = b"") -> None:
+    async def serve(self, context: HttpContext, replay: bytes = b"") -> None:
         """Serve a standalone stream, which replaces the previous one.
 
         Args:
-            exchanged: The GET request.
+            context: The GET request.
             replay: Events to write first.
         """
-        stream = EventStream(exchanged.exchange, exchanged.response, Era.LEGACY, standing=True, log=self._log)
+        stream = EventStream(context.exchange, context.response, Era.LEGACY, standalone=True, log=self._log)
         before, self._stream = self._stream, stream
         if before is not None:
             await before.end()
         await stream.commit(replay)
-        await self._attend(stream, exchanged)
+        await self._attend(stream, context)
 
-    async def resume(self, last_event_id: str, exchanged: Exchanged) -> Refusal | None:
+    async def resume(self, last_event_id: str, context: HttpContext) -> Refusal | None:
         """Resume a stream: send the events after the given one, and continue the stream.
 
         Args:
             last_event_id: The id of the last event that the client received.
-            exchanged: The GET request.
+            context: The GET request.
 
         Returns:
             The rejection of the request, or `None`.
@@ -97,19 +97,19 @@ class Standing:
         Raises:
             StoreError: The events to send again cannot be read.
         """
-        exchange, response, log = exchanged.exchange, exchanged.response, self._log
+        exchange, response, log = context.exchange, context.response, self._log
         stream, after = parse_event_id(last_event_id) or (0, 0)
         live = None if log is None else log.live.get(stream)
         if live is not None and await live.resume(exchange, response, after):
-            await self._attend(live, exchanged)
+            await self._attend(live, context)
             return None
         if log is None or live is not None or not log.knows(stream):
             return exchange.refuse(400, "Last-Event-ID does not name an event of this session")
         events = await log.events(stream, after)
         data = b"".join([written(stream, event.number, event.data) for event in events])
-        if is_standing(stream):
+        if is_standalone(stream):
             # Another process opened the stream, or another stream replaced it.
-            await self.serve(exchanged, data)
+            await self.serve(context, data)
             return None
         if not data:
             # The status that this transport uses if no stream is available. After a stream without events, the client
@@ -122,40 +122,40 @@ class Standing:
             await log.delivered(stream)
         return None
 
-    async def _attend(self, stream: EventStream, exchanged: Exchanged) -> None:
+    async def _attend(self, stream: EventStream, context: HttpContext) -> None:
         """Watch the response to a GET until it is complete."""
-        response = exchanged.response
+        response = context.response
         standing = stream is self._stream
         flush = self._flush if standing else None
         # A stream that responds to a running call may continue until the call is complete.
-        until = exchanged.identity.until if standing else math.inf
-        attendance = Attendance(stream, response, exchanged.receive, self._policy, flush=flush, until=until)
+        until = context.identity.until if standing else math.inf
+        watcher = DisconnectWatcher(stream, response, context.receive, self._policy, flush=flush, until=until)
         if standing:
-            self._attendance = attendance
+            self._watcher = watcher
         with trio.CancelScope() as scope:
             response.attended(scope)
-            await attendance.run()
-        if self._attendance is attendance:
-            self._attendance = None
+            await watcher.run()
+        if self._watcher is watcher:
+            self._watcher = None
 
     # --- notifications ---------------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> Collection[tuple[str, str]]:
         """The keys of the notifications that wait for a stream."""
-        return self._notices.keys()
+        return self._pending.keys()
 
-    def tell(self, key: tuple[str, str], notice: Message, pending: PendingNotification | None = None) -> None:
+    def notify(self, key: tuple[str, str], message: Message, pending: PendingNotification | None = None) -> None:
         """Queue a notification for the stream. A later notification with the same key replaces it. Does not block.
 
         Args:
             key: The key of the notification.
-            notice: The notification.
+            message: The notification.
             pending: Its record in the store, if there is one.
         """
-        self._notices[key] = (notice, pending)
-        if self._attendance is not None:
-            self._attendance.wake()
+        self._pending[key] = (message, pending)
+        if self._watcher is not None:
+            self._watcher.wake()
 
     def unsubscribed(self, watched: Collection[str]) -> None:
         """Drop the notifications of resources without a subscription.
@@ -163,18 +163,18 @@ class Standing:
         Args:
             watched: The subscribed resources.
         """
-        self._notices = {
-            key: (notice, pending)
-            for key, (notice, pending) in self._notices.items()
+        self._pending = {
+            key: (message, pending)
+            for key, (message, pending) in self._pending.items()
             if pending is None or not pending.is_update or covers(watched, pending.uri)
         }
 
     async def _flush(self) -> None:
-        while self._notices and (stream := self.stream) is not None:
+        while self._pending and (stream := self.stream) is not None:
             # Limited, so that encoding does not delay other tasks.
-            notices = [self._notices.pop(key) for key in tuple(islice(self._notices, _AT_ONCE))]
-            if not await stream.notify([(encode(each, null_id=False), pending) for each, pending in notices]):
-                await self._settle([pending for _, pending in notices if pending is not None])
+            notifications = [self._pending.pop(key) for key in tuple(islice(self._pending, _AT_ONCE))]
+            if not await stream.notify([(encode(each, null_id=False), pending) for each, pending in notifications]):
+                await self._settle([pending for _, pending in notifications if pending is not None])
             await trio.lowlevel.checkpoint()
 
     async def end(self, retry: float | None = None) -> None:

@@ -5,7 +5,7 @@ are released after the acknowledgment. The task of the request waits in this mod
 endpoint, and only this module holds data of the subscription.
 
 One change concerns many subscriptions. Waking all their tasks, each of which writes and sleeps again, would cost
-several times more than the writes. Therefore a `Herald` writes for all of them, if the host offers writes without
+several times more than the writes. Therefore a `SubscriptionNotifier` writes for all of them, if the host offers writes without
 waiting. It wakes the task only if the host does not, or if the client is slow. The task then writes the rest and what
 arrived since.
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_core.methods import NotificationRow
+    from mcp_core.methods import NotificationMethod
     from mcp_server.asgi import WriteNow
     from mcp_server.connection.channel import Service
-    from mcp_server.transports.http.response import Exchanged
+    from mcp_server.transports.http.response import HttpContext
 
-__all__ = ["Herald", "Subscription"]
+__all__ = ["Subscription", "SubscriptionNotifier"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -48,7 +48,7 @@ _AT_ONCE: Final = 64
 _COMMENT: Final = encode_comment("still here")
 
 
-class Herald:
+class SubscriptionNotifier:
     """A notifier that writes for all subscriptions with pending notifications. It does not need a task."""
 
     __slots__ = ("_due",)
@@ -56,7 +56,7 @@ class Herald:
     def __init__(self) -> None:
         self._due: Final[deque[Subscription]] = deque()
 
-    def call(self, subscription: Subscription) -> None:
+    def schedule(self, subscription: Subscription) -> None:
         """Schedule a subscription with pending notifications. Call this method once until its `tell` is called."""
         if not self._due:
             self._go_on()
@@ -67,14 +67,14 @@ class Herald:
         self._due.remove(subscription)
 
     def _go_on(self) -> None:
-        trio.lowlevel.current_trio_token().run_sync_soon(self._tell)
+        trio.lowlevel.current_trio_token().run_sync_soon(self._notify_all)
 
-    def _tell(self) -> None:
+    def _notify_all(self) -> None:
         written = 0
         while self._due and written < _AT_ONCE:
             subscription = self._due.popleft()
             try:
-                written += max(1, subscription.tell())
+                written += max(1, subscription.notify_pending())
             except Exception:  # noqa: BLE001  # a host can raise anything, and here it would end the program
                 _log.exception("subscription not notified of a change: %s", subscription)
         if self._due:
@@ -97,11 +97,11 @@ class Subscription:
         "_called",
         "_connection",
         "_finishing",
-        "_herald",
         "_id",
         "_keep_alive",
-        "_notices",
+        "_notifier",
         "_pause",
+        "_pending",
         "_receive",
         "_response",
         "_rest",
@@ -119,23 +119,23 @@ class Subscription:
         service: Service,
         connection: ServerConnection,
         id: RequestId,
-        exchanged: Exchanged,
+        context: HttpContext,
         *,
         keep_alive: float,
-        herald: Herald,
+        notifier: SubscriptionNotifier,
     ) -> None:
         self._service: Final = service
         self._connection: Final = connection
         self._id: Final = id
-        self._response: Final = exchanged.response
-        self._receive: Final = exchanged.receive
+        self._response: Final = context.response
+        self._receive: Final = context.receive
         self._keep_alive: Final = keep_alive
-        self._until: Final = exchanged.identity.until
-        self._herald: Final = herald
-        extensions = exchanged.scope.get("extensions")
+        self._until: Final = context.identity.until
+        self._notifier: Final = notifier
+        extensions = context.scope.get("extensions")
         self._write_now: WriteNow | None = extensions.get(WRITE_NOW) if isinstance(extensions, dict) else None
         # The pending notifications, and whether the subscription is scheduled.
-        self._notices: dict[tuple[str, str], tuple[NotificationRow[object], object]] = {}
+        self._pending: dict[tuple[str, str], tuple[NotificationMethod[object], object]] = {}
         self._called = False
         # Whether a write without waiting was incomplete.
         self._rest = False
@@ -150,17 +150,17 @@ class Subscription:
 
     # --- notifications ---------------------------------------------------------------------------------------------
 
-    def publish(self, row: NotificationRow[object], params: object, key: str = "") -> None:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a notification. A later notification with the same key replaces it. Does not block."""
-        notices = self._notices
-        if len(notices) >= self._connection.limits.watched_resources and (row.name, key) not in notices:
-            params, key = bounded_change(self._connection, params, key, len(notices))
-        notices[row.name, key] = (row, params)
+        pending = self._pending
+        if len(pending) >= self._connection.limits.watched_resources and (definition.name, key) not in pending:
+            params, key = bounded_change(self._connection, params, key, len(pending))
+        pending[definition.name, key] = (definition, params)
         if self._pause is not None and not self._called:
-            self._herald.call(self)
+            self._notifier.schedule(self)
             self._called = True
 
-    def tell(self) -> int:
+    def notify_pending(self) -> int:
         """Write pending notifications if possible without waiting, else wake the task. Return how many were written."""
         self._called = False
         if self._pause is None:
@@ -168,24 +168,24 @@ class Subscription:
         if self._write_now is None or self._rest or not self._response.open:
             self._pause.cancel()
             return 0
-        count = min(len(self._notices), _AT_ONCE)
+        count = min(len(self._pending), _AT_ONCE)
         if data := self._events():
             self._response.written_at = trio.current_time()
             if not self._write_now(data):
                 self._rest = True
                 self._pause.cancel()
-        if self._notices and not self._called and not self._rest:
-            self._herald.call(self)
+        if self._pending and not self._called and not self._rest:
+            self._notifier.schedule(self)
             self._called = True
         return count
 
     def _events(self) -> bytes:
         """Encode and remove pending notifications, as many as may be written without letting other tasks run."""
         events: list[bytes] = []
-        for key in tuple(islice(self._notices, _AT_ONCE)):
-            row, params = self._notices.pop(key)
+        for key in tuple(islice(self._pending, _AT_ONCE)):
+            definition, params = self._pending.pop(key)
             try:
-                events += [_event(outgoing) for outgoing in self._connection.publish(row, params)]
+                events += [_event(outgoing) for outgoing in self._connection.publish(definition, params)]
             except LocalProtocolError as error:
                 _log.debug("notification not sent: %s", error)
         return b"".join(events)
@@ -215,12 +215,12 @@ class Subscription:
             self.charge.release()
         if self._called:
             self._called = False
-            self._herald.forget(self)
+            self._notifier.forget(self)
 
     async def _write(self) -> None:
         """Write the pending notifications, or a comment if nothing was written for the keep-alive time."""
         response = self._response
-        while response.open and (self._notices or self._rest):
+        while response.open and (self._pending or self._rest):
             data = self._events()
             if data or self._rest:
                 self._rest = False
@@ -231,7 +231,7 @@ class Subscription:
 
     async def _wait(self) -> bool:
         """Wait until there is something to do. Return whether the client has disconnected."""
-        if self._notices or self._finishing or self._response.lost:
+        if self._pending or self._finishing or self._response.lost:
             return False
         left = False
         self._pause = trio.CancelScope(deadline=min(self._response.written_at + self._keep_alive, self._until))

@@ -15,8 +15,8 @@ import attrs
 from mcp_core.errors import InvalidValue
 from mcp_core.oauth.assertions import ASSERTION_TYPE
 from mcp_core.oauth.records import AuthMethod
-from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
-from mcp_server.auth.authorization_server.model.messages import Refused
+from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
+from mcp_server.auth.authorization_server.model.messages import OAuthRequestRejected
 from mcp_server.auth.keys import JoseVerifier, choose, public_keys
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.signatures import Signed
+    from mcp_core.oauth.signatures import SignedJwt
     from mcp_server.auth.authorization_server.model.client import Client
     from mcp_server.auth.authorization_server.model.transaction import Session
 
@@ -61,25 +61,25 @@ def read_credentials(authorization: Sequence[str], form: Mapping[str, str]) -> C
     named = form.get("client_id")
     shown = [name for name in ("client_secret", "client_assertion") if name in form]
     if len(authorization) + len(shown) > 1:
-        raise Refused("invalid_request", "The request uses more than one client authentication method.")
+        raise OAuthRequestRejected("invalid_request", "The request uses more than one client authentication method.")
     if authorization:
         found = _basic(authorization[0])
     elif shown == ["client_assertion"]:
         if form.get("client_assertion_type") != ASSERTION_TYPE:
-            raise Refused("invalid_request", "The client_assertion_type must be that of a JWT (RFC 7523).")
+            raise OAuthRequestRejected("invalid_request", "The client_assertion_type must be that of a JWT (RFC 7523).")
         assertion = form["client_assertion"]
         subject = _read(assertion).claims.get("sub")
         if not isinstance(subject, str):
-            raise Refused("invalid_client")
+            raise OAuthRequestRejected("invalid_client")
         found = Credentials(client_id=subject, method=AuthMethod.PRIVATE_KEY_JWT, secret=assertion)
     elif named is None:
-        raise Refused("invalid_client")
+        raise OAuthRequestRejected("invalid_client")
     elif shown:
         found = Credentials(client_id=named, method=AuthMethod.SECRET_POST, secret=form["client_secret"])
     else:
         found = Credentials(client_id=named, method=AuthMethod.NONE)
     if named is not None and named != found.client_id:
-        raise Refused("invalid_request", "The client_id does not match the client that authenticates.")
+        raise OAuthRequestRejected("invalid_request", "The client_id does not match the client that authenticates.")
     return found
 
 
@@ -88,10 +88,10 @@ def _basic(value: str) -> Credentials:
     try:
         pair = base64.b64decode(encoded.strip().encode("ascii"), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise Refused("invalid_client") from None
+        raise OAuthRequestRejected("invalid_client") from None
     client_id, colon, secret = pair.partition(":")
     if scheme.lower() != "basic" or not colon or not client_id:
-        raise Refused("invalid_client")
+        raise OAuthRequestRejected("invalid_client")
     # Both are form-encoded. Spec: RFC 6749 section 2.3.1
     return Credentials(client_id=unquote_plus(client_id), method=AuthMethod.SECRET_BASIC, secret=unquote_plus(secret))
 
@@ -104,12 +104,12 @@ def authenticate(session: Session, credentials: Credentials) -> Client:
     """
     client = session.client(credentials.client_id)
     if client is None or not client.takes(credentials.method):
-        raise Refused("invalid_client")
+        raise OAuthRequestRejected("invalid_client")
     if credentials.method is AuthMethod.NONE:
         return client
     shows = _asserted if credentials.method is AuthMethod.PRIVATE_KEY_JWT else _knows_secret
     if not shows(session, client, credentials.secret):
-        raise Refused("invalid_client")
+        raise OAuthRequestRejected("invalid_client")
     return client
 
 
@@ -120,11 +120,11 @@ def _knows_secret(_: Session, client: Client, secret: str) -> bool:
 # --- assertions ------------------------------------------------------------------------------------------------------
 
 
-def _read(assertion: str) -> Signed:
+def _read(assertion: str) -> SignedJwt:
     try:
-        return read_signed(assertion, algorithms=VERIFIED_ALGORITHMS)
+        return read_signed_jwt(assertion, algorithms=VERIFIED_ALGORITHMS)
     except InvalidValue:
-        raise Refused("invalid_client") from None
+        raise OAuthRequestRejected("invalid_client") from None
 
 
 def fits_a_key(credentials: Credentials, keys: JsonObject) -> bool:

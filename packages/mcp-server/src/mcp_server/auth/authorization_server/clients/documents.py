@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.steps import HttpAnswer
+    from mcp_core.oauth.steps import FetchedResponse
     from mcp_server.auth.authorization_server.clients.registration import RegistrationPolicy
     from mcp_server.auth.authorization_server.model.settings import Settings
     from mcp_server.auth.authorization_server.model.store import SqliteStore
@@ -115,20 +115,20 @@ class Documents:
                     raise
                 return kept[0]
 
-    async def keys(self, uri: str, *, address: str, fitting: bool) -> JsonObject | None:
+    async def keys(self, uri: str, *, address: str, key_fits: bool) -> JsonObject | None:
         """Return the published keys of a client, or `None` if they cannot be fetched.
 
         Args:
             uri: The `jwks_uri` of the client.
             address: The address that the request came from, for the rate limit.
-            fitting: Whether the required key is among the cached keys.
+            key_fits: Whether the required key is among the cached keys.
 
         Raises:
             TooMany: The address has caused too many fetches.
         """
         async with self._alone(uri):
             kept, now = self._keys.get(uri), self._settings.clock()
-            if kept is not None and now < kept[0] + (_SHORTEST if fitting else _KEYS_AGAIN):
+            if kept is not None and now < kept[0] + (_SHORTEST if key_fits else _KEYS_AGAIN):
                 return kept[1]
             try:
                 keys = _object(await self._get(uri, address))
@@ -155,11 +155,11 @@ class Documents:
 
     def _kept(self, client_id: str, connection: sqlite3.Connection) -> tuple[Client, float] | None:
         """Return a client, and the time until which its document is fresh."""
-        row = connection.execute(
+        definition = connection.execute(
             "SELECT description, fresh_until FROM clients WHERE client_id = ? AND expires_at > ?",
             (client_id, self._settings.clock()),
         ).fetchone()
-        return None if row is None else (Client.from_json(row[0]), row[1])
+        return None if definition is None else (Client.from_json(definition[0]), definition[1])
 
     def _keep(self, client: Client, fresh: float, connection: sqlite3.Connection) -> None:
         session = self._session(connection)
@@ -179,7 +179,7 @@ class Documents:
         await self._store.run(partial(self._keep, client, _fresh(answer)))
         return client
 
-    async def _get(self, url: str, address: str) -> HttpAnswer:
+    async def _get(self, url: str, address: str) -> FetchedResponse:
         wait = self._rates.take(address, trio.current_time())
         if wait:
             raise TooMany(wait)
@@ -214,7 +214,7 @@ class _Alone:
             self._busy.pop(self._url, None)
 
 
-def _object(answer: HttpAnswer) -> JsonObject:
+def _object(answer: FetchedResponse) -> JsonObject:
     try:
         document: JsonValue = orjson.loads(answer.body)
     except orjson.JSONDecodeError:
@@ -224,7 +224,7 @@ def _object(answer: HttpAnswer) -> JsonObject:
     return document
 
 
-def _fresh(answer: HttpAnswer) -> float:
+def _fresh(answer: FetchedResponse) -> float:
     """Return the time for which a document is fresh, in seconds."""
     said = (answer.header("cache-control") or "").lower()
     age = _MAX_AGE.search(said)

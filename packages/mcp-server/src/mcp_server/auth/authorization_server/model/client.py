@@ -199,8 +199,8 @@ class Client(ClientMixin):
 
     def get_allowed_scope(self, scope: Collection[str] | str) -> str:
         """Return the part of a scope that the client may request."""
-        asked = scope.split() if isinstance(scope, str) else scope or ()
-        return " ".join(each for each in asked if self.scopes is None or each in self.scopes)
+        requested = scope.split() if isinstance(scope, str) else scope or ()
+        return " ".join(each for each in requested if self.scopes is None or each in self.scopes)
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
         """Return whether a redirect URI is allowed. Spec: basic/authorization#open-redirection"""

@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["AskingClient", "Interactions", "PendingAuthorization", "RegistrationKind"]
+__all__ = ["Interactions", "PendingAuthorization", "RegistrationKind", "RequestingClient"]
 
 
 class RegistrationKind(enum.Enum):
@@ -29,7 +29,7 @@ class RegistrationKind(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class AskingClient:
+class RequestingClient:
     """The client of an authorization request, as shown to a user."""
 
     client_id: str
@@ -52,7 +52,7 @@ class PendingAuthorization:
 
     id: str
     """The unguessable id of the request, safe in a URL path."""
-    client: AskingClient
+    client: RequestingClient
     """The client that sent the request."""
     scopes: tuple[str, ...]
     """The requested scopes, all of them known to the authorization server and described in its settings. May be

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.oauth.steps import Pairs
 
-__all__ = ["NO_STORE", "Answer", "Refused", "answer_url", "described", "read_form", "refusal"]
+__all__ = ["NO_STORE", "Answer", "OAuthRequestRejected", "answer_url", "described", "read_form", "refusal"]
 
 NO_STORE: Final[Pairs] = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
 """The header fields of responses that contain a token or state whether a token is valid."""
@@ -46,7 +46,7 @@ _DESCRIPTIONS: Final[Mapping[str, str]] = {
 """The descriptions of errors without a more specific one. They contain nothing from the request."""
 
 
-class Refused(OAuth2Error):
+class OAuthRequestRejected(OAuth2Error):
     """The rejection of a request, with a description of its own.
 
     Args:
@@ -65,7 +65,7 @@ class Refused(OAuth2Error):
         """The description of the error."""
 
     @classmethod
-    def of(cls, error: OAuth2Error) -> Refused:
+    def of(cls, error: OAuth2Error) -> OAuthRequestRejected:
         """Return an error of authlib with this module's description: some of authlib's quote the request."""
         return error if isinstance(error, cls) else cls(str(error.error), redirect_uri=error.redirect_uri)
 
@@ -94,7 +94,7 @@ def refusal(error: OAuth2Error, *, basic: bool) -> Answer:
         error: The error.
         basic: Whether the client tried to authenticate with the Authorization header.
     """
-    refused = Refused.of(error)
+    refused = OAuthRequestRejected.of(error)
     unauthorized = refused.code == "invalid_client"
     challenge = (("WWW-Authenticate", 'Basic realm="token", charset="UTF-8"'),) if unauthorized and basic else ()
     return Answer(
@@ -116,7 +116,7 @@ def read_form(text: str) -> tuple[dict[str, str], frozenset[str]]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_FIELDS)
     except ValueError:
-        raise Refused("invalid_request", "The parameters cannot be parsed.") from None
+        raise OAuthRequestRejected("invalid_request", "The parameters cannot be parsed.") from None
     parameters: dict[str, str] = {}
     repeated: set[str] = set()
     for name, value in pairs:

@@ -9,7 +9,7 @@ import attrs
 from mcp_core.oauth.access_token import names_resource
 from mcp_server.auth.authorization_server.model.client import Client
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
-from mcp_server.auth.authorization_server.model.messages import Refused
+from mcp_server.auth.authorization_server.model.messages import OAuthRequestRejected
 from mcp_server.auth.authorization_server.model.secrets import digest
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class Session:
         configured = self.settings.clients.get(client_id)
         if configured is not None:
             return configured
-        row = self.connection.execute(
+        definition = self.connection.execute(
             "SELECT description FROM clients WHERE client_id = ? AND expires_at > ?", (client_id, self.now)
         ).fetchone()
-        return None if row is None else Client.from_json(row[0])
+        return None if definition is None else Client.from_json(definition[0])
 
     def keep_client(self, client: Client) -> None:
         """Extend the lifetime of a dynamically registered client that is in use."""
@@ -60,14 +60,14 @@ class Session:
             Refused: No tokens are issued for the resource, or the request does not name one of several. Spec: RFC 8707
                 section 2
         """
-        asked = parameters.get("resource")
-        if asked is None and len(self.settings.resources) == 1:
+        requested = parameters.get("resource")
+        if requested is None and len(self.settings.resources) == 1:
             return self.settings.resources[0]
-        if asked is None:
-            raise Refused("invalid_target", "The request must name a resource.")
-        named = next((each for each in self.settings.resources if names_resource(asked, each)), None)
+        if requested is None:
+            raise OAuthRequestRejected("invalid_target", "The request must name a resource.")
+        named = next((each for each in self.settings.resources if names_resource(requested, each)), None)
         if named is None:
-            raise Refused("invalid_target")
+            raise OAuthRequestRejected("invalid_target")
         return named
 
     def first_time(self, what: str, *, until: float) -> bool:

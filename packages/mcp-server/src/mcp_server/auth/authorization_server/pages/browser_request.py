@@ -16,7 +16,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FORM_BYTES", "Form", "Visit", "is_ours", "read_fields", "read_form"]
+__all__ = ["FORM_BYTES", "BrowserRequest", "Form", "is_ours", "read_fields", "read_form"]
 
 FORM_BYTES: Final = 16 * 1024
 """The maximum size of a form, in bytes. The largest form of the pages contains a password and some scopes."""
@@ -27,7 +27,7 @@ _REPEATED: Final = frozenset({"scope"})
 
 
 @attrs.frozen(kw_only=True)
-class Visit:
+class BrowserRequest:
     """A request of a browser."""
 
     cookies: str = attrs.field(default="", repr=False)
@@ -62,30 +62,30 @@ class Form:
         return tuple(value for given, value in self.fields if given == name)
 
 
-def is_ours(visit: Visit, origin: str) -> bool:
+def is_ours(browser_request: BrowserRequest, origin: str) -> bool:
     """Return whether one of the pages sent a request, according to the browser.
 
     Args:
-        visit: The request.
+        browser_request: The request.
         origin: The origin of the pages.
 
     Returns:
         `True` also without Origin and Sec-Fetch-Site: then the peer is not a browser, and needs the token of the form
         all the same.
     """
-    if visit.fetch_site not in (None, "same-origin"):
+    if browser_request.fetch_site not in (None, "same-origin"):
         return False
-    if visit.origin == "null":
+    if browser_request.origin == "null":
         # A proxy may have removed the origin. Then Sec-Fetch-Site decides.
-        return visit.fetch_site is not None
-    return visit.origin in (None, origin)
+        return browser_request.fetch_site is not None
+    return browser_request.origin in (None, origin)
 
 
-def read_form(visit: Visit) -> Form | None:
+def read_form(browser_request: BrowserRequest) -> Form | None:
     """Return the submitted form, or `None` if the body is not a form or repeats a field that must not be repeated."""
-    if visit.body is None or visit.content_type.partition(";")[0].strip().lower() != _TYPE:
+    if browser_request.body is None or browser_request.content_type.partition(";")[0].strip().lower() != _TYPE:
         return None
-    return read_fields(visit.body.decode("utf-8", "replace"))
+    return read_fields(browser_request.body.decode("utf-8", "replace"))
 
 
 def read_fields(text: str) -> Form | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mcp_server.auth.authorization_server.model.store import SqliteStore
 
-__all__ = ["BrowserSession", "BrowserSessions", "Openings"]
+__all__ = ["BrowserBindings", "BrowserSession", "BrowserSessions"]
 
 _IDLE: Final = 30 * 60.0
 """Time without a request after which a session expires, in seconds."""
@@ -168,21 +168,21 @@ def _key(id: str) -> str:
 
 
 def _find(connection: sqlite3.Connection, id: str, now: float) -> BrowserSession | None:
-    row: tuple[str, bytes, str | None, str | None, float | None, float, float] | None = connection.execute(
+    definition: tuple[str, bytes, str | None, str | None, float | None, float, float] | None = connection.execute(
         "SELECT browser, form_key, subject, shown, auth_time, created_at, used_at FROM page_sessions WHERE id = ?",
         (_key(id),),
     ).fetchone()
-    if row is None:
+    if definition is None:
         return None
     found = BrowserSession(
         id=id,
-        browser=row[0],
-        form_key=row[1],
-        subject=row[2],
-        shown=row[3],
-        auth_time=row[4],
-        created_at=row[5],
-        used_at=row[6],
+        browser=definition[0],
+        form_key=definition[1],
+        subject=definition[2],
+        shown=definition[3],
+        auth_time=definition[4],
+        created_at=definition[5],
+        used_at=definition[6],
     )
     if now >= min(found.created_at + _LONGEST, found.used_at + _IDLE):
         _delete(connection, id)
@@ -219,7 +219,7 @@ def _delete(connection: sqlite3.Connection, id: str) -> None:
     connection.execute("DELETE FROM page_sessions WHERE id = ?", (_key(id),))
 
 
-class Openings:
+class BrowserBindings:
     """The browser that opened each authorization request first, and the outcome of the request.
 
     Args:

@@ -22,8 +22,8 @@ from mcp_core.oauth.discovery import authorization_server_urls
 from mcp_core.oauth.metadata import check_issuer, check_issuer_url, read_authorization_server
 from mcp_core.oauth.pkce import METHOD, Pkce
 from mcp_core.oauth.records import ClientRecord
-from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed
-from mcp_core.oauth.tokens import authenticate, choose_auth_method, read_token_answer, secrets_of
+from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
+from mcp_core.oauth.tokens import authenticate, choose_auth_method, read_token_response, secrets_of
 from mcp_core.oauth.urls import check_browser_url, with_query
 from mcp_server.auth.fetch import OWN_NETWORKS, FetchRefused, fetch, networks_named_by
 from mcp_server.auth.keys import JoseVerifier, choose, public_keys
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.oauth.metadata import AuthorizationServerMetadata
-    from mcp_core.oauth.steps import HttpAnswer
-    from mcp_server.auth.authorization_server.pages.flows import Departure, Journey
+    from mcp_core.oauth.steps import FetchedResponse
+    from mcp_server.auth.authorization_server.pages.flows import AuthorizationFlow, FlowStart
 
-__all__ = ["Delegation", "DelegationFailed", "Person"]
+__all__ = ["AuthenticatedUser", "Delegation", "DelegationFailed"]
 
 _SKEW: Final = 60.0
 """The allowed clock difference, in seconds."""
@@ -55,7 +55,7 @@ class DelegationFailed(McpError):
 
 
 @attrs.frozen(kw_only=True)
-class Person:
+class AuthenticatedUser:
     """A user who logged in at the other authorization server."""
 
     subject: str
@@ -105,13 +105,13 @@ class Delegation:
     def __repr__(self) -> str:
         return f"<Delegation {self.issuer}>"
 
-    async def start(self, departure: Departure, *, redirect_uri: str, anew: bool) -> str:
+    async def start(self, start: FlowStart, *, redirect_uri: str, force_login: bool) -> str:
         """Return the URL of the provider that the browser is redirected to.
 
         Args:
-            departure: The state, nonce and PKCE of the flow.
+            start: The state, nonce and PKCE of the flow.
             redirect_uri: The redirect URI of this server.
-            anew: Whether the user must log in again, even with a session at the provider.
+            force_login: Whether the user must log in again, even with a session at the provider.
 
         Raises:
             DelegationFailed: The metadata of the provider cannot be fetched, or is invalid.
@@ -125,12 +125,12 @@ class Delegation:
             ("client_id", self._client.client_id),
             ("redirect_uri", redirect_uri),
             ("scope", " ".join(self._scopes)),
-            ("state", departure.state),
-            ("nonce", departure.nonce),
-            ("code_challenge", departure.pkce.challenge),
+            ("state", start.state),
+            ("nonce", start.nonce),
+            ("code_challenge", start.pkce.challenge),
             ("code_challenge_method", METHOD),
         ]
-        if anew:
+        if force_login:
             parameters += [("prompt", "login"), ("max_age", "0")]
         try:
             url = check_browser_url(endpoint, what="authorization_endpoint")
@@ -140,18 +140,18 @@ class Delegation:
 
     async def finish(
         self,
-        journey: Journey,
+        flow: AuthorizationFlow,
         fields: Mapping[str, Sequence[str]],
         *,
         state: str,
         redirect_uri: str,
         now: float,
         since: float | None,
-    ) -> Person:
+    ) -> AuthenticatedUser:
         """Complete the flow, and return the user who logged in.
 
         Args:
-            journey: The stored flow that the redirect to the provider started.
+            flow: The stored flow that the redirect to the provider started.
             fields: The fields of the authorization response, each with its values.
             state: The state that identified the flow.
             redirect_uri: The redirect URI of this server.
@@ -165,7 +165,7 @@ class Delegation:
         request = AuthorizationRequest(
             url="",
             state=state,
-            pkce=Pkce(verifier=journey.verifier, challenge=""),
+            pkce=Pkce(verifier=flow.verifier, challenge=""),
             issuer=self.issuer,
             iss_required=provider.metadata.authorization_response_iss_parameter_supported,
             redirect_uri=redirect_uri,
@@ -176,9 +176,9 @@ class Delegation:
             raise DelegationFailed(refused.message, error=_DENIED if refused.error == _DENIED else _BROKEN) from refused
         except AuthorizationError as wrong:
             raise DelegationFailed(wrong.message) from wrong
-        token = await self._id_token(provider, code or "", journey.verifier, redirect_uri)
+        token = await self._id_token(provider, code or "", flow.verifier, redirect_uri)
         claims = await self._verified(provider.metadata, token)
-        return self._person(claims, journey.nonce, now=now, since=since)
+        return self._user(claims, flow.nonce, now=now, since=since)
 
     async def _provider(self) -> _Provider:
         """Fetch the metadata. It is not cached: logins are rare, and endpoints and keys may change."""
@@ -196,7 +196,7 @@ class Delegation:
             return _Provider(metadata=metadata, token_endpoint=metadata.token_endpoint)
         raise DelegationFailed(f"{self.issuer} has no metadata at any of its well-known URLs")
 
-    async def _get(self, url: str) -> HttpAnswer:
+    async def _get(self, url: str) -> FetchedResponse:
         try:
             networks = await networks_named_by(self._url, url)
             return await fetch(url, headers=(("Accept", "application/json"),), networks=networks)
@@ -232,7 +232,7 @@ class Delegation:
                 body=urlencode(sent).encode(),
                 networks=await networks_named_by(self._url, provider.token_endpoint),
             )
-            read_token_answer(answer, issuer=self.issuer, secrets=secrets_of(sent, self._client))
+            read_token_response(answer, issuer=self.issuer, secrets=secrets_of(sent, self._client))
         except (AuthorizationError, FetchRefused) as refused:
             raise DelegationFailed(refused.message) from refused
         token = _document(answer, "response of the token endpoint").get("id_token")
@@ -246,7 +246,7 @@ class Delegation:
             raise DelegationFailed(f"the metadata of {self.issuer} has no jwks_uri")
         document = _document(await self._get(metadata.jwks_uri), "key set")
         try:
-            signed = read_signed(token, algorithms=VERIFIED_ALGORITHMS)
+            signed = read_signed_jwt(token, algorithms=VERIFIED_ALGORITHMS)
         except InvalidValue as bad:
             raise DelegationFailed(f"the id_token of {self.issuer} is invalid: {bad.message}") from bad
         key = choose(public_keys(document), signed)
@@ -254,13 +254,13 @@ class Delegation:
             raise DelegationFailed(f"the id_token of {self.issuer} is not signed by a key that it publishes")
         return signed.claims
 
-    def _person(self, claims: JsonObject, nonce: str, *, now: float, since: float | None) -> Person:
+    def _user(self, claims: JsonObject, nonce: str, *, now: float, since: float | None) -> AuthenticatedUser:
         subject, wrong = claims.get("sub"), self._wrong(claims, nonce, now, since)
         if wrong or not isinstance(subject, str) or not subject:
             raise DelegationFailed(f"the id_token of {self.issuer} {wrong or 'has no sub'}")
         when = _number(claims.get("auth_time"))
         named = (claims.get(name) for name in _NAMES)
-        return Person(
+        return AuthenticatedUser(
             subject=f"{self.issuer}#{subject}",
             shown=next((name for name in named if isinstance(name, str) and name), subject),
             auth_time=now if when is None else min(when, now),
@@ -287,7 +287,7 @@ class Delegation:
         return None
 
 
-def _document(answer: HttpAnswer, what: str) -> JsonObject:
+def _document(answer: FetchedResponse, what: str) -> JsonObject:
     try:
         document: JsonValue = json.loads(answer.body)
     except (ValueError, RecursionError) as wrong:

@@ -13,7 +13,7 @@ import attrs
 
 from mcp_core.errors import UnsafeUrl
 from mcp_core.oauth.urls import parse_url
-from mcp_server.auth.authorization_server.model.interaction import AskingClient, RegistrationKind
+from mcp_server.auth.authorization_server.model.interaction import RegistrationKind, RequestingClient
 
 __all__ = ["ShownClient", "ShownScope", "host_of", "one_line", "shown_client"]
 
@@ -67,7 +67,7 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME].rstrip()}…"
 
 
-def shown_client(client: AskingClient) -> ShownClient:
+def shown_client(client: RequestingClient) -> ShownClient:
     """Return the description of a client."""
     goes_to, note = _destination(client.redirect_uri)
     return ShownClient(
@@ -85,7 +85,7 @@ def host_of(uri: str) -> str:
     return _destination(uri)[0]
 
 
-def _vouching(client: AskingClient) -> str:
+def _vouching(client: RequestingClient) -> str:
     if client.kind is RegistrationKind.CONFIGURED:
         return "Configured by the operator of this server."
     if client.kind is RegistrationKind.METADATA_DOCUMENT:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mcp_server.auth.authorization_server.model.store import SqliteStore
     from mcp_server.auth.authorization_server.pages.browser_sessions import BrowserSession
 
-__all__ = ["Departure", "Journey", "Journeys"]
+__all__ = ["AuthorizationFlow", "AuthorizationFlows", "FlowStart"]
 
 _LONGEST: Final = 10 * 60.0
 """Time limit of a login at the other server, in seconds."""
 
 
 @attrs.frozen(kw_only=True)
-class Departure:
+class FlowStart:
     """The secrets of a redirect to the other authorization server."""
 
     state: str = attrs.field(repr=False)
@@ -44,7 +44,7 @@ class Departure:
 
 
 @attrs.frozen(kw_only=True)
-class Journey:
+class AuthorizationFlow:
     """The stored data of a flow."""
 
     pending: str
@@ -59,7 +59,7 @@ class Journey:
     """The PKCE verifier of the flow."""
 
 
-class Journeys:
+class AuthorizationFlows:
     """The flows that wait for the browser to return.
 
     Args:
@@ -71,7 +71,7 @@ class Journeys:
         self._store: Final = store
         self._clock: Final = clock
 
-    async def leave(self, pending: str, session: BrowserSession, *, scopes: Sequence[str], remember: bool) -> Departure:
+    async def begin(self, pending: str, session: BrowserSession, *, scopes: Sequence[str], remember: bool) -> FlowStart:
         """Start a flow, and return its secrets.
 
         Args:
@@ -80,17 +80,17 @@ class Journeys:
             scopes: The scopes that the user allowed.
             remember: Whether the consent is remembered.
         """
-        departure = Departure(
+        start = FlowStart(
             state=secrets.token_urlsafe(32), nonce=secrets.token_urlsafe(32), pkce=new_pkce(secrets.token_bytes)
         )
         now = self._clock()
-        row = (
-            _key(departure.state),
+        definition = (
+            _key(start.state),
             pending,
             session.browser,
             json.dumps(list(scopes)),
-            departure.pkce.verifier,
-            departure.nonce,
+            start.pkce.verifier,
+            start.nonce,
             remember,
             now + _LONGEST,
         )
@@ -99,12 +99,12 @@ class Journeys:
             connection.execute("DELETE FROM page_journeys WHERE expires_at <= ?", (now,))
             # A request has one flow: starting again replaces it.
             connection.execute("DELETE FROM page_journeys WHERE pending = ?", (pending,))
-            connection.execute("INSERT INTO page_journeys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT INTO page_journeys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", definition)
 
         await self._store.run(put)
-        return departure
+        return start
 
-    async def come_back(self, state: str, session: BrowserSession) -> Journey | None:
+    async def take(self, state: str, session: BrowserSession) -> AuthorizationFlow | None:
         """End a flow when the browser returns, and return its data.
 
         Args:
@@ -124,11 +124,15 @@ class Journeys:
             ).fetchall()
             return rows[0] if rows else None
 
-        row = await self._store.run(take)
-        if row is None:
+        definition = await self._store.run(take)
+        if definition is None:
             return None
-        return Journey(
-            pending=row[0], scopes=tuple(json.loads(row[1])), remember=bool(row[2]), nonce=row[3], verifier=row[4]
+        return AuthorizationFlow(
+            pending=definition[0],
+            scopes=tuple(json.loads(definition[1])),
+            remember=bool(definition[2]),
+            nonce=definition[3],
+            verifier=definition[4],
         )
 
 

@@ -9,7 +9,7 @@ from quart import Response, request
 
 from mcp_core.oauth.urls import parse_url
 from mcp_server.auth.authorization_server.pages.actions import Pages
-from mcp_server.auth.authorization_server.pages.browser_request import FORM_BYTES, Visit
+from mcp_server.auth.authorization_server.pages.browser_request import FORM_BYTES, BrowserRequest
 from mcp_server.auth.authorization_server.pages.rendering import Templates
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from quart_trio import QuartTrio
 
-    from mcp_server.auth.authorization_server.pages.actions import Serving
+    from mcp_server.auth.authorization_server.pages.actions import PageEnvironment
     from mcp_server.auth.authorization_server.pages.rendering import PageAnswer
 
 __all__ = ["PATHS", "error", "register"]
@@ -26,7 +26,7 @@ PATHS = ("/interaction", "/logout", "/delegation", "/assets")
 """The paths of the pages, below the prefix of the server."""
 
 
-def register(app: QuartTrio, server: Serving) -> None:
+def register(app: QuartTrio, server: PageEnvironment) -> None:
     """Add the routes of the pages, below `server.prefix`."""
     templates = _templates(server.issuer)
     pages = Pages(server, templates)
@@ -35,8 +35,8 @@ def register(app: QuartTrio, server: Serving) -> None:
     async def stylesheet() -> Response:
         return _response(style)
 
-    async def on_form(action: Callable[[Visit, str], Awaitable[PageAnswer]], id: str) -> Response:
-        return _response(await action(await _visit(), id))
+    async def on_form(action: Callable[[BrowserRequest, str], Awaitable[PageAnswer]], id: str) -> Response:
+        return _response(await action(await _browser_request(), id))
 
     async def show(id: str) -> Response:
         return await on_form(pages.show, id)
@@ -51,13 +51,13 @@ def register(app: QuartTrio, server: Serving) -> None:
         return await on_form(pages.switch, id)
 
     async def come_back() -> Response:
-        return _response(await pages.come_back(await _visit()))
+        return _response(await pages.come_back(await _browser_request()))
 
     async def leave() -> Response:
-        return _response(await pages.leave(await _visit()))
+        return _response(await pages.leave(await _browser_request()))
 
     async def log_out() -> Response:
-        return _response(await pages.log_out(await _visit()))
+        return _response(await pages.log_out(await _browser_request()))
 
     request_page = f"{server.prefix}/interaction/<id>"
     for path, method, view in (
@@ -73,7 +73,7 @@ def register(app: QuartTrio, server: Serving) -> None:
         app.add_url_rule(path, f"pages.{view.__name__}", view, methods=[method], provide_automatic_options=False)
 
 
-def error(server: Serving, status: int, title: str, text: str) -> Response:
+def error(server: PageEnvironment, status: int, title: str, text: str) -> Response:
     """Return a page with an error. It contains nothing from the request.
 
     Args:
@@ -100,10 +100,10 @@ def _response(answer: PageAnswer) -> Response:
     return response
 
 
-async def _visit() -> Visit:
+async def _browser_request() -> BrowserRequest:
     headers = request.headers
     body = await request.data
-    return Visit(
+    return BrowserRequest(
         cookies="; ".join(headers.getlist("Cookie")),
         origin=headers.get("Origin"),
         fetch_site=headers.get("Sec-Fetch-Site"),

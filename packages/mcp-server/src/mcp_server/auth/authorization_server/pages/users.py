@@ -97,13 +97,13 @@ class _Passwords:
     def __init__(self) -> None:
         self._limiter: Final = trio.CapacityLimiter(_AT_ONCE)
         # A hash that no password has.
-        self._nobody: Final = _written(secrets.token_bytes(_SALT), secrets.token_bytes(_BYTES))
+        self._dummy_hash: Final = _written(secrets.token_bytes(_SALT), secrets.token_bytes(_BYTES))
 
     async def fit(self, password: str, kept: str | None) -> bool:
         """Return whether a password has this hash. Takes the same time without a hash."""
         if len(password) > _LONGEST:
             return False
-        work = partial(_matches, password, self._nobody if kept is None else kept)
+        work = partial(_matches, password, self._dummy_hash if kept is None else kept)
         return await trio.to_thread.run_sync(work, limiter=self._limiter)
 
 
@@ -169,9 +169,9 @@ class StoredUsers:
         """Check a name and a password, and return the subject or `None`."""
 
         def find(connection: sqlite3.Connection) -> str | None:
-            row: tuple[str] | None = connection.execute(
+            definition: tuple[str] | None = connection.execute(
                 "SELECT password FROM page_users WHERE name = ?", (name,)
             ).fetchone()
-            return None if row is None else row[0]
+            return None if definition is None else definition[0]
 
         return name if await self._passwords.fit(password, await self._store.run(find)) else None

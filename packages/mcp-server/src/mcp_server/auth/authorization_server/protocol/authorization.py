@@ -13,8 +13,8 @@ import attrs
 from authlib.oauth2 import OAuth2Error
 
 from mcp_server.auth.authorization_server.model import records
-from mcp_server.auth.authorization_server.model.interaction import AskingClient, PendingAuthorization
-from mcp_server.auth.authorization_server.model.messages import Refused, answer_url, described
+from mcp_server.auth.authorization_server.model.interaction import PendingAuthorization, RequestingClient
+from mcp_server.auth.authorization_server.model.messages import OAuthRequestRejected, answer_url, described
 from mcp_server.auth.authorization_server.model.secrets import digest, new_secret
 from mcp_server.auth.authorization_server.model.tables import sweep
 from mcp_server.auth.authorization_server.model.transaction import Session
@@ -87,22 +87,22 @@ class Requests:
                 `refusal_url`. Otherwise show it only to the user.
         """
         outcome = await self._store.run(partial(self._begin, parameters, repeated))
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, OAuthRequestRejected):
             raise outcome
         return outcome
 
-    def refusal_url(self, refused: Refused, parameters: Mapping[str, str], redirect_uri: str) -> str:
+    def refusal_url(self, refused: OAuthRequestRejected, parameters: Mapping[str, str], redirect_uri: str) -> str:
         """Return the URL by which the browser carries an error to the client."""
-        told = {"error": refused.code, "error_description": refused.sentence, "state": parameters.get("state")}
-        return answer_url(redirect_uri, told, issuer=self._settings.issuer)
+        error_params = {"error": refused.code, "error_description": refused.sentence, "state": parameters.get("state")}
+        return answer_url(redirect_uri, error_params, issuer=self._settings.issuer)
 
     def _begin(
         self, parameters: Mapping[str, str], repeated: frozenset[str], connection: sqlite3.Connection
-    ) -> str | Refused:
+    ) -> str | OAuthRequestRejected:
         session = self._session(connection)
         sweep(connection, session.now)
         if repeated & {"client_id", "redirect_uri"}:
-            return Refused("invalid_request", "The request repeats client_id or redirect_uri.")
+            return OAuthRequestRejected("invalid_request", "The request repeats client_id or redirect_uri.")
         # authlib quotes the response type in an error, where some characters are not allowed.
         kind = parameters.get("response_type")
         engine = Engine(
@@ -113,36 +113,36 @@ class Requests:
             grant = engine.get_authorization_grant(engine.request)
             redirect_uri = cast("CodeGrant", grant).validate_consent_request()  # the only grant with this endpoint
             _check(parameters, repeated)
-            row = self._row(session, engine.request.known_client, parameters, redirect_uri)
+            definition = self._row(session, engine.request.known_client, parameters, redirect_uri)
         except OAuth2Error as error:
-            refused = Refused("invalid_request") if kind is None else Refused.of(error)
+            refused = OAuthRequestRejected("invalid_request") if kind is None else OAuthRequestRejected.of(error)
             return self._refused(session, parameters, refused, redirect_uri or error.redirect_uri)
         (count,) = connection.execute("SELECT count(*) FROM pending").fetchone()
         if count >= _PENDING:
-            return self._refused(session, parameters, Refused("temporarily_unavailable"), redirect_uri)
+            return self._refused(session, parameters, OAuthRequestRejected("temporarily_unavailable"), redirect_uri)
         id = new_secret(self._settings.random_bytes)
         marks = ", ".join("?" * len(attrs.fields(_Row)))
         connection.execute(
             f"INSERT INTO pending (digest, {_COLUMNS}) VALUES (?, {marks})",  # noqa: S608  # names of fields
-            (digest(id), *attrs.astuple(row)),
+            (digest(id), *attrs.astuple(definition)),
         )
         return id
 
     def _refused(
-        self, session: Session, parameters: Mapping[str, str], refused: Refused, redirect_uri: str | None
-    ) -> Refused:
+        self, session: Session, parameters: Mapping[str, str], refused: OAuthRequestRejected, redirect_uri: str | None
+    ) -> OAuthRequestRejected:
         """Return the rejection, with the redirect URI only if a redirect there needs no user consent."""
         client = session.client(parameters.get("client_id", ""))
         trusted = redirect_uri and client is not None and client.is_trusted_at(redirect_uri)
-        return Refused(refused.code, refused.sentence, redirect_uri=redirect_uri if trusted else None)
+        return OAuthRequestRejected(refused.code, refused.sentence, redirect_uri=redirect_uri if trusted else None)
 
     def _row(self, session: Session, client: Client, parameters: Mapping[str, str], redirect_uri: str) -> _Row:
-        asked = parameters.get("scope")
+        requested = parameters.get("scope")
         # A request without a scope requests all scopes, and the user decides. Spec: RFC 6749 section 3.3
-        scope = " ".join(self._settings.scopes) if asked is None else " ".join(dict.fromkeys(asked.split()))
+        scope = " ".join(self._settings.scopes) if requested is None else " ".join(dict.fromkeys(requested.split()))
         allowed = client.get_allowed_scope(scope)
-        if asked is not None and allowed != scope:
-            raise Refused("invalid_scope")
+        if requested is not None and allowed != scope:
+            raise OAuthRequestRejected("invalid_scope")
         return _Row(
             client_id=client.client_id,
             redirect_uri=redirect_uri,
@@ -169,11 +169,11 @@ class Requests:
 
     async def deny(self, id: str, *, error: str = "access_denied") -> str | None:
         """Deny a pending request, and return the URL for the browser."""
-        row = await self._store.run(partial(self._take, id))
-        if row is None:
+        definition = await self._store.run(partial(self._take, id))
+        if definition is None:
             return None
-        told = {"error": error, "error_description": described(error), "state": row.state}
-        return answer_url(row.redirect_uri, told, issuer=self._settings.issuer)
+        error_params = {"error": error, "error_description": described(error), "state": definition.state}
+        return answer_url(definition.redirect_uri, error_params, issuer=self._settings.issuer)
 
     def _session(self, connection: sqlite3.Connection) -> Session:
         return Session(connection=connection, settings=self._settings, now=self._settings.clock())
@@ -189,46 +189,46 @@ class Requests:
         return _Row(**dict(zip(names, found, strict=True)))
 
     def _take(self, id: str, connection: sqlite3.Connection) -> _Row | None:
-        row = self._find(id, connection)
+        definition = self._find(id, connection)
         connection.execute("DELETE FROM pending WHERE digest = ?", (digest(id),))
-        return row
+        return definition
 
     def _get(self, id: str, connection: sqlite3.Connection) -> PendingAuthorization | None:
-        row = self._find(id, connection)
-        client = None if row is None else self._session(connection).client(row.client_id)
-        if row is None or client is None:
+        definition = self._find(id, connection)
+        client = None if definition is None else self._session(connection).client(definition.client_id)
+        if definition is None or client is None:
             return None
         return PendingAuthorization(
             id=id,
-            client=AskingClient(
+            client=RequestingClient(
                 client_id=client.client_id,
                 name=client.name,
                 kind=client.kind,
-                redirect_uri=row.redirect_uri,
+                redirect_uri=definition.redirect_uri,
                 local_only=client.local_only,
                 client_uri=client.client_uri,
             ),
-            scopes=tuple(row.scope.split()),
-            resources=(row.resource,),
-            prompts=frozenset(row.prompts.split()),
-            created_at=row.created_at,
-            expires_at=row.expires_at,
+            scopes=tuple(definition.scope.split()),
+            resources=(definition.resource,),
+            prompts=frozenset(definition.prompts.split()),
+            created_at=definition.created_at,
+            expires_at=definition.expires_at,
         )
 
     def _grant(
         self, id: str, subject: str, scopes: frozenset[str], auth_time: float, connection: sqlite3.Connection
     ) -> str | None:
-        row = self._take(id, connection)
-        if row is None:
+        definition = self._take(id, connection)
+        if definition is None:
             return None
         session = self._session(connection)
         until = session.now + self._settings.lifetimes.code
         grant = records.add_grant(
             connection,
-            client_id=row.client_id,
+            client_id=definition.client_id,
             subject=subject,
-            scope=" ".join(scope for scope in row.scope.split() if scope in scopes),
-            resource=row.resource,
+            scope=" ".join(scope for scope in definition.scope.split() if scope in scopes),
+            resource=definition.resource,
             auth_time=auth_time,
             expires_at=until,
         )
@@ -237,33 +237,37 @@ class Requests:
             connection,
             code,
             grant=grant,
-            redirect_uri=row.redirect_uri,
-            redirect_uri_sent=bool(row.redirect_uri_sent),
-            code_challenge=row.code_challenge,
-            key_id=row.key_id,
+            redirect_uri=definition.redirect_uri,
+            redirect_uri_sent=bool(definition.redirect_uri_sent),
+            code_challenge=definition.code_challenge,
+            key_id=definition.key_id,
             expires_at=until,
         )
-        return answer_url(row.redirect_uri, {"code": code, "state": row.state}, issuer=self._settings.issuer)
+        return answer_url(
+            definition.redirect_uri, {"code": code, "state": definition.state}, issuer=self._settings.issuer
+        )
 
 
 def _check(parameters: Mapping[str, str], repeated: frozenset[str]) -> None:
-    """Check the parameters that authlib does not check. Raises `Refused`."""
+    """Check the parameters that authlib does not check. Raises `RequestHeadRejected`."""
     if "resource" in repeated:
-        raise Refused("invalid_target", "The request names more than one resource.")
+        raise OAuthRequestRejected("invalid_target", "The request names more than one resource.")
     if repeated:
-        raise Refused("invalid_request", "The request repeats a parameter.")
+        raise OAuthRequestRejected("invalid_request", "The request repeats a parameter.")
     for name, error in _UNSUPPORTED.items():
         if name in parameters:
-            raise Refused(error, "Request objects are not supported: send the parameters in the query.")
+            raise OAuthRequestRejected(error, "Request objects are not supported: send the parameters in the query.")
     if parameters.get("response_mode", "query") != "query":
-        raise Refused("invalid_request", "The response_mode must be query.")
+        raise OAuthRequestRejected("invalid_request", "The response_mode must be query.")
     if len(parameters.get("state", "")) > _STATE:
-        raise Refused("invalid_request", f"The state exceeds {_STATE} characters.")
+        raise OAuthRequestRejected("invalid_request", f"The state exceeds {_STATE} characters.")
     prompts = parameters.get("prompt", "").split()
     if "none" in prompts:
-        raise Refused("login_required")
+        raise OAuthRequestRejected("login_required")
     if not _PROMPTS.issuperset(prompts):
-        raise Refused("invalid_request", "The prompt must consist of login, consent, select_account or none.")
+        raise OAuthRequestRejected(
+            "invalid_request", "The prompt must consist of login, consent, select_account or none."
+        )
     key_id = parameters.get("dpop_jkt")
     if key_id is not None and not _KEY_ID.fullmatch(key_id):
-        raise Refused("invalid_request", "The dpop_jkt is not a JWK thumbprint.")
+        raise OAuthRequestRejected("invalid_request", "The dpop_jkt is not a JWK thumbprint.")

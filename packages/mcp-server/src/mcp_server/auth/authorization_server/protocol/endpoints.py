@@ -11,12 +11,18 @@ import orjson
 import trio
 
 from mcp_core.limits.rates import Rates
-from mcp_core.oauth.dpop_verification import InvalidProof, NonceWanted
+from mcp_core.oauth.dpop_verification import InvalidProof, NonceRequired
 from mcp_server.auth.authorization_server.clients.authentication import fits_a_key, read_credentials
 from mcp_server.auth.authorization_server.clients.documents import TooMany
 from mcp_server.auth.authorization_server.clients.metadata import Unacceptable
 from mcp_server.auth.authorization_server.clients.registration import register
-from mcp_server.auth.authorization_server.model.messages import NO_STORE, Answer, Refused, read_form, refusal
+from mcp_server.auth.authorization_server.model.messages import (
+    NO_STORE,
+    Answer,
+    OAuthRequestRejected,
+    read_form,
+    refusal,
+)
 from mcp_server.auth.authorization_server.model.tables import sweep
 from mcp_server.auth.authorization_server.model.transaction import Session
 from mcp_server.auth.authorization_server.protocol.engine import Engine, Request
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_server.auth.authorization_server.model.store import SqliteStore
     from mcp_server.auth.authorization_server.protocol.authorization import Requests
 
-__all__ = ["READABLE", "Arrived", "Endpoints"]
+__all__ = ["READABLE", "ClientRequest", "Endpoints"]
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
@@ -50,7 +56,7 @@ _CACHED: Final[Pairs] = (("Cache-Control", "public, max-age=300"),)
 
 
 @attrs.frozen(kw_only=True)
-class Arrived:
+class ClientRequest:
     """A request to an endpoint for clients."""
 
     body: bytes = attrs.field(repr=False)
@@ -65,14 +71,14 @@ class Arrived:
     """The address that the request came from."""
 
     def form(self) -> dict[str, str]:
-        """Return the parameters of the form. Raises `Refused`."""
+        """Return the parameters of the form. Raises `RequestHeadRejected`."""
         if self.kind != _FORM:
-            raise Refused("invalid_request", f"The content type must be {_FORM}.")
+            raise OAuthRequestRejected("invalid_request", f"The content type must be {_FORM}.")
         parameters, repeated = read_form(self.body.decode("latin-1"))
         if repeated == {"resource"}:
-            raise Refused("invalid_target", "The request names more than one resource.")
+            raise OAuthRequestRejected("invalid_target", "The request names more than one resource.")
         if repeated:
-            raise Refused("invalid_request", "The request repeats a parameter.")
+            raise OAuthRequestRejected("invalid_request", "The request repeats a parameter.")
         return parameters
 
     def json(self) -> JsonObject | None:
@@ -148,12 +154,12 @@ class Endpoints:
         try:
             known = await self._documents.find(client_id, address=address)
         except Unacceptable as unacceptable:
-            raise Refused("invalid_client", unacceptable.sentence) from None
+            raise OAuthRequestRejected("invalid_client", unacceptable.sentence) from None
         if known is None:
-            raise Refused("invalid_client", "This server does not know the application.")
+            raise OAuthRequestRejected("invalid_client", "This server does not know the application.")
         try:
             id = await self._requests.begin(parameters, repeated)
-        except Refused as refused:
+        except OAuthRequestRejected as refused:
             if not refused.redirect_uri:
                 raise
             return self._requests.refusal_url(refused, parameters, refused.redirect_uri)
@@ -166,27 +172,31 @@ class Endpoints:
 
     # --- the endpoints of clients ----------------------------------------------------------------------------------
 
-    async def token(self, arrived: Arrived) -> Answer:
+    async def token(self, client_request: ClientRequest) -> Answer:
         """Handle a request to the token endpoint."""
-        return await self._for_client(arrived, Engine.token, self.settings.endpoint("/token"))
+        return await self._for_client(client_request, Engine.token, self.settings.endpoint("/token"))
 
-    async def revoke(self, arrived: Arrived) -> Answer:
+    async def revoke(self, client_request: ClientRequest) -> Answer:
         """Handle a request to the revocation endpoint."""
-        return await self._for_client(arrived, Engine.revocation)
+        return await self._for_client(client_request, Engine.revocation)
 
-    async def introspect(self, arrived: Arrived) -> Answer:
+    async def introspect(self, client_request: ClientRequest) -> Answer:
         """Handle a request to the introspection endpoint."""
-        return await self._for_client(arrived, Engine.introspection)
+        return await self._for_client(client_request, Engine.introspection)
 
-    async def _for_client(self, arrived: Arrived, act: Callable[[Engine], Answer], proven: str | None = None) -> Answer:
+    async def _for_client(
+        self, client_request: ClientRequest, act: Callable[[Engine], Answer], proven: str | None = None
+    ) -> Answer:
         try:
-            self._take(arrived.address)
-            form = arrived.form()
+            self._take(client_request.address)
+            form = client_request.form()
             key_id = None
-            if proven is not None and arrived.proofs:
-                key_id = self._proofs.check(arrived.proofs, method="POST", urls=[proven], now=self.settings.clock())
-            credentials = read_credentials(arrived.authorization, form)
-            keys = await self._client_keys(credentials, arrived.address)
+            if proven is not None and client_request.proofs:
+                key_id = self._proofs.check(
+                    client_request.proofs, method="POST", urls=[proven], now=self.settings.clock()
+                )
+            credentials = read_credentials(client_request.authorization, form)
+            keys = await self._client_keys(credentials, client_request.address)
 
             def transaction(connection: sqlite3.Connection) -> Answer:
                 session = self._session(connection, keys)
@@ -194,13 +204,13 @@ class Endpoints:
                 return act(Engine(Request(session, form, credentials=credentials, key_id=key_id)))
 
             return await self._store.run(transaction)
-        except Refused as refused:
-            return refusal(refused, basic=bool(arrived.authorization))
-        except NonceWanted as wanted:
-            answer = refusal(Refused("use_dpop_nonce"), basic=False)
+        except OAuthRequestRejected as refused:
+            return refusal(refused, basic=bool(client_request.authorization))
+        except NonceRequired as wanted:
+            answer = refusal(OAuthRequestRejected("use_dpop_nonce"), basic=False)
             return Answer(status=400, body=answer.body, headers=(*answer.headers, ("DPoP-Nonce", wanted.nonce)))
         except InvalidProof as invalid:
-            return refusal(Refused("invalid_dpop_proof", invalid.message), basic=False)
+            return refusal(OAuthRequestRejected("invalid_dpop_proof", invalid.message), basic=False)
         except TooMany as many:
             return _too_many(many)
 
@@ -209,27 +219,27 @@ class Endpoints:
         try:
             client = await self._documents.find(credentials.client_id, address=address)
         except Unacceptable as unacceptable:
-            raise Refused("invalid_client", unacceptable.sentence) from None
+            raise OAuthRequestRejected("invalid_client", unacceptable.sentence) from None
         if client is None or client.jwks_uri is None or not client.takes(credentials.method):
             return None
         kept = self._documents.kept_keys(client.jwks_uri)
         fitting = kept is not None and fits_a_key(credentials, kept)
-        return await self._documents.keys(client.jwks_uri, address=address, fitting=fitting)
+        return await self._documents.keys(client.jwks_uri, address=address, key_fits=fitting)
 
     def _session(self, connection: sqlite3.Connection, keys: JsonObject | None = None) -> Session:
         return Session(connection=connection, settings=self.settings, now=self.settings.clock(), client_keys=keys)
 
     # --- registration ----------------------------------------------------------------------------------------------
 
-    async def register(self, arrived: Arrived) -> Answer:
+    async def register(self, client_request: ClientRequest) -> Answer:
         """Handle a request to the registration endpoint."""
-        if not self.policy.admits(arrived.authorization):
+        if not self.policy.admits(client_request.authorization):
             challenge = ("WWW-Authenticate", "Bearer")
             return Answer(status=401, body={"error": "invalid_token"}, headers=(*NO_STORE, challenge))
-        wait = self._registrations.take(arrived.address, trio.current_time())
+        wait = self._registrations.take(client_request.address, trio.current_time())
         if wait:
             return _too_many(TooMany(wait))
-        document = arrived.json()
+        document = client_request.json()
         if document is None:
             body: JsonObject = {
                 "error": "invalid_client_metadata",

@@ -15,7 +15,7 @@ from mcp_core.oauth.dpop import DPOP
 from mcp_core.oauth.jws import base64url
 from mcp_server.auth.authorization_server.clients.authentication import authenticate
 from mcp_server.auth.authorization_server.model import records
-from mcp_server.auth.authorization_server.model.messages import NO_STORE, Answer, Refused, refusal
+from mcp_server.auth.authorization_server.model.messages import NO_STORE, Answer, OAuthRequestRejected, refusal
 from mcp_server.auth.authorization_server.model.secrets import new_secret
 from mcp_server.auth.authorization_server.protocol.grants import CodeGrant, OwnGrant, Pkce, RefreshGrant
 from mcp_server.auth.authorization_server.protocol.keys import sign_token
@@ -125,18 +125,18 @@ class Engine(AuthorizationServer):
         methods: Collection[str],
         endpoint: str = "token",  # noqa: ARG002
     ) -> ClientMixin:
-        """Authenticate the client, and return it. Raises `Refused`."""
+        """Authenticate the client, and return it. Raises `RequestHeadRejected`."""
         credentials = self.request.credentials
         if credentials is None or credentials.method.value not in methods:
-            raise Refused("invalid_client")
+            raise OAuthRequestRejected("invalid_client")
         request.client = authenticate(self.request.session, credentials)
         request.auth_method = credentials.method.value
         return request.client
 
     def validate_requested_scope(self, scope: str | None) -> None:
-        """Check that the scopes exist. Raises `Refused`."""
+        """Check that the scopes exist. Raises `RequestHeadRejected`."""
         if scope is not None and not set(scope.split()) <= set(self.request.session.settings.scopes):
-            raise Refused("invalid_scope")
+            raise OAuthRequestRejected("invalid_scope")
 
     def generate_token(  # noqa: PLR0917  # authlib passes positional arguments
         self,
@@ -152,7 +152,7 @@ class Engine(AuthorizationServer):
         client, session = request.known_client, request.session
         assert user is not None  # noqa: S101  # set by the grants
         if client.bound and request.key_id is None:
-            raise Refused(
+            raise OAuthRequestRejected(
                 "invalid_dpop_proof", "The tokens of this client are bound to a key: the request needs a DPoP proof."
             )
         connection, now, settings = session.connection, session.now, session.settings

@@ -18,7 +18,7 @@ from authlib.oauth2.rfc7636 import CodeChallenge
 from mcp_core.oauth.access_token import names_resource
 from mcp_core.oauth.pkce import verifies
 from mcp_server.auth.authorization_server.model import records
-from mcp_server.auth.authorization_server.model.messages import Refused
+from mcp_server.auth.authorization_server.model.messages import OAuthRequestRejected
 
 if TYPE_CHECKING:
     from authlib.oauth2 import OAuth2Request
@@ -44,9 +44,9 @@ class Pkce(CodeChallenge):
         """Require a code challenge with S256. authlib would accept `plain` or none. Spec: OAuth 2.1 section 4.1.1"""
         data = _request(grant).form
         if "code_challenge" not in data:
-            raise Refused("invalid_request", "The request needs a code_challenge (PKCE).")
+            raise OAuthRequestRejected("invalid_request", "The request needs a code_challenge (PKCE).")
         if data.get("code_challenge_method") != "S256":
-            raise Refused("invalid_request", "The code_challenge_method must be S256.")
+            raise OAuthRequestRejected("invalid_request", "The code_challenge_method must be S256.")
         super().validate_code_challenge(grant, redirect_uri)
 
 
@@ -58,20 +58,22 @@ class CodeGrant(AuthorizationCodeGrant):
     @staticmethod
     def validate_authorization_redirect_uri(request: OAuth2Request, client: ClientMixin) -> str:
         """Return the redirect URI of a request. authlib's errors quote it, although not all characters are allowed."""
-        asked = request.form.get("redirect_uri")
-        if asked is None:
-            asked = client.get_default_redirect_uri()
-        if not asked or not client.check_redirect_uri(asked):
-            raise Refused("invalid_request", "The redirect_uri is not registered for the client.")
-        return asked
+        sent = request.form.get("redirect_uri")
+        if sent is None:
+            sent = client.get_default_redirect_uri()
+        if not sent or not client.check_redirect_uri(sent):
+            raise OAuthRequestRejected("invalid_request", "The redirect_uri is not registered for the client.")
+        return sent
 
     def validate_token_request(self) -> None:
-        """Check a token request. Raises `Refused`."""
+        """Check a token request. Raises `RequestHeadRejected`."""
         super().validate_token_request()
         request = _request(self)
         code: Code = request.authorization_code  # type: ignore[assignment]  # set by the call above
         if code.key_id is not None and request.key_id != code.key_id:
-            raise Refused("invalid_dpop_proof", "The code is bound to a key, but the DPoP proof uses another key.")
+            raise OAuthRequestRejected(
+                "invalid_dpop_proof", "The code is bound to a key, but the DPoP proof uses another key."
+            )
         _check_resource(request, code.grant)
 
     def query_authorization_code(self, code: str, client: ClientMixin) -> Code | None:
@@ -101,12 +103,12 @@ class RefreshGrant(RefreshTokenGrant):
     INCLUDE_NEW_REFRESH_TOKEN = True
 
     def validate_token_request(self) -> None:
-        """Check a token request. Raises `Refused`."""
+        """Check a token request. Raises `RequestHeadRejected`."""
         super().validate_token_request()
         request = _request(self)
         refresh: Refresh = request.refresh_token  # type: ignore[assignment]  # set by the call above
         if refresh.grant.key_id is not None and request.key_id != refresh.grant.key_id:
-            raise Refused(
+            raise OAuthRequestRejected(
                 "invalid_dpop_proof", "The refresh token is bound to a key: the request needs a DPoP proof with it."
             )
         _check_resource(request, refresh.grant)
@@ -138,20 +140,20 @@ class OwnGrant(ClientCredentialsGrant):
     TOKEN_ENDPOINT_AUTH_METHODS = METHODS[1:]
 
     def validate_token_request(self) -> None:
-        """Check a token request, and create the grant. Raises `Refused`."""
+        """Check a token request, and create the grant. Raises `RequestHeadRejected`."""
         super().validate_token_request()
         request = _request(self)
         session, client = request.session, request.known_client
-        asked = request.form.get("scope")
+        sent = request.form.get("scope")
         allowed = client.scopes if client.scopes is not None else tuple(session.settings.scopes)
-        if asked is not None and not set(asked.split()) <= set(allowed):
-            raise Refused("invalid_scope")
+        if sent is not None and not set(sent.split()) <= set(allowed):
+            raise OAuthRequestRejected("invalid_scope")
         now, lifetimes = session.now, session.settings.lifetimes
         request.user = records.add_grant(
             session.connection,
             client_id=client.client_id,
             subject=client.client_id,
-            scope=" ".join(allowed if asked is None else dict.fromkeys(asked.split())),
+            scope=" ".join(allowed if sent is None else dict.fromkeys(sent.split())),
             resource=session.resource(request.form),
             auth_time=None,
             expires_at=now + lifetimes.access,
@@ -172,4 +174,4 @@ def _request(grant: BaseGrant) -> Request:
 def _check_resource(request: Request, grant: Grant) -> None:
     """Check that a token is requested for the server of its grant, by exactly that URL."""
     if not names_resource(request.form.get("resource", grant.resource), grant.resource):
-        raise Refused("invalid_target", "The resource is not the granted one.")
+        raise OAuthRequestRejected("invalid_target", "The resource is not the granted one.")

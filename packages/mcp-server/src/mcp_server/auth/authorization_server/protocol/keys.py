@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey
 
 from mcp_core.errors import InvalidValue
 from mcp_core.oauth.jws import public_jwk
-from mcp_core.oauth.signatures import read_signed
+from mcp_core.oauth.signatures import read_signed_jwt
 from mcp_server.auth.keys import JoseVerifier
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def public_keys(connection: sqlite3.Connection, *, now: float, lifetimes: Lifeti
 def open_token(connection: sqlite3.Connection, token: str, *, now: float) -> JsonObject | None:
     """Return the claims of an access token signed by one of these keys, or `None`. Checks nothing else."""
     try:
-        signed = read_signed(token, algorithms=(ALGORITHM,))
+        signed = read_signed_jwt(token, algorithms=(ALGORITHM,))
     except InvalidValue:
         return None
     found = connection.execute(

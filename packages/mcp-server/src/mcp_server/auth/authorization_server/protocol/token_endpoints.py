@@ -118,5 +118,5 @@ class Introspection(IntrospectionEndpoint):
                 "scope": grant.scope,
                 "token_type": "refresh_token",
             }
-        told: JsonObject = {name: token.claims[name] for name in _INTROSPECTED if name in token.claims}
-        return {**told, "token_type": "DPoP" if "cnf" in token.claims else "Bearer"}
+        members: JsonObject = {name: token.claims[name] for name in _INTROSPECTED if name in token.claims}
+        return {**members, "token_type": "DPoP" if "cnf" in token.claims else "Bearer"}
