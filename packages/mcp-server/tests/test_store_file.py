@@ -95,6 +95,22 @@ async def test_sessions_of_converted_file_continue(tmp_path: Path) -> None:
     await store.aclose()
 
 
+async def test_version_2_file_keeps_pending_requests(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    store = SqliteStore(path)
+    await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=3.0))
+    await store.begin("a", 1, (5, "5"))
+    await store.aclose()
+    with sqlite3.connect(path) as connection:
+        connection.executescript('ALTER TABLE pending RENAME TO "owed"; PRAGMA user_version = 2')
+    connection.close()
+    store = SqliteStore(path)
+    assert await store.streams("a") == (StoredStream(1, 0, (5, "5")),)
+    await store.append("a", [StoredEvent(1, 1, b"{}", 5)])
+    assert [each.pending for each in await store.streams("a")] == [("5",)]
+    await store.aclose()
+
+
 def test_failed_conversion_leaves_file_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     make_version_1(path)
@@ -116,13 +132,13 @@ def test_failed_conversion_leaves_file_unchanged(tmp_path: Path) -> None:
     SqliteStore(path).thread.connection.close()
 
 
-@pytest.mark.parametrize("version", [0, 3, 4_000])
+@pytest.mark.parametrize("version", [0, 4, 4_000])
 async def test_file_of_unknown_version_raises(tmp_path: Path, version: int) -> None:
     path = tmp_path / "sessions.sqlite"
     await SqliteStore(path).aclose()
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    message = f"has format {version}, but this version of mcp_server supports formats up to 2: use the version"
+    message = f"has format {version}, but this version of mcp_server supports formats up to 3: use the version"
     with pytest.raises(StoreError, match=message):
         SqliteStore(path)

@@ -28,7 +28,7 @@ class StoreFailures:
 
     def __init__(self) -> None:
         self.count = 0
-        """How many there were since the store worked; `worked` need not be called while there are none."""
+        """The number of failures since the store last worked. Without failures, `worked` does not have to be called."""
         self._due = -math.inf
         self._failed_at = -math.inf
 

@@ -15,7 +15,7 @@ __all__ = ["described", "opened"]
 _APPLICATION: Final = int.from_bytes(b"MCPs")
 """Identifies the files of this store; `PRAGMA application_id`."""
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 """The version of the tables below; `PRAGMA user_version`. Opening a file of an earlier version converts it."""
 
 _SESSIONS: Final = """
@@ -53,7 +53,7 @@ _SESSIONS: Final = """
         over INTEGER NOT NULL,
         PRIMARY KEY (session, stream)
     ) WITHOUT ROWID;
-    CREATE TABLE owed (
+    CREATE TABLE pending (
         session INTEGER NOT NULL,
         stream INTEGER NOT NULL,
         id TEXT NOT NULL,
@@ -173,8 +173,8 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
                 f"{_VERSION}: use the version that created the file, or use another file"
             )
         try:
-            for convert in _CONVERSIONS[version - 1 :]:
-                convert(connection)
+            if version < _VERSION:
+                _CONVERSIONS[version](connection)
         except ValueError as error:
             raise StoreError(
                 f"the store {path} of format {version} cannot be converted: {error}; the file was not changed: "
@@ -213,14 +213,19 @@ def _give_rows(connection: sqlite3.Connection) -> None:
         uris: list[str] = json.loads(subscriptions)
         rows = [(key, uri.encode("utf-8", "surrogatepass")) for uri in uris]
         connection.executemany("INSERT OR IGNORE INTO subscriptions VALUES (?, ?)", rows)
-    for session, stream, pending in connection.execute("SELECT session, stream, owed FROM old_streams"):
+    for session, stream, pending in connection.execute('SELECT session, stream, "owed" FROM old_streams'):
         ids = [(session, stream, json.dumps(id), place) for place, id in enumerate(json.loads(pending))]
-        connection.executemany("INSERT OR IGNORE INTO owed VALUES (?, ?, ?, ?)", ids)
+        connection.executemany("INSERT OR IGNORE INTO pending VALUES (?, ?, ?, ?)", ids)
     _execute(connection, "DROP TABLE old_sessions; DROP TABLE old_streams")
 
 
-_CONVERSIONS: Final = (_give_rows,)
-"""The conversions from each version to the next, starting with version 1. They run in one transaction."""
+def _rename_pending(connection: sqlite3.Connection) -> None:
+    """Convert version 2, whose table of pending requests has another name."""
+    _execute(connection, 'ALTER TABLE "owed" RENAME TO pending')
+
+
+_CONVERSIONS: Final = {1: _give_rows, 2: _rename_pending}
+"""The conversions from earlier versions to the current one. Each runs in one transaction."""
 
 
 def _execute(connection: sqlite3.Connection, statements: str) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tables"]
 
-_OF_A_SESSION: Final = ("clients", "subscriptions", "notifications", "streams", "owed", "events")
+_OF_A_SESSION: Final = ("clients", "subscriptions", "notifications", "streams", "pending", "events")
 """The tables that have a column `session`."""
 
 _KEPT: Final = """
@@ -269,7 +269,9 @@ class Tables:
         except sqlite3.IntegrityError as error:
             raise LocalProtocolError(f"stream {stream} was begun before") from error
         ids = [(used.key, stream, json.dumps(id), place) for place, id in enumerate(pending)]
-        self._connection.executemany("INSERT OR IGNORE INTO owed (session, stream, id, place) VALUES (?, ?, ?, ?)", ids)
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO pending (session, stream, id, place) VALUES (?, ?, ?, ?)", ids
+        )
         # The previous newest stream may have been kept only for its number.
         self._connection.execute(_SWEEP, (used.key, newest, newest))
 
@@ -318,7 +320,7 @@ class Tables:
         answers: str | None = None
         if event.answers is not None:
             answers = json.dumps(event.answers)
-            query = "DELETE FROM owed WHERE session = ? AND stream = ? AND id = ?"
+            query = "DELETE FROM pending WHERE session = ? AND stream = ? AND id = ?"
             if not self._connection.execute(query, (*at, answers)).rowcount:
                 raise LocalProtocolError(f"stream {event.stream} has no pending request with the id {event.answers!r}")
         self._connection.execute("UPDATE streams SET last = ? WHERE session = ? AND stream = ?", (event.number, *at))
@@ -358,7 +360,7 @@ class Tables:
             return
         at = (used.key, *found)
         self._connection.execute("UPDATE streams SET over = 1 WHERE session = ? AND stream = ?", at)
-        self._connection.execute("DELETE FROM owed WHERE session = ? AND stream = ?", at)
+        self._connection.execute("DELETE FROM pending WHERE session = ? AND stream = ?", at)
         answers, size = self._connection.execute(
             "SELECT count(*), coalesce(sum(length(data)), 0) FROM events "
             "WHERE session = ? AND stream = ? AND answers IS NOT NULL",
@@ -376,7 +378,7 @@ class Tables:
         query = "SELECT stream, last FROM streams WHERE session = ? ORDER BY stream"
         rows = self._connection.execute(query, (used.key,)).fetchall()
         pending: dict[int, list[RequestId]] = {stream: [] for stream, _ in rows}
-        query = "SELECT stream, id FROM owed WHERE session = ? ORDER BY stream, place"
+        query = "SELECT stream, id FROM pending WHERE session = ? ORDER BY stream, place"
         for stream, id in self._connection.execute(query, (used.key,)):
             pending[stream].append(json.loads(id))
         return tuple(StoredStream(stream, last, tuple(pending[stream])) for stream, last in rows)
