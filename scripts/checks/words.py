@@ -122,7 +122,7 @@ PROSE: Final = (
     Rule(r"`\bfor want of\b`", _OLD, "write without, or because there is no"),
     Rule(r"`\b(?:to|can|cannot|could|may|might|must|not) be had\b`", _OLD, "write available, unavailable"),
     Rule(
-        r"`\b(?:is|are|was|were|be|there's) none\b(?! of\b)`",
+        r"`\b(?:is|are|was|were|be|there's) (?-i:none)\b(?! of\b)`",
         _ABSTRACT,
         "write has no ..., does not exist, is not a ...",
     ),

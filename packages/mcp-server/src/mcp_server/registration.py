@@ -162,7 +162,7 @@ class Registration:
         )
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource, template or directory and notify clients. Raises `RegistrationError` if there is none."""
+        """Remove a resource, template or directory and notify clients. Raises `RegistrationError` if it is unknown."""
         self._service.resources.remove(uri)
 
     def resource_updated(self, uri: str) -> None:

@@ -357,9 +357,9 @@ class ServerService:
         if target is None:
             self.publish(definition, params, key)
             return
-        told = self.notification_params(definition, params, None)
-        if told is not None:
-            target.publish(definition, told, key)
+        sent = self.notification_params(definition, params, None)
+        if sent is not None:
+            target.publish(definition, sent, key)
 
     def offer_tasks(self) -> None:
         """Enable tasks for a tool that can run as a task. Raises `RegistrationError` if the server is mounted."""
@@ -405,8 +405,8 @@ class ServerService:
         wanted = params.notifications
         if wanted.resource_subscriptions is not None:
             # Unknown resources are not granted. The acknowledgment lists the granted ones.
-            asked = dict.fromkeys(wanted.resource_subscriptions)
-            uris = tuple([uri for uri in asked if await self.exists(call, uri)])
+            requested = dict.fromkeys(wanted.resource_subscriptions)
+            uris = tuple([uri for uri in requested if await self.exists(call, uri)])
             wanted = evolve(wanted, resource_subscriptions=uris)
         if wanted.task_ids is not None and self.tasks is not None:
             wanted = evolve(wanted, task_ids=await self.tasks.watchable(call, wanted.task_ids))

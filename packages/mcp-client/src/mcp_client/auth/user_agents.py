@@ -103,7 +103,7 @@ class SystemBrowser:
     to open.
 
     Args:
-        tell: Receives a message to the user, of one or two lines. `None` writes to stderr.
+        show_message: Receives a message to the user, of one or two lines. `None` writes to stderr.
         environment: The environment variables; `None` for those of this process.
     """
 
@@ -210,7 +210,7 @@ class Paste:
     """A terminal, for a machine without a browser: the user opens the URL elsewhere and pastes the redirect URL.
 
     Args:
-        tell: Receives a message to the user. `None` writes to stderr.
+        show_message: Receives a message to the user. `None` writes to stderr.
         ask: Receives a prompt and returns the user's line; runs in a thread. `None` reads from stdin.
     """
 

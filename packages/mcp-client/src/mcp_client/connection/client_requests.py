@@ -77,7 +77,7 @@ class ClientRequestHandler:
 
     Args:
         handlers: The functions of the application.
-        passage: The middleware chain of the connection.
+        middleware: The middleware chain of the connection.
     """
 
     def __init__(self, handlers: Handlers, middleware: MiddlewareChain) -> None:

@@ -108,7 +108,7 @@ class ClientExchange:
         limits: The limits for the messages of the exchange.
         session_id: The session id, if there is a session.
         last_event_id: For a GET: the event after which the stream continues.
-        designated: The header parameters of the called tool.
+        header_params: The header parameters of the called tool.
         names: The member of the params that `Mcp-Name` repeats, by method.
 
     Raises:

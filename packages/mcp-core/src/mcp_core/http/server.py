@@ -2,7 +2,7 @@
 
     exchange = ServerExchange(request, policy, limits, revisions)
     refusal = exchange.admit()                      # before the body is read; also GET and DELETE
-    outcome = exchange.read(body, designated)       # of a POST: Refusal | Post
+    outcome = exchange.read(body, header_params)       # of a POST: Refusal | Post
     refusal = exchange.check(outcome, revision)     # of a session, when it was found
 
 The module keeps no state between requests, so a rejected request has no effect.

@@ -108,7 +108,7 @@ class DirectClientRequests:
     def keep_plan(self, plan: JsonValue) -> None:
         """Ignore the plan."""
 
-    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:  # noqa: ARG002  # there are none
+    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:  # noqa: ARG002  # the interface of RetryClientRequests
         """Return `None`: there are no input responses."""
         return None
 

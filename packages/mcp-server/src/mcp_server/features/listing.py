@@ -92,7 +92,7 @@ class PagedList:
     """All items of one kind that a server offers.
 
     Args:
-        shelf: The server.
+        owner: The server.
         kind: The kind of the items.
         empty: The result without items.
     """

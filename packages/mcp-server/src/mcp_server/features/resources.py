@@ -276,7 +276,7 @@ class Resources:
         ]
 
     async def _find(self, call: RequestContext, uri: str) -> tuple[_Entry, dict[str, object]] | None:
-        """Return the entry that reads a resource for a client, and its arguments; `None` if there is none."""
+        """Return the entry that reads a resource for a client, and its arguments; `None` if no entry matches."""
         allows = self._environment.guard.allows
         for entry, name, arguments in self._matches(uri):
             template = entry.template

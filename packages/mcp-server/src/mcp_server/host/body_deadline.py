@@ -29,7 +29,7 @@ class BodyDeadline:
     Args:
         now: The time at which the wait starts, in seconds of a monotonic clock.
         length: Length of the body in bytes: the value of `Content-Length`, or the limit if the length is unknown.
-        patience: Time for the client in addition to `length / rate`, in seconds (`HostTimeouts.body`).
+        grace: Time for the client in addition to `length / rate`, in seconds (`HostTimeouts.body`).
         rate: Lowest accepted rate, in bytes per second (`HostTimeouts.body_rate`).
     """
 

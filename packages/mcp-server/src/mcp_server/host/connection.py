@@ -57,7 +57,7 @@ class Connection:
         scheme: `http` or `https`.
         client: The address of the client, if known.
         server: The address of the server, if known.
-        patience: Time to wait for the first request, in seconds.
+        first_request_seconds: Time to wait for the first request, in seconds.
         begun: Bytes that were received before this object was created.
         leaving: Whether the last response was sent. The connection then only discards input until the client closes.
     """

@@ -137,7 +137,7 @@ class StreamPipe:
 
     Args:
         stream: The stream. It is closed by `aclose`.
-        patience: Time that closing may take, in seconds.
+        close_seconds: Time that closing may take, in seconds.
         refusal: Returns the response to a client that sends plain HTTP if TLS is expected.
     """
 

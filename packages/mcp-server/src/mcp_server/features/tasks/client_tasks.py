@@ -36,7 +36,7 @@ _INTERVAL: Final = 1.0
 
 _LEAST: Final = 0.01
 _POLITENESS: Final = 2.0
-"""Time limit for cancelling the task when the result is no longer needed, in seconds."""
+"""Time limit for cancelling the task when its result is not needed any more, in seconds."""
 
 
 async def ask_as_task(context: Context, definition: RequestMethod[P, R], params: P, *, ttl: float | None = None) -> R:

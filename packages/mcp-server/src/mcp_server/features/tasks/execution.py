@@ -80,7 +80,7 @@ class TaskRun:
         record: The task, which is already in the store.
         store: The store.
         request: The tool call that became the task.
-        tell: Notifies the subscribers of a change.
+        notify: Notifies the subscribers of a change.
         audience: The legacy session that the task was started in; `None` if it has none, or the session has ended.
         http: The HTTP request of the call.
         identity: The sender of the HTTP request.

@@ -96,7 +96,7 @@ class HttpEndpoint:
         policy: The settings of the endpoint.
         limits: The limits.
         store: Stores the sessions of legacy clients.
-        gate: Authenticates requests; `None`: all clients are anonymous.
+        authenticator: Authenticates requests; `None`: all clients are anonymous.
         healthz: A path that returns 200 while the server accepts requests, and 503 while it stops; `None`: no such
         path. pair: The two endpoints of HTTP+SSE (2024-11-05); `None`: not served.
     """

@@ -54,7 +54,7 @@ class EventStream:
         response: The response.
         era: The era whose rules apply.
         batch: Whether the requests were sent in one array.
-        standing: Whether this is a standalone stream: it responds to no request, and ends only when `end` is called.
+        standalone: Whether this is a standalone stream: it responds to no request, and ends only when `end` is called.
         log: The log of its events; `None`: events are not stored, and the stream cannot be resumed.
         session_id: The id of the session that the response opens.
     """

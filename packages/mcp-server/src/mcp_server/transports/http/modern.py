@@ -46,7 +46,7 @@ class ModernRequest(Channel):
         connection: A new engine.
         exchanged: The HTTP request.
         policy: The settings of the endpoint.
-        herald: Notifies subscriptions of changes.
+        notifier: Notifies subscriptions of changes.
         places: The request queue of the principal; `None` for an anonymous client.
     """
 

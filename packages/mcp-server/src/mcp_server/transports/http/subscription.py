@@ -90,7 +90,7 @@ class Subscription:
         id: The id of the request.
         exchanged: The HTTP request.
         keep_alive: Time between comments on a silent stream, in seconds.
-        herald: Notifies the subscription of changes.
+        notifier: Notifies the subscription of changes.
     """
 
     __slots__ = (
