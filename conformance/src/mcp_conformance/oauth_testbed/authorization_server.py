@@ -121,7 +121,7 @@ class AuthorizationServer:
         return part
 
     def answer(self, request: Request, part: Part, now: float) -> Response:
-        """Answers a request."""
+        """Answer a request."""
         if part is Part.SERVER_METADATA:
             return self._metadata(request)
         self._check_flaws(part)
@@ -206,7 +206,7 @@ class AuthorizationServer:
         return Response(status=302, headers=(("Location", location),))
 
     def _check_unknown(self, client_id: str) -> None:
-        """Notes why a client id is unknown; what another server gave is shown where it must not be is noted for all."""
+        """Note why a client id is unknown; what another server gave is shown where it must not be is noted for all."""
         if "://" in client_id:
             taken = self.quirks.documents
             self.ledger.expect(taken, "auth.cimd-client-checks", "the client id is a URL, and none is taken")

@@ -60,7 +60,7 @@ class Jwt:
 
 
 def read_jwt(text: str, key: JsonObject | None = None) -> Jwt | None:
-    """Verifies a JWT.
+    """Verify a JWT.
 
     Args:
         text: In compact form.
@@ -182,7 +182,7 @@ class Nonces:
 def check_assertion(
     text: str, *, client_id: str, key: JsonObject | None, issuer: str, now: float, seen: set[str], ledger: Ledger
 ) -> bool:
-    """Verifies a `client_assertion`.
+    """Verify a `client_assertion`.
 
     Args:
         text: The JWT.

@@ -30,7 +30,7 @@ class DiscoveryOrder:
     _asked: list[str] = attrs.field(factory=list, init=False)
 
     def see(self, request: Request) -> None:
-        """Takes a request, whatever it is for."""
+        """Take a request, whatever it is for."""
         url = request.url
         if url in (*self.places.prm_candidates, self.told):
             self._resource(url)

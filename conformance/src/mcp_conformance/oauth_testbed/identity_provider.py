@@ -43,7 +43,7 @@ class IdentityProvider:
     """What the employee has."""
 
     def answer(self, request: Request, now: float) -> Response:
-        """Answers a request for an exchange."""
+        """Answer a request for an exchange."""
         form, expect = single(request.form), self.ledger.expect
         if request.path != "/token" or request.method != "POST":
             return Response(status=404)

@@ -39,7 +39,7 @@ async def open_world(
     documents: Mapping[str, JsonObject] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[World]:
-    """Serves a world until the block is left.
+    """Serve a world until the block is left.
 
     Args:
         quirks: How it behaves.
@@ -82,7 +82,7 @@ async def open_world(
 
 
 async def serve_stream(stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
-    """Serves one connection, and closes it.
+    """Serve one connection, and close it.
 
     Args:
         stream: The connection.
@@ -105,7 +105,7 @@ class _Connection:
         self._h11: Final = h11.Connection(h11.SERVER)
 
     async def run(self) -> None:
-        """Answers until the client goes, or says what is no HTTP."""
+        """Answer until the client goes, or says what is no HTTP."""
         try:
             while (request := await self._request()) is not None:
                 answer = self._world.answer(request, self._clock()) or Response(status=502)

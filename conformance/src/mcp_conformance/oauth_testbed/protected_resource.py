@@ -105,7 +105,7 @@ class ProtectedResource:
         return Part.MCP if request.place == self.places.resource.partition("?")[0] else None
 
     def answer(self, request: Request, part: Part, now: float) -> Response:
-        """Answers a request."""
+        """Answer a request."""
         if part is Part.RESOURCE_METADATA:
             return self._metadata(request)
         names = [name for name, _ in request.query]

@@ -125,13 +125,13 @@ class Clients:
         return Client.of(document, default="none") if same and whole else None
 
     def forget(self, client_id: str | None = None) -> None:
-        """Forgets one client; all of them, for `None`."""
+        """Forget one client; all of them, for `None`."""
         for each in [*self.registered] if client_id is None else [client_id]:
             self.registered.pop(each, None)
             self.forgotten.add(each)
 
     def check_registration(self, request: Request, document: JsonObject) -> None:
-        """Notes what is wrong with a registration request."""
+        """Note what is wrong with a registration request."""
         expect, uris = self.ledger.expect, _texts(document.get("redirect_uris"))
         expect(request.media_type == "application/json", "auth.dcr-client", "a registration request is no JSON")
         safe = all(uri.startswith("https://") or (uri.startswith("http://") and is_loopback(uri)) for uri in uris)

@@ -156,7 +156,7 @@ class World:
         return tuple(self.ledger.secrets)
 
     def register(self, document: JsonObject, *, at_idp: bool = False) -> Client:
-        """Registers a client by hand, at the authorization server or at the identity provider."""
+        """Register a client by hand, at the authorization server or at the identity provider."""
         client = Client.of(document, default="none")
         clients = self.idp.clients if at_idp else self.server.clients
         clients.registered[client.client_id] = client
@@ -182,7 +182,7 @@ class World:
         self.server.tokens.revoke()
 
     def answer(self, request: Request, now: float) -> Response | None:
-        """Answers a request, and judges it.
+        """Answer a request, and judges it.
 
         Args:
             request: The request.
@@ -269,7 +269,7 @@ class World:
         return attrs.evolve(answer, body=answer.body[:-1] + b", " + self.places.fill(text).encode() + b"}")
 
     def _look_at(self, request: Request, answer: Response) -> None:
-        """Remembers what the client was told, to judge by it what it does next."""
+        """Remember what the client was told, to judge by it what it does next."""
         location = answer.header("location")
         if location is not None and answer.status in (301, 302, 303, 307, 308) and "/authorize" not in request.path:
             target = urljoin(request.url, location)

@@ -118,7 +118,7 @@ class TokenEndpoint:
     _forgotten: int = attrs.field(default=0, init=False)
 
     def answer(self, request: Request, now: float) -> Response:
-        """Answers a request for a token."""
+        """Answer a request for a token."""
         expect, form = self.ledger.expect, request.form
         names = [name for name, _ in form]
         expect(request.method == "POST", "auth.oauth21-security", "a token request is no POST")
@@ -280,7 +280,7 @@ class TokenEndpoint:
         }
 
     def expire(self) -> None:
-        """Ends all access tokens, as if their time were over. Refresh tokens stay."""
+        """End all access tokens, as if their time were over. Refresh tokens stay."""
         self.issued.clear()
 
 

@@ -95,7 +95,7 @@ class Issuer:
         return jws.serialize_compact(header, json.dumps(told), self._other if foreign_key else self._key)
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answers a request for metadata or keys."""
+        """Answer a request for metadata or keys."""
         wells = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
         if incoming.path in wells:
             await incoming.respond(200, _JSON, json.dumps(self.metadata).encode())
@@ -107,7 +107,7 @@ class Issuer:
 
 @asynccontextmanager
 async def open_issuer() -> AsyncIterator[Issuer]:
-    """Serves one on the loopback interface, for a block."""
+    """Serve one on the loopback interface, for a block."""
     issuers: list[Issuer] = []
 
     async def handle(incoming: Incoming) -> None:

@@ -103,7 +103,7 @@ class Login:
         self._awaited = _Return()
 
     async def visit(self, url: str, state: str) -> dict[str, str]:
-        """Sends the browser to a URL.
+        """Send the browser to a URL.
 
         Args:
             url: An authorization URL.
@@ -137,7 +137,7 @@ class Login:
                 raise
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answers the browser."""
+        """Answer the browser."""
         if incoming.path != _CALLBACK:
             await incoming.respond(404)
             return
@@ -155,7 +155,7 @@ class Login:
 
 @asynccontextmanager
 async def open_login(login: Login) -> AsyncIterator[Login]:
-    """Listens for the browser, for a block."""
+    """Listen for the browser, for a block."""
     async with open_http_server(login.handle) as port:
         login.redirect_uri = f"http://127.0.0.1:{port}{_CALLBACK}"
         yield login

@@ -43,11 +43,11 @@ class Ledger:
         self._now = request
 
     def note(self, requirement: str, sentence: str) -> None:
-        """Notes a violation."""
+        """Note a violation."""
         self.violations.append(Violation(requirement=requirement, sentence=sentence, request=self._now))
 
     def expect(self, condition: object, requirement: str, sentence: str) -> bool:
-        """Notes a violation unless the condition holds; gives whether it does."""
+        """Note a violation unless the condition holds; gives whether it does."""
         if not condition:
             self.note(requirement, sentence)
         return bool(condition)

@@ -40,7 +40,7 @@ _LONG: Final = 0.5
 
 
 def _freshness(stage: Stage) -> None:
-    """Puts together what follows."""
+    """Put together what follows."""
     _changing_tools(stage)
     _paged_prompts(stage)
     _asking_resource(stage)

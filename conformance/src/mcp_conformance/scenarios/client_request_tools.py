@@ -63,7 +63,7 @@ def declares(session: Session, capability: str) -> bool:
 
 
 def ask_all(stage: Stage, questions: Iterable[Question], *, undeclared: bool = False) -> None:
-    """Puts a tool for each question in the place of all tools.
+    """Put a tool for each question in the place of all tools.
 
     Args:
         stage: Where.
@@ -95,7 +95,7 @@ def _asking(stage: Stage, question: Question, *, undeclared: bool) -> Callable[[
 
 
 def _round(stage: Stage, question: Question, turn: Turn, wrong: str) -> JsonObject:
-    """Asks in a result, or takes the answer."""
+    """Ask in a result, or take the answer."""
     entry: JsonObject = {"method": question.method}
     if question.params is not None:
         entry["params"] = question.params
@@ -121,7 +121,7 @@ def _note(stage: Stage, name: str, question: str) -> None:
 
 
 def posed(evidence: Evidence, name: str) -> None:
-    """Holds when the client was asked a question.
+    """Hold when the client was asked a question.
 
     Raises:
         NotApplicable: It did not declare what that needs.

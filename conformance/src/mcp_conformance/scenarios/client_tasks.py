@@ -87,7 +87,7 @@ def _questions() -> list[Question]:
 async def _create(
     turn: Turn, question: Question, name: str, task: JsonObject, *, token: str | None = None
 ) -> str | None:
-    """Asks for something as a task; its id."""
+    """Ask for something as a task; its id."""
     params: JsonObject = {**(question.params or {}), "task": task}
     if token is not None:
         params["_meta"] = {PROGRESS_TOKEN: token}
@@ -97,7 +97,7 @@ async def _create(
 
 
 async def _list(turn: Turn, name: str) -> None:
-    """Asks for all pages of the tasks."""
+    """Ask for all pages of the tasks."""
     params: JsonObject = {}
     for _ in range(_PAGES):
         response = await turn.ask("tasks/list", params, name=f"{name}: list")
@@ -178,7 +178,7 @@ def _tool(name: str, questions: list[Question], drive: Drive, stage: Stage) -> N
 
 
 async def _unknown(turn: Turn) -> JsonObject:
-    """Asks for what does not exist, and for what may not have been declared."""
+    """Ask for what does not exist, and for what may not have been declared."""
     declared = turn.session.has("tasks")
     about: JsonObject = {"taskId": "conformance-no-such-task"}
     odd: JsonObject = {"cursor": "conformance-no-such-cursor"}
@@ -195,14 +195,14 @@ async def _unknown(turn: Turn) -> JsonObject:
 
 
 async def _ping(turn: Turn) -> JsonObject:
-    """Asks for a ping, and that it be a task."""
+    """Ask for a ping, and that it be a task."""
     params: JsonObject = {"task": {"ttl": 1000}}
     await turn.ask("ping", params, name=PLAIN_PING, deviant="a task of what cannot be one")
     return text_result("asked")
 
 
 def asks_tasks(stage: Stage) -> None:
-    """Asks for tasks of clients that declare them."""
+    """Ask for tasks of clients that declare them."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -223,7 +223,7 @@ def _named(name: str, drive: Callable[[Turn, Question, str], Awaitable[None]]) -
 
 
 def asks_tasks_unanswered(stage: Stage) -> None:
-    """Asks for a task that has no end but its cancellation."""
+    """Ask for a task that has no end but its cancellation."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -231,7 +231,7 @@ def asks_tasks_unanswered(stage: Stage) -> None:
 
 
 def asks_tasks_undeclared(stage: Stage) -> None:
-    """Asks for a form and a sample as tasks of clients that declare both, and no tasks."""
+    """Ask for a form and a sample as tasks of clients that declare both, and no tasks."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -248,7 +248,7 @@ def asks_tasks_undeclared(stage: Stage) -> None:
 
 
 def asks_tasks_declined(stage: Stage) -> None:
-    """Asks for a sample twice, first as ever and then as a task; the user wants neither."""
+    """Ask for a sample twice, first as ever and then as a task; the user wants neither."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()

@@ -151,7 +151,7 @@ class CoreTasks:
         return {**job.outcome(), **_related(job)}
 
     async def _ask(self, turn: Turn, job: Job) -> None:
-        """Asks for a form or a sample, whatever the client declares, in the name of the task: once."""
+        """Ask for a form or a sample, whatever the client declares, in the name of the task: once."""
         if job.asked:
             # Somebody else is waiting for the answer already.
             await job.settled.wait()

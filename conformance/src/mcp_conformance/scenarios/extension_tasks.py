@@ -149,7 +149,7 @@ class ExtensionTasks:
         return {}
 
     async def _listen(self, turn: Turn) -> JsonObject:
-        """Grants what is wanted of tasks that are told of, and tells of them to their end."""
+        """Grant what is wanted of tasks that are told of, and tells of them to their end."""
         wanted = turn.params.get("notifications")
         granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
         ids = granted.pop("taskIds", None)

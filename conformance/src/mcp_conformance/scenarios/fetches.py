@@ -67,7 +67,7 @@ def _urls(stage: Stage) -> None:
 
 
 def _caching(stage: Stage) -> None:
-    """Lists that hold for long, not at all, or say something odd about it."""
+    """List that hold for long, not at all, or say something odd about it."""
     server = stage.server
     server.offers.resources.append({"uri": "test://other", "name": "other"})
     server.offers.texts["test://other"] = "another text"

@@ -34,7 +34,7 @@ async def _done(_: Turn) -> JsonObject:
 
 
 def _standard(stage: Stage) -> None:
-    """Names and URIs of every kind."""
+    """Name and URIs of every kind."""
     offers = stage.server.offers
     for name in _SPECIAL:
         offers.add_tool(name, "Does nothing", _done)

@@ -86,7 +86,7 @@ async def _no_result_type(turn: Turn) -> JsonObject:
 
 
 async def _all_kinds(turn: Turn) -> JsonObject:
-    """Asks for all that the client declares, in one result."""
+    """Ask for all that the client declares, in one result."""
     if "inputResponses" in turn.params:
         return text_result("confirmed")
     kinds = (("elicitation", _CONFIRM), ("sampling", _SAMPLE), ("roots", _ROOTS))

@@ -33,7 +33,7 @@ class Scene:
     """Is given the world before the client starts; gives what the client is told, `None` for nothing."""
 
     def enter(self, world: World, transcript: Transcript) -> JsonObject | None:
-        """Sets the world up. What the client is told.
+        """Set the world up. What the client is told.
 
         Args:
             world: The world.

@@ -24,7 +24,7 @@ def _deaf(stage: Stage) -> None:
     """The server takes no notice of the end of its input, but of signals."""
 
     async def stay(launch: Launch) -> None:
-        """Stays."""
+        """Stay."""
 
     stage.stdio.on_input_end = stay
 
@@ -33,7 +33,7 @@ def _stubborn(stage: Stage) -> None:
     """The server takes no notice of anything."""
 
     async def stay(launch: Launch, number: signal.Signals) -> None:
-        """Stays."""
+        """Stay."""
 
     _deaf(stage)
     stage.stdio.on_signal = stay

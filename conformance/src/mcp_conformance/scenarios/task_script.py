@@ -154,14 +154,14 @@ class Job:
 
 
 def enter(stage: Stage, job: Job) -> None:
-    """Begins the notes of a task."""
+    """Begin the notes of a task."""
     found = stage.notes.setdefault(_JOBS, {})
     if isinstance(found, dict):
         found[job.id] = {"tool": job.course.name, "log": []}
 
 
 def noted(stage: Stage, job: Job, what: str, came: float, **more: JsonValue) -> None:
-    """Notes what happened to a task.
+    """Note what happened to a task.
 
     Args:
         stage: Where.

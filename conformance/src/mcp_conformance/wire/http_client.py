@@ -172,7 +172,7 @@ class Endpoint:
         return f"{'https' if self.secure else 'http'}://{self.authority}"
 
     async def connect(self) -> trio.abc.Stream:
-        """Opens a connection. Raises `HttpEnded` when it cannot be had."""
+        """Open a connection. Raises `HttpEnded` when it cannot be had."""
         try:
             stream: trio.abc.Stream = await trio.open_tcp_stream(self.host, self.port)
         except OSError as error:
@@ -200,7 +200,7 @@ class Endpoint:
         host: str | None = None,
         deviant: str = "",
     ) -> AsyncIterator[HttpExchange]:
-        """Sends a request. The block begins when the head of the answer came; behind it the connection is closed.
+        """Send a request. The block begins when the head of the answer came; behind it the connection is closed.
 
         Args:
             transcript: Where it is entered.

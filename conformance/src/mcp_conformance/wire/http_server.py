@@ -69,7 +69,7 @@ class Incoming:
         return self.target.partition("?")[0]
 
     async def respond(self, status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b"") -> None:
-        """Answers at once."""
+        """Answer at once."""
         lines = list(headers)
         if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in lines):
             lines.append(("Content-Length", str(len(body))))
@@ -78,28 +78,28 @@ class Incoming:
         await self.finish()
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Sends the head of the answer."""
+        """Send the head of the answer."""
         self.status = status
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await self._connection.send(h11.Response(status_code=status, headers=lines))
 
     async def send(self, data: bytes) -> bool:
-        """Sends a part of the body. Whether it could be sent: not when the client has gone."""
+        """Send a part of the body. Whether it could be sent: not when the client has gone."""
         return not data or await self._connection.send(h11.Data(data=data))
 
     async def finish(self) -> None:
-        """Ends the body."""
+        """End the body."""
         if not self.ended:
             self.over.set()
             await self._connection.send(h11.EndOfMessage())
 
     async def raw(self, data: bytes) -> None:
-        """Writes bytes in place of an answer, and closes the connection."""
+        """Write bytes in place of an answer, and close the connection."""
         self.over.set()
         await self._connection.raw(data)
 
     async def cut(self) -> None:
-        """Closes the connection in the midst of the answer."""
+        """Close the connection in the midst of the answer."""
         self.over.set()
         await self._connection.close()
 
@@ -163,7 +163,7 @@ class _Connection:
                 return None
 
     async def watch(self, gone: trio.Event) -> None:
-        """Waits until the client goes away. What it sends meanwhile is kept for later."""
+        """Wait until the client goes away. What it sends meanwhile is kept for later."""
         while data := await self._receive():
             self._h11.receive_data(data)
         self._h11.receive_data(b"")
@@ -211,7 +211,7 @@ async def _listen() -> list[trio.SocketListener]:
 
 @asynccontextmanager
 async def open_http_server(handle: Callable[[Incoming], Awaitable[None]]) -> AsyncIterator[int]:
-    """Listens at a free port of the loopback addresses, for a block; gives the port.
+    """Listen at a free port of the loopback addresses, for a block; gives the port.
 
     Args:
         handle: Answers one request. Those of one connection come one after another.

@@ -69,7 +69,7 @@ class LineProcess:
         return bytes(self._partial)
 
     async def send(self, data: bytes) -> bool:
-        """Writes to its standard input, as it is. Whether it could be written: not when the process has gone."""
+        """Write to its standard input, as it is. Whether it could be written: not when the process has gone."""
         try:
             async with self._sending:
                 await self._stdin.send_all(data)
@@ -88,20 +88,20 @@ class LineProcess:
         return self._lines.popleft()
 
     async def close_input(self) -> None:
-        """Ends its standard input, which asks it to stop."""
+        """End its standard input, which asks it to stop."""
         await self._stdin.aclose()
 
     async def wait(self) -> int:
-        """Waits until it has ended; its exit status."""
+        """Wait until it has ended; its exit status."""
         return await self._process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal."""
+        """Send it a signal."""
         if self._process.poll() is None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it and all that it started, at once."""
+        """End it and all that it started, at once."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -141,7 +141,7 @@ async def run_process(
     folder: str | None = None,
     by_input: bool = True,
 ) -> AsyncIterator[LineProcess]:
-    """Runs a command for the block. Behind it, it is asked to end, and made to if it does not.
+    """Run a command for the block. Behind it, it is asked to end, and made to if it does not.
 
     Args:
         command: The program and its arguments; no shell.

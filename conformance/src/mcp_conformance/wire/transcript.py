@@ -100,7 +100,7 @@ class Transcript:
         return iter(self.entries)
 
     def message(self, raw: bytes, *, sent: bool, deviant: str = "") -> JsonValue:
-        """Enters what should be a message; its JSON is returned, `None` if it is none."""
+        """Enter what should be a message; its JSON is returned, `None` if it is none."""
         try:
             value = strict_json(raw)
         except ValueError:
@@ -110,11 +110,11 @@ class Transcript:
         return value
 
     def head(self, text: str, *, sent: bool, deviant: str = "") -> None:
-        """Enters the head of a request or response."""
+        """Enter the head of a request or response."""
         self.entries.append(Entry(sent=sent, kind=Kind.HEAD, text=text, deviant=deviant))
 
     def note(self, text: str) -> None:
-        """Enters what happened besides."""
+        """Enter what happened besides."""
         self.entries.append(Entry(sent=False, kind=Kind.NOTE, text=text))
 
     def messages(self, *, sent: bool) -> list[JsonValue]:
@@ -146,7 +146,7 @@ class Part:
 
 
 def strict_json(raw: bytes) -> JsonValue:
-    """Reads JSON, and nothing that is only nearly JSON: RFC 8259, in UTF-8, without NaN.
+    """Read JSON, and nothing that is only nearly JSON: RFC 8259, in UTF-8, without NaN.
 
     Raises:
         ValueError: It is none.

@@ -150,7 +150,7 @@ class FakeServer:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     async def take(self, value: JsonValue, session: Session, outlet: Outlet) -> None:
-        """Takes what came: a message, or an array of them. Comes back when all that is to be said was said."""
+        """Take what came: a message, or an array of them. Comes back when all that is to be said was said."""
         if not isinstance(value, list):
             await self._one(value, session, outlet)
         elif session.revision.batching and 0 < len(value) <= _COLLECTED:

@@ -115,21 +115,21 @@ class Exchange:
     async def respond(
         self, status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", *, deviant: str = ""
     ) -> None:
-        """Answers at once."""
+        """Answer at once."""
         self._head(status, headers, deviant)
         if body:
             self._transcript.message(body, sent=True, deviant=deviant)
         await self._incoming.respond(status, headers, body)
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]] = (), *, deviant: str = "") -> None:
-        """Sends the head of the answer."""
+        """Send the head of the answer."""
         self._head(status, headers, deviant)
         await self._incoming.start(status, headers)
 
     async def event(
         self, data: bytes | None, *, id: str | None = None, retry: int | None = None, deviant: str = ""
     ) -> bool:
-        """Sends an event. Whether it could be sent.
+        """Send an event. Whether it could be sent.
 
         Args:
             data: Its data: a message, or empty; `None`: it has none.
@@ -148,26 +148,26 @@ class Exchange:
         return await self._incoming.send(lines + b"\n")
 
     async def named_event(self, kind: str, data: bytes, *, deviant: str = "") -> bool:
-        """Sends an event of a kind. Whether it could be sent."""
+        """Send an event of a kind. Whether it could be sent."""
         self._transcript.message(data, sent=True, deviant=deviant)
         return await self._incoming.send(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
 
     async def chunk(self, data: bytes, *, deviant: str = "") -> bool:
-        """Sends bytes of the body as they are. Whether they could be sent."""
+        """Send bytes of the body as they are. Whether they could be sent."""
         self._transcript.message(data, sent=True, deviant=deviant)
         return await self._incoming.send(data)
 
     async def finish(self) -> None:
-        """Ends the answer."""
+        """End the answer."""
         await self._incoming.finish()
 
     async def raw(self, data: bytes, *, deviant: str) -> None:
-        """Writes bytes in place of an answer, and closes the connection."""
+        """Write bytes in place of an answer, and close the connection."""
         self._transcript.message(data, sent=True, deviant=deviant)
         await self._incoming.raw(data)
 
     async def cut(self) -> None:
-        """Closes the connection in the midst of the answer."""
+        """Close the connection in the midst of the answer."""
         self._transcript.note(f"the suite cut the answer to {self}")
         await self._incoming.cut()
 

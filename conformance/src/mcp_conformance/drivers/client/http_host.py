@@ -62,7 +62,7 @@ class Stream:
             await exchange.finish()
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  it has begun
-        """Sends one event, now or when the stream is fetched again."""
+        """Send one event, now or when the stream is fetched again."""
         self.events.append(data)
         if self.exchange is not None and not self.exchange.ended:
             await self.exchange.event(data, id=self.id(len(self.events) - 1), deviant=deviant)
@@ -76,7 +76,7 @@ class Stream:
             await self.exchange.finish()
 
     async def pause(self, retry: int | None = None) -> None:
-        """Ends the response, and not the stream: the client has to fetch the rest."""
+        """End the response, and not the stream: the client has to fetch the rest."""
         if self.exchange is not None:
             if retry is not None:
                 await self.exchange.event(None, retry=retry)
@@ -111,7 +111,7 @@ class PostOutlet:
         self._priming: Final = priming
 
     async def open(self) -> None:
-        """Begins the stream."""
+        """Begin the stream."""
         if not self.exchange.begun:
             await self.exchange.start(200, [*STREAM, *self.headers])
             self.stream.exchange = self.exchange
@@ -119,7 +119,7 @@ class PostOutlet:
                 await self.stream.send(b"")
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
-        """Sends one message."""
+        """Send one message."""
         if final and not self.exchange.begun and not (self._streams and status == 200):
             await self.exchange.respond(status, [_JSON, *self.headers], data, deviant=deviant)
         else:
@@ -161,7 +161,7 @@ class HttpHost:
         self._numbers: Final = itertools.count(1)
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answers one request."""
+        """Answer one request."""
         exchange = Exchange(incoming, self.transcript)
         exchange.beside = exchange.path != self.path
         self.exchanges.append(exchange)
@@ -182,7 +182,7 @@ class HttpHost:
             await exchange.respond(405, [("Allow", "GET, POST, DELETE")])
 
     def lose(self, session: Session) -> None:
-        """Forgets a session, as a server that was started again."""
+        """Forget a session, as a server that was started again."""
         if session.id is not None:
             self._open.pop(session.id, None)
 
@@ -336,7 +336,7 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 async def open_http_host(
     server: FakeServer, transcript: Transcript, *, prepare: Callable[[HttpHost], None] = lambda _: None
 ) -> AsyncIterator[tuple[HttpHost, str]]:
-    """Serves for a block; gives the host, and its URL.
+    """Serve for a block; gives the host, and its URL.
 
     Args:
         server: What is behind it.

@@ -23,7 +23,7 @@ _PORTION = 64 * 1024
 
 
 def main(arguments: list[str]) -> int:
-    """Runs it.
+    """Run it.
 
     Args:
         arguments: The port of the suite on this machine, and the token by which it knows its own.
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _obey(connection: socket.socket) -> int:
-    """Does what the suite says, until it says to end."""
+    """Do what the suite says, until it says to end."""
     frames = connection.makefile("rb")
     while len(head := frames.read(_HEAD.size)) == _HEAD.size:
         kind, length = _HEAD.unpack(head)

@@ -30,7 +30,7 @@ class Outlet(Protocol):
     """Where messages for one request go, or those that belong to none."""
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
-        """Sends one message.
+        """Send one message.
 
         Args:
             data: It.
@@ -194,7 +194,7 @@ class Turn:
         return value
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:
-        """Sends a notification along with the answer."""
+        """Send a notification along with the answer."""
         await self.outlet.send(encoded(notification(method, params, self.revision, deviant)), deviant=deviant)
 
     async def progress(self, progress: float, total: float | None = None) -> None:
@@ -212,7 +212,7 @@ class Turn:
         deviant: str = "",
         name: str = "",
     ) -> JsonObject | None:
-        """Asks the client; legacy revisions only.
+        """Ask the client; legacy revisions only.
 
         Args:
             method: What.

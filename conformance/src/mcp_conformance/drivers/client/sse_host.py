@@ -33,7 +33,7 @@ class _Events:
         self._writing: Final = trio.Lock()
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  all messages are alike
-        """Sends one message."""
+        """Send one message."""
         async with self._writing:
             await self._exchange.named_event("message", data, deviant=deviant)
 
@@ -60,7 +60,7 @@ class SseHost:
         self._open: Final[dict[str, tuple[Session, _Events]]] = {}
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answers one request."""
+        """Answer one request."""
         exchange = Exchange(incoming, self._transcript)
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
@@ -68,7 +68,7 @@ class SseHost:
         await self.answer(exchange)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answers a request that was entered already."""
+        """Answer a request that was entered already."""
         if exchange.target == self.path and exchange.method == "GET":
             await self._stream(exchange)
         elif exchange.target in self._open and exchange.method == "POST":
@@ -100,7 +100,7 @@ class SseHost:
 async def open_sse_host(
     server: FakeServer, transcript: Transcript, *, prepare: Callable[[SseHost], None] = lambda _: None
 ) -> AsyncIterator[tuple[SseHost, str]]:
-    """Serves for a block; gives the host, and the URL of the stream.
+    """Serve for a block; gives the host, and the URL of the stream.
 
     Args:
         server: What is behind it.

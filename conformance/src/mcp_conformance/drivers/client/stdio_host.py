@@ -70,22 +70,22 @@ class Launch:
         self._told = False
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  there is no difference
-        """Sends one message."""
+        """Send one message."""
         self._transcript.message(data, sent=True, deviant=deviant)
         await self.command(b"O", data + self.line_end)
 
     async def write(self, data: bytes, *, deviant: str) -> None:
-        """Writes bytes to standard output."""
+        """Write bytes to standard output."""
         self._transcript.message(data, sent=True, deviant=deviant)
         await self.command(b"O", data)
 
     async def complain(self, data: bytes) -> None:
-        """Writes bytes to standard error."""
+        """Write bytes to standard error."""
         self._transcript.note(f"the suite writes {len(data)} bytes to standard error")
         await self.command(b"R", data)
 
     async def exit(self, status: int = 0) -> None:
-        """Ends the process."""
+        """End the process."""
         if not self._told:
             self._told = True
             self.enter("exited")
@@ -100,7 +100,7 @@ class Launch:
                 self._transcript.note("the server process is gone")
 
     def enter(self, event: str) -> None:
-        """Keeps what befell it."""
+        """Keep what befell it."""
         self.events.append(event)
         self._transcript.note(f"the server process: {event}")
 
@@ -135,7 +135,7 @@ class StdioHost:
         self._transcript: Final = transcript
 
     async def settled(self, seconds: float) -> None:
-        """Waits until every start has come to its end, for some time; what still runs then is ended.
+        """Wait until every start has come to its end, for some time; what still runs then is ended.
 
         Args:
             seconds: How long.
@@ -149,7 +149,7 @@ class StdioHost:
                 await launch.exit()
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Serves one relay."""
+        """Serve one relay."""
         frames = _Frames(stream)
         first = await frames.next()
         if first != (b"H", self.token.encode()):
@@ -254,7 +254,7 @@ async def _exit_by(launch: Launch, number: signal.Signals) -> None:
 async def open_stdio_host(
     server: FakeServer, transcript: Transcript, *, prepare: Callable[[StdioHost], None] = lambda _: None
 ) -> AsyncIterator[tuple[StdioHost, list[str]]]:
-    """Waits for relays, for a block; gives the host, and the command line that the client has to start.
+    """Wait for relays, for a block; gives the host, and the command line that the client has to start.
 
     Args:
         server: What is behind it.

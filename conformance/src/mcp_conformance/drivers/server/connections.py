@@ -94,7 +94,7 @@ class Connections:
                     raise held.fault
 
     async def close(self) -> None:
-        """Closes all that are not in use."""
+        """Close all that are not in use."""
         while self._free:
             await _close(self._free.popitem()[1])
 

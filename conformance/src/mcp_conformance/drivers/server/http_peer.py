@@ -91,7 +91,7 @@ class HttpPeer(ServerPeer):
     async def exchange(
         self, message: JsonObject, *, deviant: str = "", headers: Sequence[tuple[str, str]] | None = None
     ) -> Answer:
-        """Posts a request, and waits for its answer, be it JSON or in a stream."""
+        """Post a request, and waits for its answer, be it JSON or in a stream."""
         method = str(message.get("method"))
         lines = self.headers(message) if headers is None else headers
         try:
@@ -165,7 +165,7 @@ class HttpPeer(ServerPeer):
         return None
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Posts what is not answered. That it is accepted is for checks to look at: see the transcript."""
+        """Post what is not answered. That it is accepted is for checks to look at: see the transcript."""
         answer = await self.send(encoded(message), headers=self.headers(message), deviant=deviant)
         if answer.body:
             self.strays.extend(each for each in _messages(answer.body) if "method" not in each)
@@ -181,7 +181,7 @@ class HttpPeer(ServerPeer):
         deviant: str = "",
         host: str | None = None,
     ) -> HttpAnswer:
-        """Sends a body with these headers alone, and takes the answer as it is; of a stream, all of it.
+        """Send a body with these headers alone, and take the answer as it is; of a stream, all of it.
 
         Raises:
             Deviation: There is none.
@@ -199,7 +199,7 @@ class HttpPeer(ServerPeer):
         raise AssertionError("the block ends by one of them")
 
     def _enter(self, answer: HttpAnswer) -> None:
-        """Enters a body: what is not said to be JSON is no message, as the page of a proxy."""
+        """Enter a body: what is not said to be JSON is no message, as the page of a proxy."""
         if answer.media_type == "application/json" and answer.body:
             self.transcript.message(answer.body, sent=False)
         elif answer.media_type == "text/event-stream":
@@ -238,7 +238,7 @@ class HttpPeer(ServerPeer):
         raise AssertionError("the block ends by one of them")
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Posts what is no message; the response in the answer, `None` when there is none.
+        """Post what is no message; the response in the answer, `None` when there is none.
 
         A refusal that has no message in its body is an answer too, whose message is empty.
         """
@@ -248,7 +248,7 @@ class HttpPeer(ServerPeer):
         return bare if found or bare.is_bare_refusal else None
 
     async def stand(self) -> None:
-        """Opens the stream of the server's own messages, where it offers one."""
+        """Open the stream of the server's own messages, where it offers one."""
         if self.revision.era is Era.MODERN:
             return
         await self._nursery.start(self._stand)
@@ -274,7 +274,7 @@ class HttpPeer(ServerPeer):
             task_status.started()
 
     async def end(self) -> None:
-        """Ends the session, if there is one."""
+        """End the session, if there is one."""
         if self.session_id is None:
             return
         with trio.move_on_after(self.settings.patience):

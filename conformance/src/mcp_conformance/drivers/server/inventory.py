@@ -53,7 +53,7 @@ class Survey:
 
 
 async def survey(peer: ServerPeer) -> Survey:
-    """Looks at a server, over a connection that is open.
+    """Look at a server, over a connection that is open.
 
     Raises:
         Deviation: It does not even answer that.

@@ -48,7 +48,7 @@ def encoded(value: JsonValue) -> bytes:
 
 @asynccontextmanager
 async def within(seconds: float, expected: str) -> AsyncIterator[None]:
-    """Bounds a block.
+    """Bound a block.
 
     Raises:
         Deviation: It did not come to its end in time.
@@ -103,7 +103,7 @@ class ServerPeer(abc.ABC):
 
     @abc.abstractmethod
     async def exchange(self, message: JsonObject, *, deviant: str = "", headers: HeaderLines | None = None) -> Answer:
-        """Sends a request, and waits for its answer.
+        """Send a request, and waits for its answer.
 
         Args:
             message: It.
@@ -113,11 +113,11 @@ class ServerPeer(abc.ABC):
 
     @abc.abstractmethod
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Sends what is not answered."""
+        """Send what is not answered."""
 
     @abc.abstractmethod
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Sends what is no message, and waits for an error in return; `None` when there is none."""
+        """Send what is no message, and waits for an error in return; `None` when there is none."""
 
     @property
     def ending(self) -> str:
@@ -169,7 +169,7 @@ class ServerPeer(abc.ABC):
         deviant: str = "",
         headers: HeaderLines | None = None,
     ) -> Answer:
-        """Asks, and waits for the answer.
+        """Ask, and waits for the answer.
 
         Args:
             method: What.
@@ -190,14 +190,14 @@ class ServerPeer(abc.ABC):
         return await self.exchange(message, deviant=deviant, headers=headers)
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:
-        """Sends a notification."""
+        """Send a notification."""
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
         await self.post(message, deviant=deviant)
 
     async def fence(self) -> Answer:
-        """Asks what every server answers, so that all that was asked before is known to have been read.
+        """Ask what every server answers, so that all that was asked before is known to have been read.
 
         Raises:
             Deviation: There is no answer; or in the modern era an error, as that comes from a server which has left it. A
@@ -209,7 +209,7 @@ class ServerPeer(abc.ABC):
         return answer
 
     async def shake_hands(self) -> None:
-        """Opens the connection as the revision wants it: `initialize`, where there is one.
+        """Open the connection as the revision wants it: `initialize`, where there is one.
 
         Raises:
             Deviation: It is refused, or another revision is offered.
@@ -228,7 +228,7 @@ class ServerPeer(abc.ABC):
         await self.notify("notifications/initialized")
 
     async def expect(self, method: str, what: str) -> JsonObject:
-        """Waits for a request or notification of the server; the first one that came and was not taken yet.
+        """Wait for a request or notification of the server; the first one that came and was not taken yet.
 
         Raises:
             Deviation: It did not come.
@@ -244,7 +244,7 @@ class ServerPeer(abc.ABC):
         raise AssertionError("the block ends by one of the two")
 
     async def until(self, true: Callable[[], bool], what: str) -> None:
-        """Waits until something is true that follows from what comes.
+        """Wait until something is true that follows from what comes.
 
         Raises:
             Deviation: It is not in time.
@@ -256,11 +256,11 @@ class ServerPeer(abc.ABC):
                 await self._arrived.wait()
 
     def wake(self) -> None:
-        """Lets `until` look again, as something happened besides."""
+        """Let `until` look again, as something happened besides."""
         self._arrived.set()
 
     def forget(self) -> None:
-        """Makes it as good as new: what came is forgotten, and replies are those of a new connection."""
+        """Make it as good as new: what came is forgotten, and replies are those of a new connection."""
         self.inbox.clear()
         self.strays.clear()
         self.replies.clear()

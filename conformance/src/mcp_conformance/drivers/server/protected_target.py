@@ -21,7 +21,7 @@ __all__ = ["started_protected"]
 
 @asynccontextmanager
 async def started_protected(command: str, url: str, settings: Settings) -> AsyncIterator[tuple[UrlTarget, Settings]]:
-    """Starts a protected server that believes an authorization server of the suite, for a block.
+    """Start a protected server that believes an authorization server of the suite, for a block.
 
     Args:
         command: The command line, with `{port}`, `{issuer}` and `{resource}` where these go.

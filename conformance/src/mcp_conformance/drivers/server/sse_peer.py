@@ -60,7 +60,7 @@ class SsePeer(ServerPeer):
         self._opened: Final = trio.Event()
 
     async def read(self) -> None:
-        """Reads the stream until its end."""
+        """Read the stream until its end."""
         headers = [*self.settings.headers, ("Accept", "text/event-stream")]
         try:
             async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
@@ -94,7 +94,7 @@ class SsePeer(ServerPeer):
                 await self.take(value)
 
     async def opened(self) -> str:
-        """Waits for the place to post to. Raises `Deviation` when it is not told."""
+        """Wait for the place to post to. Raises `Deviation` when it is not told."""
         async with within(self.settings.patience, "an event `endpoint`"):
             await self._opened.wait()
         if self.target is None:
@@ -109,7 +109,7 @@ class SsePeer(ServerPeer):
         host: str | None = None,
         deviant: str = "",
     ) -> HttpAnswer:
-        """Posts a body with these headers besides its content type. Raises `Deviation` when nothing is answered."""
+        """Post a body with these headers besides its content type. Raises `Deviation` when nothing is answered."""
         target = await self.opened()
         lines = [*self.settings.headers, ("Content-Type", "application/json"), *headers]
         try:
@@ -131,7 +131,7 @@ class SsePeer(ServerPeer):
         deviant: str = "",
         headers: Sequence[tuple[str, str]] | None = None,
     ) -> Answer:
-        """Posts a request, and waits for its answer in the stream."""
+        """Post a request, and waits for its answer in the stream."""
         method = message.get("method")
         arrived, answers = self._waiting[_key(message["id"])] = (trio.Event(), [])
         since = len(self.inbox)
@@ -148,13 +148,13 @@ class SsePeer(ServerPeer):
         return Answer(method=str(method), message=answers[0], before=tuple(self.inbox[since:]))
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Posts what is not answered."""
+        """Post what is not answered."""
         answer = await self.send(encoded(message), deviant=deviant)
         if not 200 <= answer.status < 300 and not deviant:
             raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Posts what is no message, and waits for an error, in the answer or in the stream.
+        """Post what is no message, and waits for an error, in the answer or in the stream.
 
         A refusal that has no message in its body is an answer too, whose message is empty.
         """

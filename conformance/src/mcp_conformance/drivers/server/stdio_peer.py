@@ -60,7 +60,7 @@ class StdioPeer(ServerPeer):
         return self._end() if self.ended else ""
 
     async def send_line(self, data: bytes, *, deviant: str = "") -> None:
-        """Writes bytes and a line feed."""
+        """Write bytes and a line feed."""
         self.transcript.message(data, sent=True, deviant=deviant)
         if not await self.process.send(data + b"\n"):
             self.transcript.note("the process does not read any more")
@@ -72,7 +72,7 @@ class StdioPeer(ServerPeer):
         deviant: str = "",
         headers: Sequence[tuple[str, str]] | None = None,  # noqa: ARG002  there are none
     ) -> Answer:
-        """Sends a request, and waits for its answer."""
+        """Send a request, and waits for its answer."""
         self._settled = self._settled or message.get("method") != "server/discover"
         key = _key(message["id"])
         arrived, answers = self._waiting[key] = (trio.Event(), [])
@@ -95,12 +95,12 @@ class StdioPeer(ServerPeer):
         return self.settings.patience if self._spoke else max(self.settings.patience, self.settings.starting)
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Sends what is not answered."""
+        """Send what is not answered."""
         await self._settle()
         await self.send_line(encoded(message), deviant=deviant)
 
     async def _settle(self) -> None:
-        """Asks something on a new connection of the modern era, before what does not say of which era it is.
+        """Ask something on a new connection of the modern era, before what does not say of which era it is.
 
         A server of both may take that for the legacy one, and stay there. `server/discover` does not settle it: who looks for
         a legacy server may ask that first, too.
@@ -109,7 +109,7 @@ class StdioPeer(ServerPeer):
             await self.request("tools/list")  # any answer will do
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Sends what is no message, and waits for an error without a known id."""
+        """Send what is no message, and waits for an error without a known id."""
         await self._settle()
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
@@ -122,14 +122,14 @@ class StdioPeer(ServerPeer):
         return Answer(method="", message=self.strays[known]) if len(self.strays) > known else None
 
     async def _hurry(self, scope: trio.CancelScope) -> None:
-        """Shortens the wait for an error when what came behind is answered: the server reads on, so it may say nothing."""
+        """Shorten the wait for an error when what came behind is answered: the server reads on, so it may say nothing."""
         asked = trio.current_time()
         with suppress(Deviation):
             await self.fence()
             scope.deadline = min(scope.deadline, trio.current_time() + max(_AFTER, 20 * (trio.current_time() - asked)))
 
     async def pump(self) -> None:
-        """Reads until the end of output."""
+        """Read until the end of output."""
         while (line := await self.process.receive()) is not None:
             self._spoke = True
             value = self.transcript.message(line, sent=False)
@@ -171,7 +171,7 @@ async def open_stdio(
     capabilities: JsonObject | None = None,
     handshake: bool = True,
 ) -> AsyncIterator[StdioPeer]:
-    """Starts a server for the block, and speaks with it.
+    """Start a server for the block, and speaks with it.
 
     Args:
         command: The program and its arguments.

@@ -69,7 +69,7 @@ class ServerTarget(Protocol):
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
     ) -> AbstractAsyncContextManager[ServerPeer]:
-        """Connects, for a block. See `open_stdio` and `open_http`."""
+        """Connect, for a block. See `open_stdio` and `open_http`."""
         ...
 
 
@@ -105,7 +105,7 @@ class CommandTarget:
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  these are headers
     ) -> AsyncIterator[ServerPeer]:
-        """Starts it, for a block."""
+        """Start it, for a block."""
         async with open_stdio(
             self.command, revision, self._settings, capabilities=capabilities, handshake=handshake
         ) as peer:
@@ -170,7 +170,7 @@ class UrlTarget:
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
     ) -> AbstractAsyncContextManager[ServerPeer]:
-        """Connects, for a block."""
+        """Connect, for a block."""
         if transport is Transport.HTTP_SSE and self.sse is not None:
             return open_sse(self.sse, revision, self._settings, capabilities=capabilities, handshake=handshake)
         return open_http(
@@ -182,7 +182,7 @@ class UrlTarget:
 async def started(
     command: str, url: str, settings: Settings, *, sse_url: str | None = None, seconds: float = 30.0
 ) -> AsyncIterator[UrlTarget]:
-    """Starts a server that listens at a port, for a block.
+    """Start a server that listens at a port, for a block.
 
     Args:
         command: The command line, with `{port}` where the port goes.
@@ -215,7 +215,7 @@ async def started(
 async def _keep(
     target: UrlTarget, words: Sequence[str], seconds: float, over: trio.Event, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Runs a server from when it can be reached until all is over."""
+    """Run a server from when it can be reached until all is over."""
     async with run_process(words, by_input=False) as process:
         target.process = process
         with trio.move_on_after(seconds) as scope:

@@ -116,7 +116,7 @@ class ServerUnderTest:
             yield peer
 
     async def call(self, fixture: str, arguments: JsonObject | None = None) -> Answer:
-        """Calls the tool that stands for a fixture.
+        """Call the tool that stands for a fixture.
 
         Raises:
             NotTestable: The server has none.
