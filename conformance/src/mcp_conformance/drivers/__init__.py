@@ -1,1 +1,1 @@
-"""Both ends of a connection to the implementation under test, and the settings of a run."""
+"""The peers of an implementation under test, and the settings of a run."""

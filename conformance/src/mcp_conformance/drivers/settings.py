@@ -1,4 +1,4 @@
-"""How the suite runs: bounds, and who it says it is."""
+"""The settings of a run: time limits, headers, capabilities and authorization."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["ALL_CAPABILITIES", "CLIENT_INFO", "Settings", "capabilities_in"]
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-conformance", "version": "0.1.0"}
-"""Who asks."""
+"""The `clientInfo` of the suite."""
 
 ALL_CAPABILITIES: Final[JsonObject] = {"elicitation": {}, "roots": {}, "sampling": {}}
-"""What the suite declares as a client, in the revisions that have all of it."""
+"""The capabilities that the suite declares as a client, in revisions that have all of them."""
 
 
 def capabilities_in(revision: Revision) -> JsonObject:
-    """What the suite declares as a client unless a check says otherwise.
+    """Return the capabilities that the suite declares as a client unless a check states others.
 
-    Who declares what a revision lacks asks for it, and could not blame the server.
+    A capability that the revision lacks would invite messages that the server could not be blamed for.
     """
     lacking = set() if revision in between(R2025_06_18) else {"elicitation"}
     return {name: value for name, value in ALL_CAPABILITIES.items() if name not in lacking}
@@ -34,21 +34,23 @@ def capabilities_in(revision: Revision) -> JsonObject:
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The bounds of a run."""
+    """The settings of a run."""
 
     patience: float = 10.0
-    """Seconds that an answer may take. No rule is judged by it: only that something hangs."""
+    """Seconds that a response may take. No rule is judged by it; it only detects a hang."""
     starting: float = 30.0
-    """Seconds that a process may take until its first word: an interpreter or a package runner has to come up first."""
+    """Seconds that a process may take to its first message, because an interpreter or a package runner must start
+    first.
+    """
     jobs: int = 2
-    """How many revisions and transports are tried at a time."""
+    """The number of revisions and transports that run at a time."""
     headers: tuple[tuple[str, str], ...] = ()
-    """HTTP headers for every request, as for a server that wants a key."""
+    """HTTP headers of every request, for example an API key."""
     other_headers: tuple[tuple[str, str], ...] = ()
-    """Those of another user in place of them; empty: only one user is known."""
+    """The headers of a second user in place of them; empty if only one user is known."""
     issuer: Issuer | None = None
-    """The authorization server that the server under test believes; `None`: none that the suite has a hand in."""
+    """The authorization server of the suite that the server under test trusts; `None` if absent."""
     authorization_server: str | None = None
-    """The issuer of an authorization server that is put to the test itself; `None`: none is."""
+    """The issuer of an authorization server under test; `None` if absent."""
     login: Login | None = None
-    """Somebody who logs in there; `None`: nobody does."""
+    """The user login at that server; `None` if absent."""

@@ -1,1 +1,1 @@
-"""Raw ends of wires. They carry what they are given, right or wrong, and enter it in a transcript."""
+"""HTTP and pipes without a protocol engine: they send valid and invalid data alike, and enter it in a transcript."""

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a client: one connection for each request, and nothing done by itself.
+"""An HTTP/1.1 client with one connection for each request and no behavior of its own.
 
-No redirect is followed, no header is added but Host and the length, nothing is sent twice. What is sent may be as wrong
-as a check wants it.
+It follows no redirect, adds no header except Host and the length, and sends nothing twice. A check can send invalid
+requests.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ __all__ = ["Endpoint", "Headers", "HttpAnswer", "HttpEnded", "HttpExchange"]
 
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
-"""Bytes of a body."""
+"""The limit of a body, in bytes."""
 
 Headers = tuple[tuple[str, str], ...]
 
 
 class HttpEnded(Exception):
-    """There is no whole answer. Why is the only argument."""
+    """The response is missing or incomplete. The only argument is the cause."""
 
 
 @attrs.frozen(kw_only=True)
 class HttpAnswer:
-    """An answer with its whole body."""
+    """A response with its whole body."""
 
     status: int
-    """Its status."""
+    """The status."""
     headers: Headers
-    """Its headers, names in lower case."""
+    """The headers, names in lower case."""
     body: bytes
-    """Its body."""
+    """The body."""
 
     def header(self, name: str) -> str | None:
-        """The first header of a name; `None` when there is none."""
+        """Return the first header with this name; `None` if absent."""
         return next((value for given, value in self.headers if given == name.lower()), None)
 
     @property
     def media_type(self) -> str:
-        """The content type without parameters, in lower case; empty when there is none."""
+        """The content type without parameters, in lower case; empty if absent."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
 
 class HttpExchange:
-    """A request that was sent, and the answer as it comes. Made by `Endpoint.exchange`."""
+    """A sent request, and its response as it arrives. Created by `Endpoint.exchange`."""
 
     def __init__(self, stream: trio.abc.Stream, connection: h11.Connection) -> None:
         self._stream: Final = stream
@@ -67,14 +67,14 @@ class HttpExchange:
         self._events: Final = SseParser(CLIENT_LIMITS)
         self._queue: list[Event] = []
         self.status = 0
-        """Its status; 0 before the head came."""
+        """The status; 0 before the head of the response has arrived."""
         self.headers: Headers = ()
-        """Its headers, names in lower case."""
+        """The headers of the response, names in lower case."""
         self.ended = False
-        """Whether the body is at its end."""
+        """Whether the body has ended."""
 
     def header(self, name: str) -> str | None:
-        """The first header of a name; `None` when there is none."""
+        """Return the first header with this name; `None` if absent."""
         return next((value for given, value in self.headers if given == name.lower()), None)
 
     @property
@@ -87,7 +87,7 @@ class HttpExchange:
             try:
                 event = self._connection.next_event()
             except h11.RemoteProtocolError as error:
-                raise HttpEnded(f"the answer is no HTTP: {error}") from error
+                raise HttpEnded(f"the response is not valid HTTP: {error}") from error
             if isinstance(event, h11.Event):
                 return event
             if event is h11.PAUSED:
@@ -106,10 +106,10 @@ class HttpExchange:
                 self.headers = tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers)
                 return
             if not isinstance(event, h11.InformationalResponse):
-                raise HttpEnded("the connection ended without an answer")
+                raise HttpEnded("the connection ended without a response")
 
     async def receive(self) -> bytes:
-        """More of the body; empty at its end. Raises `HttpEnded` when it is cut off."""
+        """Return more of the body; empty at its end. Raises `HttpEnded` if it is cut off."""
         while not self.ended:
             event = await self._next()
             if isinstance(event, h11.Data):
@@ -118,7 +118,7 @@ class HttpExchange:
         return b""
 
     async def read(self) -> bytes:
-        """The rest of the body. Raises `HttpEnded` when it is cut off, or beyond all measure."""
+        """Return the rest of the body. Raises `HttpEnded` if it is cut off or too large."""
         body = bytearray()
         while data := await self.receive():
             body += data
@@ -127,7 +127,7 @@ class HttpExchange:
         return bytes(body)
 
     async def next_event(self) -> Event | None:
-        """The next event of a stream; `None` at its end. Raises `HttpEnded` when it is cut off."""
+        """Return the next event of a stream; `None` at its end. Raises `HttpEnded` if the stream is cut off."""
         while not self._queue:
             data = await self.receive()
             if not data:
@@ -136,43 +136,43 @@ class HttpExchange:
         return self._queue.pop(0)
 
     async def answer(self) -> HttpAnswer:
-        """All of it."""
+        """Return the response with its whole body."""
         return HttpAnswer(status=self.status, headers=self.headers, body=await self.read())
 
 
 class Endpoint:
-    """Where a server under test is.
+    """The URL of a server under test.
 
     Args:
-        url: Its URL.
-        context: Whom to trust; `None`: whom the system trusts.
+        url: The URL.
+        context: The trusted certificates; `None`: those of the system.
     """
 
     def __init__(self, url: str, context: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.hostname is None:
-            raise ValueError(f"{url!r} is no http or https URL")
+            raise ValueError(f"{url!r} is not an http or https URL")
         self.url: Final = url
         """The URL."""
         self.secure: Final = parts.scheme == "https"
-        """Whether it is over TLS."""
+        """Whether the URL is https."""
         self.host: Final = parts.hostname
-        """The host's name or address."""
+        """The name or address of the host."""
         self.port: Final = parts.port or (443 if self.secure else 80)
-        """Its port."""
+        """The port."""
         self.authority: Final = parts.netloc.rpartition("@")[2]
-        """What Host says."""
+        """The value of the Host header."""
         self.target: Final = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        """Path and query."""
+        """The path and the query."""
         self._context: Final = context
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, as `Origin` has them."""
+        """The scheme, host and port, in the form of the `Origin` header."""
         return f"{'https' if self.secure else 'http'}://{self.authority}"
 
     async def connect(self) -> trio.abc.Stream:
-        """Open a connection. Raises `HttpEnded` when it cannot be had."""
+        """Open a connection. Raises `HttpEnded` on failure."""
         try:
             stream: trio.abc.Stream = await trio.open_tcp_stream(self.host, self.port)
         except OSError as error:
@@ -185,7 +185,7 @@ class Endpoint:
             await secured.do_handshake()
         except trio.BrokenResourceError as error:
             await trio.aclose_forcefully(stream)
-            raise HttpEnded(f"no TLS with {self.host}:{self.port}: {error.__cause__}") from error
+            raise HttpEnded(f"TLS handshake failed with {self.host}:{self.port}: {error.__cause__}") from error
         return secured
 
     @asynccontextmanager
@@ -200,19 +200,19 @@ class Endpoint:
         host: str | None = None,
         deviant: str = "",
     ) -> AsyncIterator[HttpExchange]:
-        """Send a request. The block begins when the head of the answer came; behind it the connection is closed.
+        """Send a request. The block starts at the head of the response; after the block the connection is closed.
 
         Args:
-            transcript: Where it is entered.
-            method: Its method.
-            headers: Its headers, besides Host and Content-Length.
-            body: Its body; `None`: it has none.
-            target: Path and query; `None`: the endpoint's.
-            host: What Host says; `None`: the endpoint's.
-            deviant: Which rule is broken on purpose.
+            transcript: The transcript that records the exchange.
+            method: The HTTP method.
+            headers: The headers besides Host and Content-Length.
+            body: The body; `None`: no body.
+            target: The path and the query; `None`: those of the endpoint.
+            host: The Host header; `None`: the one of the endpoint.
+            deviant: The rule that the request breaks on purpose.
 
         Raises:
-            HttpEnded: There is no answer.
+            HttpEnded: There is no response.
         """
         with exchanging():
             lines = [("Host", self.authority if host is None else host), *headers]
@@ -230,16 +230,17 @@ class Endpoint:
             stream = await self.connect()
             try:
                 connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST)
-                # h11 must know what was asked to read the answer, but would not write all that a check may want to send.
+                # h11 must know the request to read the response, but it would not write everything that a check may
+                # want to send.
                 connection.send(h11.Request(method=method, target="/", headers=[("Host", "suite")]))
                 connection.send(h11.EndOfMessage())
                 try:
                     await stream.send_all(head.encode("latin-1", "replace") + (body or b""))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    # A refusal may come before all was read.
+                    # The server may reject the request before it has read all of it.
                     transcript.note("the connection was closed before the request was read")
                 exchange = HttpExchange(stream, connection)
-                await exchange._read_head()  # noqa: SLF001  its other half
+                await exchange._read_head()  # noqa: SLF001  the exchange is not complete without this private method
                 lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
                 transcript.head("\n".join(lines_back), sent=False)
                 yield exchange

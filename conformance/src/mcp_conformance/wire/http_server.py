@@ -1,6 +1,7 @@
-"""HTTP/1.1 as a server: every request as it came, and answers as right or wrong as a scenario wants them.
+"""An HTTP/1.1 server that hands over each request as received, and sends any response, valid or not.
 
-Nothing is answered by itself. What is sent may be cut off at any byte, and who sent it is known by its number.
+The server sends no response of its own. A scenario can cut off a response at any byte. Requests are identified by their
+number.
 """
 
 from __future__ import annotations
@@ -21,46 +22,46 @@ __all__ = ["Headers", "Incoming", "open_http_server"]
 
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
-"""Bytes of a body."""
+"""The limit of a body, in bytes."""
 
 Headers = tuple[tuple[str, str], ...]
 
 
 class Incoming:
-    """A request that came, and its answer. It has to be answered before its handler returns; if not, it is cut off."""
+    """A received request, and its response. If the handler returns without a response, the connection is closed."""
 
     def __init__(self, connection: _Connection, head: h11.Request, body: bytes, number: int) -> None:
         self._connection: Final = connection
         self.method: Final = head.method.decode("latin-1")
-        """Its method."""
+        """The HTTP method."""
         self.target: Final = head.target.decode("latin-1")
-        """Path and query, as they came."""
+        """The path and the query, as received."""
         self.headers: Final[Headers] = tuple(
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in head.headers
         )
-        """Its headers, names in lower case."""
+        """The headers, names in lower case."""
         self.body: Final = body
-        """Its body."""
+        """The body."""
         self.number: Final = number
-        """How many came before it."""
+        """The number of requests before it."""
         self.status = 0
-        """The status of its answer; 0 before that."""
+        """The status of the response; 0 before that."""
         self.gone: Final = trio.Event()
         """Set when the client closes the connection."""
         self.over: Final = trio.Event()
-        """Set at the end of its answer."""
+        """Set when the response has ended."""
 
     @property
     def ended(self) -> bool:
-        """Whether its answer is at its end."""
+        """Whether the response has ended."""
         return self.over.is_set()
 
     def header(self, name: str) -> str | None:
-        """The first header of a name; `None` when there is none."""
+        """Return the first header with this name; `None` if absent."""
         return next((value for given, value in self.headers if given == name.lower()), None)
 
     def all(self, name: str) -> list[str]:
-        """All headers of a name."""
+        """Return all headers with this name."""
         return [value for given, value in self.headers if given == name.lower()]
 
     @property
@@ -69,7 +70,7 @@ class Incoming:
         return self.target.partition("?")[0]
 
     async def respond(self, status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b"") -> None:
-        """Answer at once."""
+        """Send a whole response."""
         lines = list(headers)
         if not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in lines):
             lines.append(("Content-Length", str(len(body))))
@@ -78,13 +79,13 @@ class Incoming:
         await self.finish()
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Send the head of the answer."""
+        """Send the head of the response."""
         self.status = status
         lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         await self._connection.send(h11.Response(status_code=status, headers=lines))
 
     async def send(self, data: bytes) -> bool:
-        """Send a part of the body. Whether it could be sent: not when the client has gone."""
+        """Send a part of the body. Return whether it was sent; it is not sent if the client has disconnected."""
         return not data or await self._connection.send(h11.Data(data=data))
 
     async def finish(self) -> None:
@@ -94,18 +95,18 @@ class Incoming:
             await self._connection.send(h11.EndOfMessage())
 
     async def raw(self, data: bytes) -> None:
-        """Write bytes in place of an answer, and close the connection."""
+        """Write bytes in place of a response, and close the connection."""
         self.over.set()
         await self._connection.raw(data)
 
     async def cut(self) -> None:
-        """Close the connection in the midst of the answer."""
+        """Close the connection in the middle of the response."""
         self.over.set()
         await self._connection.close()
 
 
 class _Connection:
-    """One connection of a client."""
+    """A connection of a client."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream: Final = stream
@@ -144,7 +145,7 @@ class _Connection:
             return b""
 
     async def request(self) -> tuple[h11.Request, bytes] | None:
-        """The next request with its body; `None` when there is none any more."""
+        """Return the next request with its body; `None` at the end of the connection."""
         head: h11.Request | None = None
         body = bytearray()
         while True:
@@ -163,7 +164,7 @@ class _Connection:
                 return None
 
     async def watch(self, gone: trio.Event) -> None:
-        """Wait until the client goes away. What it sends meanwhile is kept for later."""
+        """Wait until the client disconnects. Bytes that arrive meanwhile are buffered."""
         while data := await self._receive():
             self._h11.receive_data(data)
         self._h11.receive_data(b"")
@@ -171,7 +172,7 @@ class _Connection:
         gone.set()
 
     def again(self) -> bool:
-        """Whether a further request may come over it."""
+        """Return whether a further request may arrive on this connection."""
         if self.closed or self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             return False
         self._h11.start_next_cycle()
@@ -191,14 +192,14 @@ async def _serve(stream: trio.SocketStream, handle: Callable[[Incoming], Awaitab
             if not incoming.ended or not connection.again():
                 break
     except h11.RemoteProtocolError:
-        # What is no HTTP is answered by the end of the connection; the transcript lacks the request, which is the fault.
+        # On invalid HTTP the connection is closed. The missing request in the transcript shows the fault.
         pass
     finally:
         await connection.close()
 
 
 async def _listen() -> list[trio.SocketListener]:
-    """The same port of both loopback addresses, or of one where the machine has no other."""
+    """Listen on one port of both loopback addresses, or of one if the machine has only one."""
     first = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
     port: int = first.socket.getsockname()[1]
     if not socket.has_ipv6:
@@ -211,10 +212,10 @@ async def _listen() -> list[trio.SocketListener]:
 
 @asynccontextmanager
 async def open_http_server(handle: Callable[[Incoming], Awaitable[None]]) -> AsyncIterator[int]:
-    """Listen at a free port of the loopback addresses, for a block; gives the port.
+    """Listen on a free port of the loopback addresses while the block runs. Yields the port.
 
     Args:
-        handle: Answers one request. Those of one connection come one after another.
+        handle: Responds to one request. Requests on one connection are handled one after another.
     """
     numbers = [0]
 

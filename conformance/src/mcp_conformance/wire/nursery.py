@@ -1,4 +1,4 @@
-"""A nursery whose tasks are our own business: what goes wrong comes out as it is, and not in a group."""
+"""A nursery that raises a single exception and no exception group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["open_nursery"]
 
 @asynccontextmanager
 async def open_nursery() -> AsyncIterator[trio.Nursery]:
-    """As `trio.open_nursery`. Of several exceptions the first that is no cancellation comes out."""
+    """Open a nursery. Of several exceptions, raise the first that is not a cancellation."""
     try:
         async with trio.open_nursery() as nursery:
             yield nursery

@@ -23,17 +23,17 @@ _KEPT: Final = 64 * 1024
 """Bytes of standard error that are kept."""
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
-"""Bytes of one line: more is no message that anybody could want."""
+"""The limit of a line, in bytes. No valid message is that long."""
 _GRACE: Final = 5.0
-"""Seconds that a process has to end by itself when its input ends, before it is made to."""
+"""Seconds that a process has to exit after the end of its input, before it is killed."""
 
 
 class LineProcess:
-    """A process that speaks in lines. Made by `run_process`."""
+    """A process that reads and writes lines. Created by `run_process`."""
 
     def __init__(self, process: trio.Process) -> None:
         if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise AssertionError("it was started with pipes")
+            raise AssertionError("the process was not started with pipes")
         self._process: Final = process
         self._stdin: Final = process.stdin
         self._stdout: Final = process.stdout
@@ -44,32 +44,32 @@ class LineProcess:
         self._errors = bytearray()
         self._sending: Final = trio.Lock()
         self.stderr_bytes = 0
-        """How much it wrote to standard error in all."""
+        """The number of bytes written to standard error."""
         self.output_ended = False
-        """Whether its standard output is closed."""
+        """Whether standard output is closed."""
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def status(self) -> int | None:
-        """Its exit status; `None` while it runs."""
+        """The exit status; `None` while the process runs."""
         return self._process.poll()
 
     @property
     def log(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The last part of standard error."""
         return bytes(self._errors).decode("utf-8", "backslashreplace")
 
     @property
     def unfinished(self) -> bytes:
-        """What stands behind the last line feed of its output."""
+        """The output after the last line feed."""
         return bytes(self._partial)
 
     async def send(self, data: bytes) -> bool:
-        """Write to its standard input, as it is. Whether it could be written: not when the process has gone."""
+        """Write to standard input, unchanged. Return whether it was written; it is not if the process has exited."""
         try:
             async with self._sending:
                 await self._stdin.send_all(data)
@@ -78,7 +78,7 @@ class LineProcess:
         return True
 
     async def receive(self) -> bytes | None:
-        """The next line of its output without its line feed; `None` at the end."""
+        """Return the next line of output without its line feed; `None` at the end."""
         while not self._lines:
             if self.output_ended:
                 await trio.lowlevel.checkpoint()
@@ -88,20 +88,20 @@ class LineProcess:
         return self._lines.popleft()
 
     async def close_input(self) -> None:
-        """End its standard input, which asks it to stop."""
+        """Close standard input, which asks the process to stop."""
         await self._stdin.aclose()
 
     async def wait(self) -> int:
-        """Wait until it has ended; its exit status."""
+        """Wait until the process has exited, and return its exit status."""
         return await self._process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         if self._process.poll() is None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it and all that it started, at once."""
+        """Kill the process and all that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -123,7 +123,7 @@ class LineProcess:
         self._came.set()
 
     async def _read_errors(self) -> None:
-        # Always read: a process whose standard error is full waits for ever.
+        # Standard error must always be read: a process blocks when the pipe is full.
         try:
             while data := await self._stderr.receive_some(_PORTION):
                 self.stderr_bytes += len(data)
@@ -141,16 +141,16 @@ async def run_process(
     folder: str | None = None,
     by_input: bool = True,
 ) -> AsyncIterator[LineProcess]:
-    """Run a command for the block. Behind it, it is asked to end, and made to if it does not.
+    """Run a command while the block runs. Then the process is asked to stop, and killed if it does not.
 
     Args:
-        command: The program and its arguments; no shell.
-        environment: What is added to the environment of the suite.
-        folder: Where it runs; `None`: where the suite does.
-        by_input: Whether the end of its input asks it to end. Otherwise it gets SIGTERM.
+        command: The program and its arguments. No shell is used.
+        environment: Variables to add to the environment of the suite.
+        folder: The working directory; `None`: that of the suite.
+        by_input: Whether the end of input asks the process to stop. Otherwise SIGTERM does.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The process cannot be started.
     """
     process = await trio.lowlevel.open_process(
         list(command),
@@ -163,7 +163,7 @@ async def run_process(
     )
     lines = LineProcess(process)
     async with open_nursery() as nursery:
-        nursery.start_soon(lines._read_output)  # noqa: SLF001  its other half
+        nursery.start_soon(lines._read_output)  # noqa: SLF001  the process is not usable without these private methods
         nursery.start_soon(lines._read_errors)  # noqa: SLF001  likewise
         try:
             yield lines

@@ -1,4 +1,4 @@
-"""What went over a wire, both ways, in order: the evidence of a check, and what a reader sees of a failure."""
+"""Everything that is sent and received on a connection, in order: the evidence of a check, shown in reports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Kind", "Part", "Transcript", "exchanging", "strict_json"]
 
 _SHOWN: Final = 400
-"""Characters that are shown of one entry."""
+"""Characters of an entry that are shown."""
 _SECRET: Final = re.compile(r"(?i)^(dpop|[^:]*(authorization|cookie|key|secret|token)[^:]*):")
-"""Headers whose values are masked: those of the standards, and whatever a server may call its key."""
+"""Headers whose values are masked: those of the standards, and any that a server may use for an API key."""
 
 _exchange: ContextVar[int | None] = ContextVar("exchange", default=None)
 _numbers: Final = itertools.count(1)
@@ -30,7 +30,7 @@ _numbers: Final = itertools.count(1)
 
 @contextmanager
 def exchanging() -> Iterator[None]:
-    """What is entered in the block, by the task that is in it, belongs to one HTTP exchange."""
+    """Attribute the entries that this task makes in the block to one HTTP exchange."""
     around = _exchange.get()
     _exchange.set(next(_numbers))
     try:
@@ -40,36 +40,36 @@ def exchanging() -> Iterator[None]:
 
 
 class Kind(enum.Enum):
-    """What an entry is."""
+    """The kind of an entry."""
 
     MESSAGE = "message"
     """JSON: one JSON-RPC message, or an array of them."""
     BYTES = "bytes"
-    """What is no JSON."""
+    """Bytes that are not JSON."""
     HEAD = "head"
     """The head of an HTTP request or response."""
     NOTE = "note"
-    """What happened besides: the process ended, a stream was closed."""
+    """Another incident: the process exited, a stream was closed."""
 
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """One thing that went one way."""
+    """An entry of a transcript."""
 
     sent: bool
-    """By the suite; otherwise it came from the implementation."""
+    """Whether the suite sent it; otherwise the implementation did."""
     kind: Kind
-    """What it is."""
+    """The kind."""
     raw: bytes = b""
-    """As it was on the wire, without its frame."""
+    """The bytes on the wire, without the framing."""
     value: JsonValue = None
-    """The JSON."""
+    """The JSON value."""
     text: str = ""
-    """Of a head: its lines. Of a note: what happened."""
+    """The lines of a head, or the text of a note."""
     deviant: str = ""
-    """Which rule the suite broke with it, on purpose; empty where it kept them all."""
+    """The rule that the suite broke on purpose; empty if it broke none."""
     exchange: int | None = attrs.field(factory=_exchange.get, eq=False)
-    """The HTTP exchange that it belongs to; `None` where there is none."""
+    """The number of the HTTP exchange; `None` if absent."""
 
     def __str__(self) -> str:
         way = "  --" if self.kind is Kind.NOTE else "-->" if self.sent else "<--"
@@ -90,17 +90,17 @@ def _masked(line: str) -> str:
 
 
 class Transcript:
-    """One connection's entries."""
+    """The transcript of one connection."""
 
     def __init__(self) -> None:
         self.entries: Final[list[Entry]] = []
-        """All of them, in order."""
+        """All entries, in order."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
     def message(self, raw: bytes, *, sent: bool, deviant: str = "") -> JsonValue:
-        """Enter what should be a message; its JSON is returned, `None` if it is none."""
+        """Enter a message and return its JSON value; `None` if it is not JSON."""
         try:
             value = strict_json(raw)
         except ValueError:
@@ -114,11 +114,11 @@ class Transcript:
         self.entries.append(Entry(sent=sent, kind=Kind.HEAD, text=text, deviant=deviant))
 
     def note(self, text: str) -> None:
-        """Enter what happened besides."""
+        """Enter an incident that is not a message."""
         self.entries.append(Entry(sent=False, kind=Kind.NOTE, text=text))
 
     def messages(self, *, sent: bool) -> list[JsonValue]:
-        """The messages of one way; those of an array one by one."""
+        """Return the messages of one direction; those of a batch one by one."""
         found: list[JsonValue] = []
         for entry in self.entries:
             if entry.kind is Kind.MESSAGE and entry.sent is sent:
@@ -126,34 +126,34 @@ class Transcript:
         return found
 
     def lines(self) -> tuple[str, ...]:
-        """The entries as text, for people; secrets masked."""
+        """Return the entries as text, with secrets masked."""
         return tuple(str(entry) for entry in self.entries)
 
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """What is entered in a transcript from a moment on."""
+    """The entries of a transcript from a position on."""
 
     transcript: Transcript
-    """It."""
+    """The transcript."""
     since: int
-    """How many entries it had then."""
+    """The number of entries at that position."""
 
     @property
     def entries(self) -> list[Entry]:
-        """Those that came since."""
+        """The entries since then."""
         return self.transcript.entries[self.since :]
 
 
 def strict_json(raw: bytes) -> JsonValue:
-    """Read JSON, and nothing that is only nearly JSON: RFC 8259, in UTF-8, without NaN.
+    """Parse strict JSON: RFC 8259, in UTF-8, without NaN.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not strict JSON.
     """
 
     def refuse(constant: str) -> JsonValue:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not JSON")
 
     try:
         value: JsonValue = json.loads(raw.decode("utf-8"), parse_constant=refuse)
