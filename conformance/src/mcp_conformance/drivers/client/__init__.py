@@ -1,1 +1,1 @@
-"""Drives a client under test: the fake server and its hosts, one for each transport."""
+"""The fake server for a client under test, with a host for each transport."""

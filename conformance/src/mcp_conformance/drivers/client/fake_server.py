@@ -1,7 +1,8 @@
-"""A correct server in any revision, written from the specification: what a client under test speaks with.
+"""A correct server in every revision, written from the specification. A client under test talks to it.
 
-It knows nothing of transports. Hosts hand it what came, with the outlet for what belongs to it; scenarios replace
-handlers, change what is offered, or break a rule on purpose and say which. All that is sent is held against the schema.
+The server does not depend on a transport. A host passes received messages together with the sink for the replies.
+Scenarios replace handlers, change the offered features, or break a rule on purpose and state which. Everything that is
+sent is validated against the schema.
 """
 
 from __future__ import annotations
@@ -39,31 +40,31 @@ _INFO: Final[JsonObject] = {"name": "mcp-conformance", "version": "0.1.0"}
 _CACHED: Final = frozenset(
     {"server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read"}
 )
-"""What says how long it holds (2026-07-28)."""
+"""Methods whose results state how long they may be cached (2026-07-28)."""
 _COLLECTED: Final = 64
-"""Requests of one batch: more is no batch that anybody could want."""
+"""The limit of a batch. No valid client sends more."""
 
 
 class FakeServer:
-    """A server. It may have many connections, one after another or at once.
+    """A server with any number of connections, in sequence or concurrent.
 
     Args:
-        speaks: The revisions that it speaks.
-        patience: Seconds that an answer of the client may take.
+        speaks: The supported revisions.
+        patience: Seconds that a response of the client may take.
     """
 
     def __init__(self, speaks: Sequence[Revision], patience: float) -> None:
         self.speaks = tuple(speaks)
-        """The revisions that it speaks."""
+        """The supported revisions."""
         self.offers: Offers = usual()
-        """What it has."""
+        """The offered features."""
         self.capabilities: JsonObject = {
             "tools": {"listChanged": True},
             "resources": {"subscribe": True, "listChanged": True},
             "prompts": {"listChanged": True},
             "logging": {},
         }
-        """What it declares; `completions` is added where the revision has it, unless there is nothing at all."""
+        """The declared capabilities. `completions` is added where the revision has it, unless the object is empty."""
         self.handlers: Final[dict[str, Callable[[Turn], Awaitable[JsonObject]]]] = {
             "initialize": self.initialize,
             "ping": _empty,
@@ -81,19 +82,19 @@ class FakeServer:
             "logging/setLevel": _empty,
             "subscriptions/listen": self.listen,
         }
-        """By method, what makes the result. A scenario may replace any."""
+        """The function that makes the result of each method. A scenario may replace any."""
         self.offered_version: str | None = None
-        """What `initialize` is answered with in place of what is right."""
+        """A wrong revision for the result of `initialize`; `None`: the right one."""
         self.admit: Callable[[JsonObject], None] | None = None
-        """Is given each modern request first; it may raise `Refuse`."""
+        """A check of each modern request before it is handled; it may raise `Refuse`."""
         self.sessions: Final[list[Session]] = []
         """The legacy sessions that were opened."""
         self.received: Final[list[JsonObject]] = []
         """Every message of the client, in order."""
         self.asked: Final[list[Asked]] = []
-        """What the client was asked."""
+        """The client requests that were sent."""
         self.faults: Final[list[str]] = []
-        """What the suite itself did wrong."""
+        """Faults of the suite itself."""
         self._numbers: Final = itertools.count(1)
         self._patience: Final = patience
 
@@ -101,26 +102,26 @@ class FakeServer:
 
     @property
     def legacy(self) -> tuple[Revision, ...]:
-        """What it speaks after `initialize`."""
+        """The supported revisions with `initialize`."""
         return tuple(revision for revision in self.speaks if revision.era is Era.LEGACY)
 
     @property
     def modern(self) -> tuple[Revision, ...]:
-        """What it speaks without."""
+        """The supported revisions without `initialize`."""
         return tuple(revision for revision in self.speaks if revision.era is Era.MODERN)
 
     def open(self, id: str | None = None) -> Session:
-        """A new legacy session, not yet initialized."""
+        """Create a legacy session, not yet initialized."""
         first = preferred(self.legacy) or self.speaks[0]
         session = Session(revision=first, number=len(self.sessions), id=id)
         self.sessions.append(session)
         return session
 
     def stateless(self, message: JsonObject) -> Session | None:
-        """What a modern request says of itself; `None` when it is no modern request.
+        """Return a session from the metadata of a modern request; `None` if the message is not a modern request.
 
         Raises:
-            Refuse: It lacks something, or wants a revision that is not spoken.
+            Refuse: Metadata is missing, or the revision is not supported.
         """
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
@@ -129,7 +130,7 @@ class FakeServer:
             if not self.legacy and "id" in message:
                 if message.get("method") == "initialize":
                     raise self._unsupported(str((params if isinstance(params, dict) else {}).get("protocolVersion")))
-                raise Refuse(-32602, f"_meta has to name {PROTOCOL_VERSION}", status=400)
+                raise Refuse(-32602, f"_meta must contain {PROTOCOL_VERSION}", status=400)
             return None
         if not self.modern:
             return None
@@ -140,7 +141,7 @@ class FakeServer:
             raise self._unsupported(version)
         capabilities = meta.get(CLIENT_CAPABILITIES)
         if not isinstance(capabilities, dict):
-            raise Refuse(-32602, f"_meta has to have {CLIENT_CAPABILITIES}", status=400)
+            raise Refuse(-32602, f"_meta must contain {CLIENT_CAPABILITIES}", status=400)
         return Session(revision=spoken, capabilities=capabilities, opened=True)
 
     def _unsupported(self, version: str) -> Refuse:
@@ -150,7 +151,7 @@ class FakeServer:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     async def take(self, value: JsonValue, session: Session, outlet: Outlet) -> None:
-        """Take what came: a message, or an array of them. Comes back when all that is to be said was said."""
+        """Handle a received message or batch. Return when all responses have been sent."""
         if not isinstance(value, list):
             await self._one(value, session, outlet)
         elif session.revision.batching and 0 < len(value) <= _COLLECTED:
@@ -161,11 +162,11 @@ class FakeServer:
             if collected.responses:
                 await outlet.send(b"[" + b",".join(collected.responses) + b"]", final=True)
         else:
-            await outlet.send(encoded(Refuse(-32600, "an array is no message").error(None)), final=True)
+            await outlet.send(encoded(Refuse(-32600, "an array is not a message").error(None)), final=True)
 
     async def _one(self, message: JsonValue, session: Session, outlet: Outlet) -> None:
         if not isinstance(message, dict):
-            await outlet.send(encoded(Refuse(-32600, "a message has to be an object").error(None)), final=True)
+            await outlet.send(encoded(Refuse(-32600, "a message must be an object").error(None)), final=True)
             return
         self.received.append(message)
         if "method" not in message:
@@ -209,9 +210,9 @@ class FakeServer:
                 data, deviant = instead.data, instead.deviant
             except NoAnswer:
                 return
-            except Exception as fault:  # noqa: BLE001  a fault of a scenario is told as one, and the others go on
+            except Exception as fault:  # noqa: BLE001  a fault of a scenario is recorded, and the other requests continue
                 self.faults.append(f"{turn.method}: {fault!r}")
-                data = encoded(Refuse(-32603, "the suite went wrong").error(message["id"]))
+                data = encoded(Refuse(-32603, "the suite failed").error(message["id"]))
             finally:
                 session.running.pop(key, None)
             await outlet.send(data, final=True, deviant=deviant, status=status)
@@ -221,19 +222,19 @@ class FakeServer:
         if session.revision.era is Era.LEGACY and not session.opened and turn.method not in ("initialize", "ping"):
             raise Refuse(-32600 if turn.method in self.handlers else -32601, f"{turn.method} came before initialize")
         handler = self.handlers.get(turn.method)
-        # A legacy connection has its revision only when it is opened.
+        # A legacy connection has no revision before it is initialized.
         revision = session.revision
         if handler is None or turn.method not in methods(revision):
-            raise Refuse(-32601, f"there is no method {turn.method}", status=404)
+            raise Refuse(-32601, f"unknown method: {turn.method}", status=404)
         result = await handler(turn)
         result = self.complete(turn.method, result, session.revision)
         wrong = flaw_of_result(turn.method, result, session.revision)
         if wrong is not None:
-            raise AssertionError(f"the suite would send a wrong result of {turn.method}: {wrong}")
+            raise AssertionError(f"the suite would send an invalid result of {turn.method}: {wrong}")
         return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result})
 
     def complete(self, method: str, result: JsonObject, revision: Revision) -> JsonObject:
-        """A result with all that the revision wants in it, besides what it has."""
+        """Return a result with all members that the revision requires."""
         if not revision.result_type:
             return result
         meta = result.get("_meta")
@@ -246,12 +247,12 @@ class FakeServer:
     # --- what it does ------------------------------------------------------------------------------------------------
 
     def declared(self, revision: Revision) -> JsonObject:
-        """What it declares in a revision."""
+        """Return the capabilities that are declared in a revision."""
         completes = revision in methods(revision)["completion/complete"].capability_revisions
         return {**self.capabilities, "completions": {}} if completes and self.capabilities else self.capabilities
 
     async def initialize(self, turn: Turn) -> JsonObject:
-        """`initialize`"""
+        """Respond to `initialize`."""
         wanted = turn.text("protocolVersion")
         spoken = next((revision for revision in self.legacy if revision.name == wanted), None) or preferred(self.legacy)
         if spoken is None:
@@ -268,7 +269,7 @@ class FakeServer:
         }
 
     async def discover(self, turn: Turn) -> JsonObject:
-        """`server/discover`"""
+        """Respond to `server/discover`."""
         return {
             "supportedVersions": [revision.name for revision in self.speaks],
             "capabilities": self.declared(turn.revision),
@@ -278,7 +279,7 @@ class FakeServer:
         return {member: list(entries)}
 
     async def listen(self, turn: Turn) -> JsonObject:
-        """`subscriptions/listen`: all that is wanted is granted, and nothing changes."""
+        """Respond to `subscriptions/listen`: grant the whole filter, and notify of no change."""
         wanted = turn.params.get("notifications")
         granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
         granted.pop("taskIds", None)
@@ -286,7 +287,7 @@ class FakeServer:
         params: JsonObject = {"_meta": meta, "notifications": granted}
         await turn.notify("notifications/subscriptions/acknowledged", params)
         await trio.sleep_forever()
-        raise AssertionError("it ends by cancellation")
+        raise AssertionError("the subscription ends only by cancellation")
 
 
 async def _empty(_: Turn) -> JsonObject:
@@ -300,13 +301,13 @@ async def _complete(turn: Turn) -> JsonObject:
 
 
 class _Collected:
-    """The responses to one batch; all else goes on as it comes."""
+    """A sink that collects the responses to a batch and passes on all other messages."""
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet: Final = outlet
         self.responses: Final[list[bytes]] = []
 
-    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  those of a batch have one status together
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  the responses of a batch share one HTTP status
         if final:
             self.responses.append(data)
         else:

@@ -1,4 +1,4 @@
-"""What the fake server offers: small things of every kind, fit for every revision."""
+"""The features that the fake server offers by default: small ones of every kind, valid in every revision."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NOTHING: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
 def tool(name: str, description: str, schema: JsonObject | None = None) -> JsonObject:
-    """A tool as it is listed. Without a schema it takes nothing."""
+    """Return a tool definition. Without a schema the tool takes no arguments."""
     return {"name": name, "description": description, "inputSchema": _NOTHING if schema is None else schema}
 
 
 def text_result(text: str) -> JsonObject:
-    """The result of a tool that says something."""
+    """Return a tool result with a text."""
     return {"content": [{"type": "text", "text": text}]}
 
 
@@ -39,7 +39,7 @@ async def _add(turn: Turn) -> JsonObject:
     given = arguments if isinstance(arguments, dict) else {}
     a, b = given.get("a"), given.get("b")
     if not isinstance(a, int | float) or not isinstance(b, int | float):
-        return {**text_result("a and b have to be numbers"), "isError": True}
+        return {**text_result("a and b must be numbers"), "isError": True}
     return text_result(str(a + b))
 
 
@@ -60,22 +60,22 @@ async def _prompt_with_arguments(turn: Turn) -> list[JsonValue]:
 
 @attrs.define(kw_only=True, eq=False)
 class Offers:
-    """Tables of what there is; scenarios add to them, or take away."""
+    """Tables of the offered features. Scenarios add and remove entries."""
 
     tools: list[JsonObject] = attrs.field(factory=list)
-    """As they are listed."""
+    """The definitions that `tools/list` returns."""
     calls: dict[str, Callable[[Turn], Awaitable[JsonObject]]] = attrs.field(factory=dict)
-    """What a tool does, by its name."""
+    """The function of each tool, by name."""
     resources: list[JsonObject] = attrs.field(factory=list)
-    """As they are listed."""
+    """The entries of `resources/list`."""
     templates: list[JsonObject] = attrs.field(factory=list)
-    """As they are listed."""
+    """The entries of `resources/templates/list`."""
     texts: dict[str, str] = attrs.field(factory=dict)
-    """What resources hold, by URI."""
+    """The contents of resources, by URI."""
     prompts: list[JsonObject] = attrs.field(factory=list)
-    """As they are listed."""
+    """The entries of `prompts/list`."""
     messages: dict[str, Callable[[Turn], Awaitable[list[JsonValue]]]] = attrs.field(factory=dict)
-    """What a prompt is made of, by its name."""
+    """The function that makes the messages of each prompt, by name."""
 
     def add_tool(
         self,
@@ -84,38 +84,38 @@ class Offers:
         run: Callable[[Turn], Awaitable[JsonObject]],
         schema: JsonObject | None = None,
     ) -> None:
-        """One more tool."""
+        """Add a tool."""
         self.tools.append(tool(name, description, schema))
         self.calls[name] = run
 
     async def call(self, turn: Turn) -> JsonObject:
-        """`tools/call`"""
+        """Respond to `tools/call`."""
         run = self.calls.get(turn.text("name"))
         if run is None:
-            raise Refuse(-32602, f"there is no tool {turn.params['name']!r}")
+            raise Refuse(-32602, f"unknown tool: {turn.params['name']!r}")
         return await run(turn)
 
     async def read(self, turn: Turn) -> JsonObject:
-        """`resources/read`"""
+        """Respond to `resources/read`."""
         uri = turn.text("uri")
         text = self.texts.get(uri)
         if text is None and uri.startswith("test://template/") and uri.endswith("/data"):
             text = f"data of {uri.split('/')[3]}"
         if text is None:
-            raise Refuse(turn.revision.resource_not_found, "there is no such resource", {"uri": uri})
+            raise Refuse(turn.revision.resource_not_found, "unknown resource", {"uri": uri})
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
 
     async def get_prompt(self, turn: Turn) -> JsonObject:
-        """`prompts/get`"""
+        """Respond to `prompts/get`."""
         make = self.messages.get(turn.text("name"))
         if make is None:
-            raise Refuse(-32602, f"there is no prompt {turn.params['name']!r}")
+            raise Refuse(-32602, f"unknown prompt: {turn.params['name']!r}")
         messages = await make(turn)
         return {"messages": messages}
 
 
 def usual() -> Offers:
-    """What there is where a scenario says nothing else."""
+    """Return the features that are offered unless a scenario states others."""
     offers = Offers()
     offers.add_tool("add_numbers", "Adds two numbers", _add, _NUMBERS)
     offers.add_tool("test_simple_text", "Says something", _simple_text)

@@ -1,4 +1,4 @@
-"""One HTTP request of a client under test, and its answer: entered in a transcript, and kept as evidence."""
+"""An HTTP request of a client under test with its response, entered in a transcript and kept as evidence."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ STREAM: Final = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-ca
 
 
 class Exchange:
-    """A request, and what is answered.
+    """A request and its response.
 
     Args:
         incoming: The request.
-        transcript: Where both are entered.
+        transcript: The transcript that records both.
     """
 
     def __init__(self, incoming: Incoming, transcript: Transcript) -> None:
         self._incoming: Final = incoming
         self._transcript: Final = transcript
         self.number: Final = incoming.number
-        """How many came before it."""
+        """The number of requests before it."""
         self.method: Final = incoming.method
-        """Its HTTP method."""
+        """The HTTP method."""
         self.target: Final = incoming.target
-        """Path and query."""
+        """The path and the query."""
         self.headers: Final[Headers] = incoming.headers
-        """Its headers, names in lower case."""
+        """The headers, names in lower case."""
         self.body: Final = incoming.body
-        """Its body."""
+        """The body."""
         self.at: Final = trio.current_time()
-        """When it came, in seconds of no particular beginning."""
+        """The time of arrival, in seconds of trio's clock."""
         self.known: Session | None = None
-        """The legacy session that it belongs to, or `None`."""
+        """The legacy session of the request; `None` without one."""
         self.beside = False
-        """Whether it is for another place than the endpoint of MCP: what is asked for there is no matter of the transport."""
+        """Whether the path is not that of the MCP endpoint. Checks of the transport ignore such requests."""
         self.answered: str = ""
-        """The session id that its answer gave, or empty."""
+        """The session id in the response; empty without one."""
         head = [f"{self.method} {self.target}", *(f"{name}: {value}" for name, value in self.headers)]
         transcript.head("\n".join(head), sent=False)
         self.value: Final[JsonValue] = transcript.message(self.body, sent=False) if self.body else None
-        """The JSON of its body; `None` when there is none."""
+        """The JSON value of the body; `None` without one."""
 
     def __str__(self) -> str:
-        return f"{self.method} {self.target} of {self.message.get('method') or 'no message'}"
+        return f"{self.method} {self.target} of {self.message.get('method') or 'an unknown message'}"
 
     @property
     def message(self) -> JsonObject:
-        """The message in its body; empty where that is none, or an array."""
+        """The message in the body; empty for a batch or an invalid body."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def status(self) -> int:
-        """The status of its answer; 0 where there was none."""
+        """The status of the response; 0 before that."""
         return self._incoming.status
 
     @property
@@ -81,29 +81,29 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether its answer has begun."""
+        """Whether the response has begun."""
         return self._incoming.status != 0
 
     @property
     def over(self) -> trio.Event:
-        """Set at the end of its answer."""
+        """Set when the response has ended."""
         return self._incoming.over
 
     @property
     def ended(self) -> bool:
-        """Whether its answer is at its end."""
+        """Whether the response has ended."""
         return self._incoming.ended
 
     def header(self, name: str) -> str | None:
-        """The first header of a name; `None` when there is none."""
+        """Return the first header with this name; `None` if absent."""
         return self._incoming.header(name)
 
     def all(self, name: str) -> list[str]:
-        """All headers of a name."""
+        """Return all headers with this name."""
         return self._incoming.all(name)
 
     def is_json(self) -> bool:
-        """Whether its body is JSON at all."""
+        """Return whether the body is JSON."""
         try:
             strict_json(self.body)
         except ValueError:
@@ -115,27 +115,27 @@ class Exchange:
     async def respond(
         self, status: int, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", *, deviant: str = ""
     ) -> None:
-        """Answer at once."""
+        """Send a whole response."""
         self._head(status, headers, deviant)
         if body:
             self._transcript.message(body, sent=True, deviant=deviant)
         await self._incoming.respond(status, headers, body)
 
     async def start(self, status: int, headers: Sequence[tuple[str, str]] = (), *, deviant: str = "") -> None:
-        """Send the head of the answer."""
+        """Send the head of the response."""
         self._head(status, headers, deviant)
         await self._incoming.start(status, headers)
 
     async def event(
         self, data: bytes | None, *, id: str | None = None, retry: int | None = None, deviant: str = ""
     ) -> bool:
-        """Send an event. Whether it could be sent.
+        """Send an event, and return whether it was sent.
 
         Args:
-            data: Its data: a message, or empty; `None`: it has none.
-            id: Its id.
-            retry: Milliseconds to wait before the stream is asked for again.
-            deviant: Which rule is broken on purpose.
+            data: The data: a message, or empty; `None`: no data field.
+            id: The event id.
+            retry: Milliseconds until the client should reconnect.
+            deviant: The rule that the event breaks on purpose.
         """
         lines = b"" if id is None else f"id: {id}\n".encode()
         lines += b"" if retry is None else f"retry: {retry}\n".encode()
@@ -148,27 +148,27 @@ class Exchange:
         return await self._incoming.send(lines + b"\n")
 
     async def named_event(self, kind: str, data: bytes, *, deviant: str = "") -> bool:
-        """Send an event of a kind. Whether it could be sent."""
+        """Send an event with a name, and return whether it was sent."""
         self._transcript.message(data, sent=True, deviant=deviant)
         return await self._incoming.send(b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n")
 
     async def chunk(self, data: bytes, *, deviant: str = "") -> bool:
-        """Send bytes of the body as they are. Whether they could be sent."""
+        """Send bytes of the body unchanged, and return whether they were sent."""
         self._transcript.message(data, sent=True, deviant=deviant)
         return await self._incoming.send(data)
 
     async def finish(self) -> None:
-        """End the answer."""
+        """End the response."""
         await self._incoming.finish()
 
     async def raw(self, data: bytes, *, deviant: str) -> None:
-        """Write bytes in place of an answer, and close the connection."""
+        """Write bytes in place of a response, and close the connection."""
         self._transcript.message(data, sent=True, deviant=deviant)
         await self._incoming.raw(data)
 
     async def cut(self) -> None:
-        """Close the connection in the midst of the answer."""
-        self._transcript.note(f"the suite cut the answer to {self}")
+        """Close the connection in the middle of the response."""
+        self._transcript.note(f"the suite cut off the response to {self}")
         await self._incoming.cut()
 
     def _head(self, status: int, headers: Sequence[tuple[str, str]], deviant: str) -> None:

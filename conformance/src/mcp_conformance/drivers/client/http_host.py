@@ -34,35 +34,35 @@ _SESSION: Final = "mcp-session-id"
 
 
 class Stream:
-    """An event stream, which may outlive the HTTP response that it began in. Legacy streams can be fetched again.
+    """An event stream, which may outlive the HTTP response in which it began. Legacy streams are resumable.
 
     Args:
-        key: Its part of the ids of events; `None`: its events have none, and it ends with its response.
+        key: The prefix of the event ids; `None`: the events have no ids, and the stream ends with its response.
     """
 
     def __init__(self, key: str | None) -> None:
         self.key: Final = key
         self.events: Final[list[bytes]] = []
-        """The data of its events so far."""
+        """The data of the events so far."""
         self.exchange: Exchange | None = None
-        """The response that carries it at present."""
+        """The response that carries the stream at present."""
         self.done: Final = trio.Event()
-        """Set when its last event was sent."""
+        """Set when the last event was sent."""
 
     def id(self, index: int) -> str | None:
-        """The id of an event."""
+        """Return the id of an event."""
         return None if self.key is None else f"{self.key}-{index}"
 
     async def attach(self, exchange: Exchange, since: int = 0) -> None:
-        """Goes on in another response, with the events from a number on."""
+        """Continue in another response, beginning with this event."""
         self.exchange = exchange
         for index in range(since, len(self.events)):
             await exchange.event(self.events[index], id=self.id(index))
         if self.done.is_set():
             await exchange.finish()
 
-    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  it has begun
-        """Send one event, now or when the stream is fetched again."""
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  the response has begun already
+        """Send an event now, or when the stream is resumed."""
         self.events.append(data)
         if self.exchange is not None and not self.exchange.ended:
             await self.exchange.event(data, id=self.id(len(self.events) - 1), deviant=deviant)
@@ -70,13 +70,13 @@ class Stream:
             await self.end()
 
     async def end(self) -> None:
-        """There are no more events."""
+        """End the stream."""
         self.done.set()
         if self.exchange is not None:
             await self.exchange.finish()
 
     async def pause(self, retry: int | None = None) -> None:
-        """End the response, and not the stream: the client has to fetch the rest."""
+        """End the response but not the stream. The client must resume the stream for the rest."""
         if self.exchange is not None:
             if retry is not None:
                 await self.exchange.event(None, retry=retry)
@@ -84,14 +84,14 @@ class Stream:
 
 
 class PostOutlet:
-    """Where the messages for one POST go: JSON where the response is all there is, else a stream.
+    """The sink for the messages of one POST: JSON if there is only the response, otherwise a stream.
 
     Args:
         exchange: The POST.
-        stream: The stream, if it comes to that.
-        streams: Whether it is a stream in any case.
+        stream: The stream, if one is needed.
+        streams: Whether the response is always a stream.
         priming: Whether a stream begins with an event without data.
-        headers: Headers of the answer.
+        headers: Headers of the response.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class PostOutlet:
         self.exchange: Final = exchange
         self.stream: Final = stream
         self.headers: Final = headers
-        """Headers of the answer; a scenario may add some as long as it has not begun."""
+        """Headers of the response. A scenario may add some before the response begins."""
         self._streams: Final = streams
         self._priming: Final = priming
 
@@ -119,7 +119,7 @@ class PostOutlet:
                 await self.stream.send(b"")
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
-        """Send one message."""
+        """Send a message."""
         if final and not self.exchange.begun and not (self._streams and status == 200):
             await self.exchange.respond(status, [_JSON, *self.headers], data, deviant=deviant)
         else:
@@ -128,12 +128,12 @@ class PostOutlet:
 
 
 class HttpHost:
-    """An endpoint. Made by `open_http_host`.
+    """An MCP endpoint. Created by `open_http_host`.
 
     Args:
-        server: What is behind it.
-        transcript: Where all is entered.
-        nursery: Where legacy requests are worked on: they outlive their connection.
+        server: The server behind the endpoint.
+        transcript: The transcript that records everything.
+        nursery: Runs legacy requests, which outlive their HTTP connection.
     """
 
     def __init__(self, server: FakeServer, transcript: Transcript, nursery: trio.Nursery) -> None:
@@ -141,27 +141,27 @@ class HttpHost:
         self.exchanges: Final[list[Exchange]] = []
         """All requests, in order."""
         self.transcript: Final = transcript
-        """Where all is entered."""
+        """The transcript that records everything."""
         self.nursery: Final = nursery
-        """Where legacy requests are worked on."""
+        """Runs legacy requests."""
         self.path = "/mcp"
-        """Where it is."""
+        """The path of the endpoint."""
         self.query = ""
-        """What stands behind the path in its URL, with the question mark."""
+        """The query of the URL, with the question mark."""
         self.streams = False
-        """Whether every response comes in a stream."""
+        """Whether every response is a stream."""
         self.sessions = True
-        """Whether legacy clients are given a session id."""
+        """Whether legacy clients receive a session id."""
         self.standing = True
-        """Whether legacy clients can open a stream for what belongs to no request."""
+        """Whether legacy clients can open a standalone stream."""
         self.before: Callable[[Exchange], Awaitable[bool]] | None = None
-        """Is given each request first. Whether it answered it."""
+        """Receives each request first, and returns whether it responded to it."""
         self._open: Final[dict[str, Session]] = {}
         self._kept: Final[dict[str, Stream]] = {}
         self._numbers: Final = itertools.count(1)
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answer one request."""
+        """Respond to a request."""
         exchange = Exchange(incoming, self.transcript)
         exchange.beside = exchange.path != self.path
         self.exchanges.append(exchange)
@@ -182,7 +182,7 @@ class HttpHost:
             await exchange.respond(405, [("Allow", "GET, POST, DELETE")])
 
     def lose(self, session: Session) -> None:
-        """Forget a session, as a server that was started again."""
+        """Forget a session, as a restarted server does."""
         if session.id is not None:
             self._open.pop(session.id, None)
 
@@ -190,7 +190,7 @@ class HttpHost:
 
     async def _post(self, exchange: Exchange) -> None:
         if not exchange.is_json():
-            await self._refuse(exchange, Refuse(-32700, "the body is no JSON", status=400), None)
+            await self._refuse(exchange, Refuse(-32700, "the body is not JSON", status=400), None)
             return
         message = exchange.message
         try:
@@ -200,7 +200,7 @@ class HttpHost:
                 await self._modern(exchange, session)
                 return
             if not self.server.legacy:
-                # What is no request is not answered.
+                # Anything but a request gets no response.
                 await exchange.respond(202)
                 return
             session = self._session(exchange, message)
@@ -218,11 +218,11 @@ class HttpHost:
         await exchange.respond(refusal.status or 400, [_JSON], encoded(error))
 
     def _repeated(self, exchange: Exchange, message: JsonObject, session: Session) -> None:
-        """Whether the headers say what the body says. Raises `Refuse`."""
+        """Check that the headers agree with the body. Raises `Refuse`."""
         tools = annotated(self.server.offers.tools)
         for name, value in modern_headers(message, session.revision.name, tools):
             if [each.strip() for each in exchange.all(name)] != [value]:
-                raise Refuse(-32020, f"{name} is not what the body says", status=400)
+                raise Refuse(-32020, f"{name} does not match the body", status=400)
 
     async def _modern(self, exchange: Exchange, session: Session) -> None:
         outlet = PostOutlet(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
@@ -231,13 +231,13 @@ class HttpHost:
             await self.server.take(exchange.value, session, outlet)
             nursery.cancel_scope.cancel()
         if not exchange.begun:
-            # The scenario wants no answer: the client is left waiting until it goes.
+            # The scenario sends no response: wait until the client disconnects.
             await exchange.gone.wait()
 
     def _session(self, exchange: Exchange, message: JsonObject) -> Session | None:
-        """The session that a request belongs to. Raises `Refuse`."""
+        """Return the session of a request. Raises `Refuse`."""
         version, given = exchange.header(_VERSION), exchange.header(_SESSION)
-        # One that was forgotten is still the one that the client means.
+        # A forgotten session still identifies the client.
         exchange.known = next((each for each in self.server.sessions if given is not None and each.id == given), None)
         if version is not None and version not in {revision.name for revision in self.server.legacy}:
             raise Refuse(-32600, f"the protocol version {version} is not supported", status=400)
@@ -251,7 +251,7 @@ class HttpHost:
         if given is None:
             raise Refuse(-32600, "Mcp-Session-Id is missing", status=400)
         if given not in self._open:
-            raise Refuse(-32600, "there is no such session", status=404)
+            raise Refuse(-32600, "unknown session", status=404)
         return self._open[given]
 
     async def _legacy(self, exchange: Exchange, session: Session) -> None:
@@ -321,10 +321,10 @@ class HttpHost:
 
 
 class _Nowhere:
-    """For what is not answered."""
+    """A sink that discards messages, for input without a response."""
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
-        """Loses it."""
+        """Discard the message."""
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
@@ -336,12 +336,12 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 async def open_http_host(
     server: FakeServer, transcript: Transcript, *, prepare: Callable[[HttpHost], None] = lambda _: None
 ) -> AsyncIterator[tuple[HttpHost, str]]:
-    """Serve for a block; gives the host, and its URL.
+    """Serve while the block runs. Yields the host and its URL.
 
     Args:
-        server: What is behind it.
-        transcript: Where all is entered.
-        prepare: Is given the host before the first request can come.
+        server: The server behind the endpoint.
+        transcript: The transcript that records everything.
+        prepare: Receives the host before the first request can arrive.
     """
     async with open_nursery() as nursery:
         host = HttpHost(server, transcript, nursery)

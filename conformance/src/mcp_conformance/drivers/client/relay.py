@@ -1,10 +1,10 @@
-"""What a client under test starts as its server: it passes everything on to the suite, and does what the suite says.
+"""The process that a client under test starts as its server. It relays everything to the suite and obeys its commands.
 
-It uses nothing but the standard library, and is run as a file, so that it starts quickly and wherever Python does.
+It uses only the standard library and is run as a file, so that it starts quickly and wherever Python does.
 
-Both ways go frames of a kind (one byte), a length (four bytes, the most significant first) and a content. To the suite:
-`H` the token, `I` what came in, `E` the end of what comes in, `S` the number of a signal. From the suite: `O` and `R` what
-to write to standard output and standard error, `C` to close standard output, `X` to end with a status.
+In both directions a frame consists of a kind (one byte), a length (four bytes, big-endian) and the content. To the
+suite: `H` the token, `I` received input, `E` the end of input, `S` the number of a signal. From the suite: `O` and `R`
+bytes for standard output and standard error, `C` to close standard output, `X` to exit with a status.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _PORTION = 64 * 1024
 
 
 def main(arguments: list[str]) -> int:
-    """Run it.
+    """Run the relay.
 
     Args:
-        arguments: The port of the suite on this machine, and the token by which it knows its own.
+        arguments: The port of the suite on this machine, and the token that authenticates the relay.
 
     Returns:
-        The exit status that the suite wants.
+        The exit status that the suite requests.
     """
     connection = socket.create_connection(("127.0.0.1", int(arguments[0])))
     lock = threading.RLock()
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
             try:
                 connection.sendall(_HEAD.pack(kind, len(content)) + content)
             except OSError:
-                # Nobody is left to tell.
+                # The connection to the suite is lost, so the loss cannot be reported.
                 os._exit(70)
 
     def pump() -> None:
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         send(b"E")
 
     send(b"H", arguments[1].encode())
-    # The client must not get at it through a signal that the suite has not seen.
+    # A signal must not end this process before the suite knows of it.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: send(b"S", str(int(got)).encode()))
     threading.Thread(target=pump, daemon=True).start()
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _obey(connection: socket.socket) -> int:
-    """Do what the suite says, until it says to end."""
+    """Execute the commands of the suite until it requests the exit."""
     frames = connection.makefile("rb")
     while len(head := frames.read(_HEAD.size)) == _HEAD.size:
         kind, length = _HEAD.unpack(head)
@@ -69,7 +69,7 @@ def _obey(connection: socket.socket) -> int:
         try:
             _write(1 if kind == b"O" else 2, content)
         except OSError:
-            # The client does not read any more; the suite sees that by what comes in.
+            # The client has closed its end; the suite notices that by the end of input.
             continue
     return 70
 
@@ -81,5 +81,5 @@ def _write(target: int, content: bytes) -> None:
 
 if __name__ == "__main__":
     _status = main(sys.argv[1:])
-    # Not `sys.exit`: the thread may sit in a read that never returns, and the interpreter would wait for its lock.
+    # Not `sys.exit`: the thread may block in a read that never returns, and the interpreter would wait for its lock.
     os._exit(_status)

@@ -1,4 +1,4 @@
-"""One request of a client, as the fake server and its scenarios have it in their hands."""
+"""A request of a client, as the fake server and its scenarios handle it."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ __all__ = ["Asked", "Instead", "NoAnswer", "Outlet", "Refuse", "Session", "Turn"
 
 
 def encoded(value: JsonValue) -> bytes:
-    """JSON in UTF-8, in one line."""
+    """Return compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 class Outlet(Protocol):
-    """Where messages for one request go, or those that belong to none."""
+    """The destination of the messages for one request, or of those without a request."""
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
-        """Send one message.
+        """Send a message.
 
         Args:
-            data: It.
-            final: Whether it is the response: nothing comes behind it.
-            deviant: Which rule is broken on purpose.
-            status: The HTTP status, where it is a response and the first that is sent.
+            data: The message.
+            final: Whether it is the response, after which no message follows.
+            deviant: The rule that the message breaks on purpose.
+            status: The HTTP status, if the message is a response and the first that is sent.
         """
         ...
 
 
 class Refuse(Exception):
-    """Ends a turn by an error response.
+    """An exception that ends the handling of a request with an error response.
 
     Args:
-        code: Its code.
-        message: What is wrong, in a sentence.
-        data: What else is told.
-        status: The HTTP status that it has; `None`: 200, as any response.
+        code: The error code.
+        message: The error message.
+        data: Further data.
+        status: The HTTP status; `None`: 200.
     """
 
     def __init__(self, code: int, message: str, data: JsonValue = None, *, status: int | None = None) -> None:
@@ -59,7 +59,7 @@ class Refuse(Exception):
         self.status = status
 
     def error(self, id: JsonValue) -> JsonObject:
-        """The response."""
+        """Return the response."""
         error: JsonObject = {"code": self.code, "message": self.message}
         if self.data is not None:
             error["data"] = self.data
@@ -67,11 +67,11 @@ class Refuse(Exception):
 
 
 class Instead(Exception):
-    """Ends a turn by bytes in place of the response, right or wrong.
+    """An exception that ends the handling of a request with bytes in place of the response, valid or not.
 
     Args:
-        data: What is sent.
-        deviant: Which rule that breaks; empty when it breaks none.
+        data: The bytes.
+        deviant: The rule that the bytes break; empty if they break none.
     """
 
     def __init__(self, data: bytes, deviant: str = "") -> None:
@@ -81,36 +81,36 @@ class Instead(Exception):
 
 
 class NoAnswer(Exception):
-    """Ends a turn without a response. Why is the only argument."""
+    """An exception that ends the handling of a request without a response. The only argument is the reason."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class Session:
-    """What is remembered between the requests of one legacy connection; of a modern request, what it says itself."""
+    """The state of a legacy connection, or the metadata of a modern request."""
 
     revision: Revision
-    """What is spoken."""
+    """The revision."""
     number: int = 0
-    """How many there were before it."""
+    """The number of sessions before it."""
     id: str | None = None
-    """Its id over HTTP."""
+    """The session id over HTTP."""
     capabilities: JsonObject = attrs.field(factory=dict)
-    """What the client declared."""
+    """The capabilities that the client declared."""
     opened: bool = False
-    """Whether `initialize` was answered by a result."""
+    """Whether `initialize` had a result."""
     ready: trio.Event = attrs.field(factory=trio.Event)
     """Set by `notifications/initialized`."""
     standing: Outlet | None = None
-    """Where messages go that belong to no request."""
+    """The sink for messages without a request."""
     stands: trio.Event = attrs.field(factory=trio.Event)
-    """Set when there is such a place."""
+    """Set when that sink is available."""
     waiting: dict[str, tuple[trio.Event, list[JsonObject]]] = attrs.field(factory=dict)
-    """What the client was asked and has not answered yet, by id."""
+    """The pending client requests, by id."""
     running: dict[str, trio.CancelScope] = attrs.field(factory=dict)
-    """The requests that are being worked on, by id."""
+    """The requests in progress, by id."""
 
     def has(self, path: str) -> bool:
-        """Whether the client declared a capability, as `elicitation` or `sampling.tools`."""
+        """Return whether the client declared a capability, for example `elicitation` or `sampling.tools`."""
         here: JsonValue = self.capabilities
         for name in path.split("."):
             if not isinstance(here, dict) or name not in here or here[name] in (None, False):
@@ -121,28 +121,28 @@ class Session:
 
 @attrs.frozen(kw_only=True)
 class Asked:
-    """What the server asked the client."""
+    """A client request with its response."""
 
     method: str
-    """What."""
+    """The method."""
     request: JsonObject
     """The whole request."""
     response: JsonObject | None
-    """The whole response; `None` when there was none in time."""
+    """The whole response; `None` if it was not received in time."""
     name: str = ""
-    """Which of the questions of a scenario it is; empty: none that has a name."""
+    """The name by which a scenario identifies this request; empty if it has none."""
 
 
 class Turn:
-    """One request, being answered.
+    """A request that is being handled.
 
     Args:
-        request: It.
-        session: To what it belongs.
-        outlet: Where its messages go.
-        ids: Gives ids for requests of the server.
-        asked: Where it is entered what the client was asked.
-        patience: Seconds that an answer of the client may take.
+        request: The request.
+        session: The session of the request.
+        outlet: The sink for its messages.
+        ids: Generates ids for client requests.
+        asked: The list that records client requests.
+        patience: Seconds that a response of the client may take.
     """
 
     def __init__(
@@ -159,22 +159,22 @@ class Turn:
         self.session: Final = session
         self.outlet: Final = outlet
         self.method: Final = str(request.get("method"))
-        """Its method."""
+        """The method."""
         self.revision: Final = session.revision
-        """What is spoken."""
+        """The revision."""
         params = request.get("params")
         self.params: Final[JsonObject] = params if isinstance(params, dict) else {}
-        """Its params."""
+        """The params."""
         meta = self.params.get("_meta")
         self.meta: Final[JsonObject] = meta if isinstance(meta, dict) else {}
-        """The `_meta` of its params."""
+        """The `_meta` of the params."""
         self._ids: Final = ids
         self._asked: Final = asked
         self._patience: Final = patience
 
     @property
     def capabilities(self) -> JsonObject:
-        """What the client declared for it."""
+        """The capabilities that the client declared for this request."""
         declared = self.meta.get(CLIENT_CAPABILITIES)
         if self.revision.era is Era.MODERN:
             return declared if isinstance(declared, dict) else {}
@@ -182,23 +182,23 @@ class Turn:
 
     @property
     def token(self) -> str | int | None:
-        """By what it wants to be told how far it is; `None`: it does not, or names no token that there could be."""
+        """The progress token; `None` if there is no valid one."""
         token = self.meta.get(PROGRESS_TOKEN)
         return token if isinstance(token, str | int) and not isinstance(token, bool) else None
 
     def text(self, name: str) -> str:
-        """A string of the params. Raises `Refuse` when there is none."""
+        """Return a string of the params. Raises `Refuse` if it is missing or not a string."""
         value = self.params.get(name)
         if not isinstance(value, str):
-            raise Refuse(-32602, f"{name} has to be a string")
+            raise Refuse(-32602, f"{name} must be a string")
         return value
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:
-        """Send a notification along with the answer."""
+        """Send a notification that belongs to the request."""
         await self.outlet.send(encoded(notification(method, params, self.revision, deviant)), deviant=deviant)
 
     async def progress(self, progress: float, total: float | None = None) -> None:
-        """Tells how far it is, if the client wants to know."""
+        """Report progress, if the client sent a token."""
         if self.token is not None:
             params: JsonObject = {"progressToken": self.token, "progress": progress}
             await self.notify("notifications/progress", params if total is None else {**params, "total": total})
@@ -212,17 +212,17 @@ class Turn:
         deviant: str = "",
         name: str = "",
     ) -> JsonObject | None:
-        """Ask the client; legacy revisions only.
+        """Send a client request; legacy revisions only.
 
         Args:
-            method: What.
-            params: Its params.
-            standing: Whether it goes where messages go that belong to no request, and not along with the answer.
-            deviant: Which rule is broken on purpose.
-            name: Which of the questions of a scenario it is.
+            method: The method.
+            params: The params.
+            standing: Whether it is sent on the standalone stream and not with the response.
+            deviant: The rule that the request breaks on purpose.
+            name: The name by which a scenario identifies this request.
 
         Returns:
-            The whole response; `None` when there was none in time.
+            The whole response; `None` if it was not received in time.
         """
         outlet = self.session.standing if standing else self.outlet
         if outlet is None:
@@ -232,7 +232,7 @@ class Turn:
             request["params"] = params
         wrong = None if deviant else flaw_of_params(method, params, self.revision)
         if wrong is not None:
-            raise AssertionError(f"the suite would send a wrong {method}: {wrong}")
+            raise AssertionError(f"the suite would send an invalid {method}: {wrong}")
         arrived = trio.Event()
         answers: list[JsonObject] = []
         key = encoded(request["id"]).decode()
@@ -247,10 +247,10 @@ class Turn:
 
 
 def notification(method: str, params: JsonObject | None, revision: Revision, deviant: str) -> JsonObject:
-    """A notification, held against the schema."""
+    """Return a notification, validated against the schema."""
     wrong = None if deviant else flaw_of_params(method, params, revision)
     if wrong is not None:
-        raise AssertionError(f"the suite would send a wrong {method}: {wrong}")
+        raise AssertionError(f"the suite would send an invalid {method}: {wrong}")
     message: JsonObject = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         message["params"] = params

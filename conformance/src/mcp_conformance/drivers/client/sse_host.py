@@ -1,4 +1,4 @@
-"""The fake server over the pair of endpoints of 2024-11-05: a stream, and a place to post to.
+"""The fake server over HTTP+SSE of 2024-11-05: a stream, and an endpoint for POST.
 
 Spec: basic/transports#http-with-sse (2024-11-05)
 """
@@ -32,19 +32,19 @@ class _Events:
         self._exchange: Final = exchange
         self._writing: Final = trio.Lock()
 
-    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  all messages are alike
-        """Send one message."""
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  all messages are sent alike
+        """Send a message."""
         async with self._writing:
             await self._exchange.named_event("message", data, deviant=deviant)
 
 
 class SseHost:
-    """The endpoints. Made by `open_sse_host`.
+    """The endpoints. Created by `open_sse_host`.
 
     Args:
-        server: What is behind them.
-        transcript: Where all is entered.
-        nursery: Where requests are worked on.
+        server: The server behind the endpoints.
+        transcript: The transcript that records everything.
+        nursery: Runs requests.
     """
 
     def __init__(self, server: FakeServer, transcript: Transcript, nursery: trio.Nursery) -> None:
@@ -52,15 +52,15 @@ class SseHost:
         self.exchanges: Final[list[Exchange]] = []
         """All requests, in order."""
         self.path = "/sse"
-        """Where the stream is."""
+        """The path of the stream."""
         self.before: Callable[[Exchange], Awaitable[bool]] | None = None
-        """Is given each request first. Whether it answered it."""
+        """Receives each request first, and returns whether it responded to it."""
         self._transcript: Final = transcript
         self._nursery: Final = nursery
         self._open: Final[dict[str, tuple[Session, _Events]]] = {}
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answer one request."""
+        """Respond to a request."""
         exchange = Exchange(incoming, self._transcript)
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
@@ -68,7 +68,7 @@ class SseHost:
         await self.answer(exchange)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer a request that was entered already."""
+        """Respond to a request that was recorded already."""
         if exchange.target == self.path and exchange.method == "GET":
             await self._stream(exchange)
         elif exchange.target in self._open and exchange.method == "POST":
@@ -100,12 +100,12 @@ class SseHost:
 async def open_sse_host(
     server: FakeServer, transcript: Transcript, *, prepare: Callable[[SseHost], None] = lambda _: None
 ) -> AsyncIterator[tuple[SseHost, str]]:
-    """Serve for a block; gives the host, and the URL of the stream.
+    """Serve while the block runs. Yields the host and the URL of the stream.
 
     Args:
-        server: What is behind it.
-        transcript: Where all is entered.
-        prepare: Is given the host before the first request can come.
+        server: The server behind the endpoints.
+        transcript: The transcript that records everything.
+        prepare: Receives the host before the first request can arrive.
     """
     async with open_nursery() as nursery:
         host = SseHost(server, transcript, nursery)

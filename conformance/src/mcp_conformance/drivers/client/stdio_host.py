@@ -1,4 +1,4 @@
-"""The fake server as a process that the client under test starts: the relay passes all on to here.
+"""The fake server as a process that the client under test starts. The relay passes everything on to this module.
 
 Spec: basic/transports#stdio
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["STARTED", "Launch", "StdioHost", "open_stdio_host"]
 
 STARTED: Final = "the client started the server"
-"""How the note of a transcript begins that another connection follows."""
+"""The beginning of the transcript note after which another connection follows."""
 
 _HEAD: Final = struct.Struct(">cI")
 _MOST: Final = 64 * 1024 * 1024
@@ -41,36 +41,38 @@ class Launch:
     """One start of the server by the client.
 
     Args:
-        stream: To the relay.
-        number: How many there were before it.
-        session: What is remembered.
-        transcript: Where all is entered.
+        stream: The connection to the relay.
+        number: The number of starts before it.
+        session: The session.
+        transcript: The transcript that records everything.
     """
 
     def __init__(self, stream: trio.SocketStream, number: int, session: Session, transcript: Transcript) -> None:
         self.number: Final = number
-        """How many there were before it."""
+        """The number of starts before it."""
         self.session: Final = session
-        """What is remembered, until it ends."""
+        """The session, which ends with the process."""
         self.received: Final = bytearray()
-        """All that the client wrote, byte for byte."""
+        """All bytes that the client wrote."""
         self.values: Final[list[JsonValue]] = []
-        """The JSON of each line; `None` for a line that is none."""
+        """The JSON value of each line; `None` for a line that is not JSON."""
         self.input_ended: Final = trio.Event()
-        """Set when the client closed its side."""
+        """Set when the client closes its end."""
         self.events: Final[list[str]] = []
-        """What befell it, in order: `input-ended`, `SIGTERM`, `SIGINT`, `exited`, `killed`, `left-running`."""
+        """Events of the process, in order: `input-ended`, `SIGTERM`, `SIGINT`, `exited`, `killed`,
+        `left-running`.
+        """
         self.over: Final = trio.Event()
-        """Set when its process is gone."""
+        """Set when the process has exited."""
         self.line_end = b"\n"
-        """What is written behind each message."""
+        """The bytes written after each message."""
         self._stream: Final = stream
         self._transcript: Final = transcript
         self._writing: Final = trio.Lock()
         self._told = False
 
-    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  there is no difference
-        """Send one message."""
+    async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  responses and other messages are sent alike
+        """Send a message."""
         self._transcript.message(data, sent=True, deviant=deviant)
         await self.command(b"O", data + self.line_end)
 
@@ -85,37 +87,37 @@ class Launch:
         await self.command(b"R", data)
 
     async def exit(self, status: int = 0) -> None:
-        """End the process."""
+        """Exit the process."""
         if not self._told:
             self._told = True
             self.enter("exited")
             await self.command(b"X", str(status).encode())
 
     async def command(self, kind: bytes, content: bytes = b"") -> None:
-        """Tells the relay to do something."""
+        """Send a command to the relay."""
         async with self._writing:
             try:
                 await self._stream.send_all(_HEAD.pack(kind, len(content)) + content)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._transcript.note("the server process is gone")
+                self._transcript.note("the server process has exited")
 
     def enter(self, event: str) -> None:
-        """Keep what befell it."""
+        """Record an event of the process."""
         self.events.append(event)
         self._transcript.note(f"the server process: {event}")
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the suite ended it."""
+        """Whether the suite ended the process."""
         return self._told
 
 
 class StdioHost:
-    """Where relays report. Made by `open_stdio_host`.
+    """The host to which relays connect. Created by `open_stdio_host`.
 
     Args:
-        server: What is behind it.
-        transcript: Where all is entered.
+        server: The server behind the host.
+        transcript: The transcript that records everything.
     """
 
     def __init__(self, server: FakeServer, transcript: Transcript) -> None:
@@ -123,22 +125,22 @@ class StdioHost:
         self.launches: Final[list[Launch]] = []
         """Each start by the client, in order."""
         self.token: Final = secrets.token_hex(16)
-        """By which relays are known: nobody else on this machine is to be taken for the client."""
+        """The token that relays send, so that no other program on this machine is taken for the client."""
         self.on_launch: Callable[[Launch], Awaitable[None]] | None = None
-        """What is done at each start, before anything is read."""
+        """Runs at each start, before anything is read."""
         self.on_line: Callable[[Launch, bytes], Awaitable[bool]] | None = None
-        """Is given each line first. Whether it is dealt with."""
+        """Receives each line first, and returns whether it handled the line."""
         self.on_input_end: Callable[[Launch], Awaitable[None]] = _exit
-        """What is done when the client closes its side."""
+        """Runs when the client closes its end."""
         self.on_signal: Callable[[Launch, signal.Signals], Awaitable[None]] = _exit_by
-        """What is done at a signal."""
+        """Runs at a signal."""
         self._transcript: Final = transcript
 
     async def settled(self, seconds: float) -> None:
-        """Wait until every start has come to its end, for some time; what still runs then is ended.
+        """Wait until all processes have exited. After the timeout, end those that still run.
 
         Args:
-            seconds: How long.
+            seconds: The timeout.
         """
         with trio.move_on_after(seconds):
             for launch in self.launches:
@@ -203,24 +205,24 @@ class StdioHost:
             await launch.send(encoded(refusal.error(id)))
             return
         if modern is not None:
-            # What is cancelled is found by the connection, though all else is said by the request.
+            # A request is cancelled by the connection, although everything else is stated in the request.
             modern.running = launch.session.running
         if modern is None and isinstance(value, dict) and "method" in value and "id" not in value:
-            # Cancellations take effect in their turn.
+            # Cancellations take effect in the order of arrival.
             await self.server.take(value, launch.session, launch)
             return
         nursery.start_soon(self.server.take, value, modern or launch.session, launch)
 
 
 class _Frames:
-    """What a relay sends."""
+    """The frames that a relay sends."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream: Final = stream
         self._buffer = bytearray()
 
     async def next(self) -> tuple[bytes, bytes] | None:
-        """The next frame; `None` at the end."""
+        """Return the next frame; `None` at the end."""
         head = await self._exactly(_HEAD.size)
         if head is None:
             return None
@@ -254,12 +256,12 @@ async def _exit_by(launch: Launch, number: signal.Signals) -> None:
 async def open_stdio_host(
     server: FakeServer, transcript: Transcript, *, prepare: Callable[[StdioHost], None] = lambda _: None
 ) -> AsyncIterator[tuple[StdioHost, list[str]]]:
-    """Wait for relays, for a block; gives the host, and the command line that the client has to start.
+    """Accept relays while the block runs. Yields the host and the command line that the client must start.
 
     Args:
-        server: What is behind it.
-        transcript: Where all is entered.
-        prepare: Is given the host before anything can be started.
+        server: The server behind the host.
+        transcript: The transcript that records everything.
+        prepare: Receives the host before a process can be started.
     """
     host = StdioHost(server, transcript)
     prepare(host)
@@ -267,6 +269,6 @@ async def open_stdio_host(
     port: int = listeners[0].socket.getsockname()[1]
     async with open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, host.serve, listeners)
-        # As a file and without `site`: it starts in a fraction of the time, in whatever environment the client gives it.
+        # A file and no `site`: the process starts in a fraction of the time, in any environment that the client passes.
         yield host, [sys.executable, "-S", "-E", str(Path(relay.__file__)), str(port), host.token]
         nursery.cancel_scope.cancel()
