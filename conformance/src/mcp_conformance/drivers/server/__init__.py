@@ -1,1 +1,1 @@
-"""Drives a server under test: targets, connections and the peers of each transport."""
+"""The suite as a client of a server under test: targets, and a connection type for each transport."""

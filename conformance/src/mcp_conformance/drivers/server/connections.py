@@ -1,8 +1,7 @@
-"""The connections that checks use one after another: opened when the first one wants them, given up when they are spoiled.
+"""A pool of the connections that checks use one after another.
 
-To start a process for each check would take most of the time of a run over pipes. A connection goes on to the next
-check only if it came out of the last one as it went in: a request of no consequence is answered, and nothing else
-comes with that answer.
+A process for each check would take most of the time of a run over stdio. A connection is reused for the next check only
+if it is unharmed: a neutral request gets its response, and no unexpected message arrives with it.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ _NO_METHOD: Final = -32601
 
 
 def kind_of(subject: Subject, capabilities: JsonObject | None) -> str:
-    """What makes connections interchangeable: what is done on them, and what the client declared."""
+    """Return the key of interchangeable connections: the subject of the checks, and the declared capabilities."""
     return f"{subject.value} {json.dumps(capabilities, sort_keys=True)}"
 
 
 class _Held:
-    """An open connection. It has a task of its own, so that it can be closed whatever was opened since."""
+    """An open connection. It has its own task, so that it can be closed independently of later ones."""
 
     def __init__(self, peer: ServerPeer) -> None:
         self.peer: Final = peer
         self.release: Final = trio.Event()
         self.closed: Final = trio.Event()
         self.fault: Exception | None = None
-        """What went wrong in the suite itself while it was open."""
+        """A fault of the suite while the connection was open."""
 
 
 class Connections:
-    """The connections of one lane.
+    """The connections of one leg.
 
     Args:
-        nursery: Where their tasks live.
+        nursery: Runs a task for each connection.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -60,14 +59,15 @@ class Connections:
 
     @asynccontextmanager
     async def borrow(self, kind: str, opening: Opening) -> AsyncIterator[ServerPeer]:
-        """A connection of a kind, for a block: nobody else has it meanwhile.
+        """Borrow a connection of a kind while the block runs.
 
         Args:
-            kind: Which, by `kind_of`.
-            opening: Opens one, if there is none.
+            kind: The kind, from `kind_of`.
+            opening: Opens a connection if none is free.
 
         Raises:
-            Deviation: It cannot be opened; or the server ended in the block, whatever that came to otherwise.
+            Deviation: The connection cannot be opened, or the server ended in the block, whatever the result of the
+                block.
         """
         held = self._free.pop(kind, None)
         if held is None:
@@ -94,7 +94,7 @@ class Connections:
                     raise held.fault
 
     async def close(self) -> None:
-        """Close all that are not in use."""
+        """Close all free connections."""
         while self._free:
             await _close(self._free.popitem()[1])
 
@@ -108,7 +108,7 @@ class Connections:
         except Exception as fault:
             if held is None:
                 raise
-            # It is the fault of this connection alone: whoever uses it is told, and the others go on.
+            # The fault concerns only this connection: its borrower gets the exception, and other connections continue.
             held.fault = fault
         finally:
             if held is not None:
@@ -122,13 +122,13 @@ async def _close(held: _Held) -> None:
 
 
 async def _is_sound(peer: ServerPeer) -> bool:
-    """Whether a request of no consequence is answered by a result, and nothing else comes that belongs to nothing."""
+    """Return whether a neutral request gets a result, and no unmatched response arrives."""
     known = len(peer.strays)
     try:
         answer = await peer.fence()
     except Deviation:
         return False
     error = answer.message.get("error")
-    # A legacy server may lack `ping`: its connections are as good as they ever were.
+    # A legacy server may lack `ping`; the error proves that the connection works.
     lacking = isinstance(error, dict) and error.get("code") == _NO_METHOD
     return (lacking or not answer.is_error) and len(peer.strays) == known

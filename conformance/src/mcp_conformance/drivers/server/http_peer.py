@@ -1,4 +1,4 @@
-"""A server under test at a URL: Streamable HTTP, in both eras.
+"""A server under test over Streamable HTTP, in both eras.
 
 Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-http (2026-07-28)
 """
@@ -35,19 +35,19 @@ __all__ = ["HttpPeer", "messages_of", "open_http"]
 _ACCEPT: Final = ("Accept", "application/json, text/event-stream")
 _JSON: Final = ("Content-Type", "application/json")
 _RESUMPTIONS: Final = 20
-"""How often a stream is fetched again before its answer came."""
+"""How often a stream is resumed until its response arrives."""
 
 
 class HttpPeer(ServerPeer):
-    """A connection over HTTP. Made by `open_http`.
+    """A connection over HTTP. Created by `open_http`.
 
     Args:
-        endpoint: Where the server is.
-        revision: What is spoken.
-        settings: The bounds.
-        capabilities: What the client declares.
-        nursery: Where its streams are read.
-        by_tool: The headers that tools ask for, see `param_headers.annotated`.
+        endpoint: The endpoint of the server.
+        revision: The revision.
+        settings: The settings.
+        capabilities: The capabilities that the client declares.
+        nursery: Runs the standalone stream.
+        by_tool: The header parameters of tools, see `param_headers.annotated`.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class HttpPeer(ServerPeer):
         self.endpoint: Final = endpoint
         self.by_tool = by_tool
         self.session_id: str | None = None
-        """The session's id; `None` where the server gave none."""
+        """The session id; `None` if the server gave none."""
         self.standing: HttpExchange | None = None
-        """The stream of the server's own messages, if it offers one."""
+        """The standalone stream, if the server offers one."""
         self._nursery: Final = nursery
 
     def headers(self, message: JsonValue) -> list[tuple[str, str]]:
-        """The headers that belong to a message."""
+        """Return the headers of a message."""
         headers = [*self.settings.headers, _ACCEPT, _JSON]
         if self.revision.era is Era.MODERN:
             return [
@@ -80,7 +80,7 @@ class HttpPeer(ServerPeer):
         return [*headers, *self.session_headers()]
 
     def session_headers(self) -> list[tuple[str, str]]:
-        """What each request of a legacy session has."""
+        """Return the headers of each request of a legacy session."""
         headers: list[tuple[str, str]] = []
         if self.handshake is not None and self.revision.version_header:
             headers.append(("MCP-Protocol-Version", self.revision.name))
@@ -91,12 +91,12 @@ class HttpPeer(ServerPeer):
     async def exchange(
         self, message: JsonObject, *, deviant: str = "", headers: Sequence[tuple[str, str]] | None = None
     ) -> Answer:
-        """Post a request, and waits for its answer, be it JSON or in a stream."""
+        """Post a request and wait for its response, as JSON or in a stream."""
         method = str(message.get("method"))
         lines = self.headers(message) if headers is None else headers
         try:
             async with (
-                within(self.settings.patience, f"an answer to {method}"),
+                within(self.settings.patience, f"a response to {method}"),
                 self.endpoint.exchange(self.transcript, "POST", lines, encoded(message), deviant=deviant) as exchange,
             ):
                 if method == "initialize":
@@ -110,11 +110,11 @@ class HttpPeer(ServerPeer):
                     headers=exchange.headers,
                 )
         except HttpEnded as ended:
-            raise Deviation(f"an answer to {method}", str(ended)) from ended
-        raise AssertionError("the block ends by one of them")
+            raise Deviation(f"a response to {method}", str(ended)) from ended
+        raise AssertionError("the block returns or raises")
 
     async def _read(self, exchange: HttpExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
-        """The answer, and what came before it."""
+        """Return the response and the messages before it."""
         if exchange.media_type != "text/event-stream":
             body = await exchange.read()
             value = self.transcript.message(body, sent=False) if body else None
@@ -127,7 +127,7 @@ class HttpPeer(ServerPeer):
         return await self._follow(exchange, message)
 
     async def _follow(self, exchange: HttpExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
-        """The answer out of a stream. One that ends before is fetched again, where that is possible."""
+        """Return the response from a stream. A stream that ends too early is resumed if possible."""
         before: list[JsonObject] = []
         last_id: str | None = None
         pause = 0.0
@@ -150,7 +150,7 @@ class HttpPeer(ServerPeer):
                     found = await self._event(event.data, message, before) if event.data else None
                     if found is not None:
                         return found, before
-        raise Deviation(f"an answer to {message.get('method')} in the stream", "the end of the stream without it")
+        raise Deviation(f"a response to {message.get('method')} in the stream", "the end of the stream without it")
 
     async def _event(self, data: bytes, message: JsonObject, before: list[JsonObject]) -> JsonObject | None:
         value = self.transcript.message(data, sent=False)
@@ -165,7 +165,7 @@ class HttpPeer(ServerPeer):
         return None
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Post what is not answered. That it is accepted is for checks to look at: see the transcript."""
+        """Post a message that has no response. Checks of the HTTP status use the transcript."""
         answer = await self.send(encoded(message), headers=self.headers(message), deviant=deviant)
         if answer.body:
             self.strays.extend(each for each in _messages(answer.body) if "method" not in each)
@@ -181,14 +181,14 @@ class HttpPeer(ServerPeer):
         deviant: str = "",
         host: str | None = None,
     ) -> HttpAnswer:
-        """Send a body with these headers alone, and take the answer as it is; of a stream, all of it.
+        """Send a body with exactly these headers, and return the whole response, also of a stream.
 
         Raises:
-            Deviation: There is none.
+            Deviation: There is no response.
         """
         try:
             async with (
-                within(self.settings.patience, f"an answer to {method}"),
+                within(self.settings.patience, f"a response to {method}"),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 answer = await exchange.answer()
@@ -196,10 +196,10 @@ class HttpPeer(ServerPeer):
                 return answer
         except HttpEnded as ended:
             raise Deviation("an HTTP response", str(ended)) from ended
-        raise AssertionError("the block ends by one of them")
+        raise AssertionError("the block returns or raises")
 
     def _enter(self, answer: HttpAnswer) -> None:
-        """Enter a body: what is not said to be JSON is no message, as the page of a proxy."""
+        """Enter a body. A body that is not declared as JSON, such as the page of a proxy, is not a message."""
         if answer.media_type == "application/json" and answer.body:
             self.transcript.message(answer.body, sent=False)
         elif answer.media_type == "text/event-stream":
@@ -218,14 +218,14 @@ class HttpPeer(ServerPeer):
         deviant: str = "",
         host: str | None = None,
     ) -> HttpAnswer:
-        """As `send`, but of a stream only the head: it may last for ever.
+        """Send like `send`, but return only the head of a stream, which may never end.
 
         Raises:
-            Deviation: There is no answer.
+            Deviation: There is no response.
         """
         try:
             async with (
-                within(self.settings.patience, f"an answer to {method}"),
+                within(self.settings.patience, f"a response to {method}"),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 if exchange.media_type == "text/event-stream" or (method == "GET" and exchange.status == 200):
@@ -235,12 +235,12 @@ class HttpPeer(ServerPeer):
                 return answer
         except HttpEnded as ended:
             raise Deviation("an HTTP response", str(ended)) from ended
-        raise AssertionError("the block ends by one of them")
+        raise AssertionError("the block returns or raises")
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Post what is no message; the response in the answer, `None` when there is none.
+        """Post an invalid message. Return the JSON-RPC response in the HTTP response; `None` if absent.
 
-        A refusal that has no message in its body is an answer too, whose message is empty.
+        A rejection without a message in its body is also returned, with an empty message.
         """
         answer = await self.send(data, headers=self.headers({"method": "ping"}), deviant=deviant)
         found = next((each for each in messages_of(answer) if "method" not in each), {})
@@ -248,7 +248,7 @@ class HttpPeer(ServerPeer):
         return bare if found or bare.is_bare_refusal else None
 
     async def stand(self) -> None:
-        """Open the stream of the server's own messages, where it offers one."""
+        """Open the standalone stream if the server offers one."""
         if self.revision.era is Era.MODERN:
             return
         await self._nursery.start(self._stand)
@@ -268,7 +268,7 @@ class HttpPeer(ServerPeer):
                         if event.data:
                             await self.take(self.transcript.message(event.data, sent=False))
         except HttpEnded as ended:
-            self.transcript.note(f"the standing stream ended: {ended}")
+            self.transcript.note(f"the standalone stream ended: {ended}")
         self.standing = None
         if not started:
             task_status.started()
@@ -287,7 +287,7 @@ class HttpPeer(ServerPeer):
 
 
 def _messages(body: bytes) -> list[JsonObject]:
-    """The messages in a body, as far as it has any."""
+    """Return the messages in a body, if it has any."""
     try:
         value = strict_json(body)
     except ValueError:
@@ -296,7 +296,7 @@ def _messages(body: bytes) -> list[JsonObject]:
 
 
 def messages_of(answer: HttpAnswer) -> list[JsonObject]:
-    """The messages in an answer, be it JSON or a stream."""
+    """Return the messages in an HTTP response, which is JSON or a stream."""
     if answer.media_type != "text/event-stream":
         return _messages(answer.body)
     events = SseParser(CLIENT_LIMITS).receive_data(answer.body)
@@ -313,18 +313,18 @@ async def open_http(
     handshake: bool = True,
     by_tool: Mapping[str, Mapping[str, str]] | None = None,
 ) -> AsyncIterator[HttpPeer]:
-    """Speaks with a server at a URL for the block.
+    """Connect to a server at a URL while the block runs.
 
     Args:
-        endpoint: Where it is.
-        revision: What is spoken.
-        settings: The bounds.
-        capabilities: What the client declares; `None`: what every revision understands.
-        handshake: Whether the connection is opened as the revision wants it, and the standing stream too.
-        by_tool: The headers that tools ask for.
+        endpoint: The endpoint of the server.
+        revision: The revision.
+        settings: The settings.
+        capabilities: The capabilities that the client declares; `None`: those that the revision has.
+        handshake: Whether to perform the handshake of the revision and open the standalone stream.
+        by_tool: The header parameters of tools.
 
     Raises:
-        Deviation: It cannot be opened.
+        Deviation: The connection cannot be opened.
     """
     async with open_nursery() as nursery:
         peer = HttpPeer(endpoint, revision, settings, capabilities, nursery=nursery, by_tool=by_tool or {})

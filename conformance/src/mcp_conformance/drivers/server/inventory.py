@@ -1,4 +1,4 @@
-"""What a server offers in one revision over one transport, as it says itself: the ground on which checks are chosen."""
+"""The features that a server declares and lists in one revision over one transport. Checks are selected by them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Survey", "survey"]
 
 _PAGES: Final = 100
-"""How many pages of a list are read."""
+"""The maximal number of pages of a list that are read."""
 
 _LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "tools": ("tools", "tools/list", "tools"),
@@ -25,20 +25,20 @@ _LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "templates": ("resources", "resources/templates/list", "resourceTemplates"),
     "prompts": ("prompts", "prompts/list", "prompts"),
 }
-"""The capability, the method and the member of the result, by what is listed."""
+"""The capability, the method and the member of the result, by kind of list."""
 
 
 @attrs.frozen(kw_only=True)
 class Survey:
-    """What a server offers."""
+    """The features of a server."""
 
     capabilities: JsonObject
-    """What it declares."""
+    """The declared capabilities."""
     lists: Mapping[str, tuple[JsonObject, ...]]
-    """`tools`, `resources`, `templates` and `prompts`, as they are listed."""
+    """The entries of `tools`, `resources`, `templates` and `prompts`."""
 
     def has(self, path: str) -> bool:
-        """Whether a capability is declared, as `tools` or `resources.subscribe`."""
+        """Return whether a capability is declared, for example `tools` or `resources.subscribe`."""
         here: object = self.capabilities
         for name in path.split("."):
             if not isinstance(here, dict) or name not in here or here[name] in (None, False):
@@ -47,16 +47,16 @@ class Survey:
         return True
 
     def find(self, kind: str, name: str) -> JsonObject | None:
-        """What is listed under a name or URI; `None` when nothing is."""
+        """Find the entry with a name or URI; `None` if absent."""
         key = {"resources": "uri", "templates": "uriTemplate"}.get(kind, "name")
         return next((each for each in self.lists.get(kind, ()) if each.get(key) == name), None)
 
 
 async def survey(peer: ServerPeer) -> Survey:
-    """Look at a server, over a connection that is open.
+    """Read the inventory of a server over an open connection.
 
     Raises:
-        Deviation: It does not even answer that.
+        Deviation: The server sent no valid response.
     """
     if peer.revision.era is Era.LEGACY:
         if peer.handshake is None:
@@ -73,7 +73,7 @@ async def survey(peer: ServerPeer) -> Survey:
 
 
 async def _listed(peer: ServerPeer, method: str, member: str) -> tuple[JsonObject, ...]:
-    """A list, as far as it can be had: what is wrong with it is for the checks to say."""
+    """Read a list as far as possible. Defects of the list are left to the checks."""
     found: list[JsonObject] = []
     cursor: str | None = None
     for _ in range(_PAGES):

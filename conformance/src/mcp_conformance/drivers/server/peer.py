@@ -1,7 +1,8 @@
-"""The suite as a client of a server under test: what every transport has in common.
+"""The suite as a client of a server under test: the common part of all transports.
 
-A peer sends what it is told to and hands back what came. It answers what the server asks in the meantime, by
-`ServerPeer.replies`. What it sends is held against the schema, unless a check says which rule it breaks on purpose.
+A connection sends what a check passes to it and returns the response. Meanwhile it responds to client requests of the
+server with `ServerPeer.replies`. Sent messages are validated against the schema, unless the check states which rule it
+breaks on purpose.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ if TYPE_CHECKING:
 __all__ = ["HeaderLines", "Reply", "ServerPeer", "encoded", "within"]
 
 Reply: TypeAlias = "Callable[[JsonObject], JsonObject]"
-"""Makes the result of what the server asks, from its params."""
+"""A function that makes the result of a client request from its params."""
 
 HeaderLines: TypeAlias = "Sequence[tuple[str, str]]"
 
 _REPLIES: Final[Mapping[str, Reply]] = {"ping": lambda _: {}, "roots/list": lambda _: {"roots": []}}
-"""What is answered on a new connection."""
+"""The replies of a new connection."""
 
 
 def encoded(value: JsonValue) -> bytes:
-    """JSON in UTF-8, in one line."""
+    """Return compact JSON in UTF-8."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 @asynccontextmanager
 async def within(seconds: float, expected: str) -> AsyncIterator[None]:
-    """Bound a block.
+    """Limit the time of a block.
 
     Raises:
-        Deviation: It did not come to its end in time.
+        Deviation: The block did not end in time.
     """
     with trio.move_on_after(seconds) as scope:
         yield
@@ -60,14 +61,14 @@ async def within(seconds: float, expected: str) -> AsyncIterator[None]:
 
 
 class ServerPeer(abc.ABC):
-    """One connection to a server under test.
+    """A connection to a server under test.
 
     Args:
-        revision: What is spoken.
-        transport: Over what.
-        transcript: Where everything is entered.
-        settings: The bounds.
-        capabilities: What the client declares.
+        revision: The revision.
+        transport: The transport.
+        transcript: The transcript that records everything.
+        settings: The settings.
+        capabilities: The capabilities that the client declares.
     """
 
     def __init__(
@@ -83,61 +84,61 @@ class ServerPeer(abc.ABC):
         self.transcript: Final = transcript
         self.settings: Final = settings
         self.capabilities: Final = capabilities_in(revision) if capabilities is None else capabilities
-        """What this client declares."""
+        """The capabilities that this client declares."""
         self.replies: Final[dict[str, Reply]] = dict(_REPLIES)
-        """By which method what the server asks is answered; the others get -32601."""
+        """The replies to client requests, by method. Other methods get error -32601."""
         self.deviance = ""
-        """Which rule these replies break on purpose; empty: none."""
+        """The rule that these replies break on purpose; empty if they break none."""
         self.unanswered: Final[set[str]] = set()
-        """The methods of the server's requests that are left without an answer."""
+        """The methods of client requests that get no response."""
         self.inbox: Final[list[JsonObject]] = []
         """Requests and notifications of the server, in order."""
         self.strays: Final[list[JsonObject]] = []
-        """Responses that belong to no request of ours."""
+        """Responses that match no pending request."""
         self.handshake: Answer | None = None
-        """The answer to `initialize`; `None` before it, and where there is none."""
+        """The response to `initialize`; `None` before it, and in the modern era."""
         self._ids = 0
         self._arrived = trio.Event()
 
-    # --- to be done by a transport ---------------------------------------------------------------------------------
+    # --- implemented by a transport --------------------------------------------------------------------------------
 
     @abc.abstractmethod
     async def exchange(self, message: JsonObject, *, deviant: str = "", headers: HeaderLines | None = None) -> Answer:
-        """Send a request, and waits for its answer.
+        """Send a request and wait for its response.
 
         Args:
-            message: It.
-            deviant: Which rule it breaks on purpose.
-            headers: HTTP headers in place of those that belong to it; they do not count elsewhere.
+            message: The request.
+            deviant: The rule that the request breaks on purpose.
+            headers: HTTP headers in place of the right ones; ignored by other transports.
         """
 
     @abc.abstractmethod
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Send what is not answered."""
+        """Send a message that has no response."""
 
     @abc.abstractmethod
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Send what is no message, and waits for an error in return; `None` when there is none."""
+        """Send an invalid message and wait for an error response; `None` if there is no response."""
 
     @property
     def ending(self) -> str:
-        """How the server ended; empty while it goes on, and where that cannot be seen."""
+        """How the server ended; empty while it runs, and if the transport does not show its end."""
         return ""
 
-    # --- what checks use -------------------------------------------------------------------------------------------
+    # --- used by checks --------------------------------------------------------------------------------------------
 
     def next_id(self) -> int:
-        """An id that was not used yet on this connection."""
+        """Return an id that was not used yet on this connection."""
         self._ids += 1
         return self._ids
 
     def message(self, method: str, params: JsonObject | None = None, *, id: JsonValue = None) -> JsonObject:
-        """A request as it should be, with all that the revision wants in it.
+        """Return a valid request with everything that the revision requires.
 
         Args:
-            method: Its method.
-            params: Its params; members of `_meta` are kept.
-            id: Its id; `None`: the next one.
+            method: The method.
+            params: The params; members of `_meta` are kept.
+            id: The id; `None`: the next one.
         """
         message: JsonObject = {
             "jsonrpc": "2.0",
@@ -153,7 +154,7 @@ class ServerPeer(abc.ABC):
         return message
 
     def meta(self) -> JsonObject:
-        """What each modern request says of its client."""
+        """Return the request metadata that each modern request carries."""
         return {
             PROTOCOL_VERSION: self.revision.name,
             CLIENT_CAPABILITIES: self.capabilities,
@@ -169,24 +170,24 @@ class ServerPeer(abc.ABC):
         deviant: str = "",
         headers: HeaderLines | None = None,
     ) -> Answer:
-        """Ask, and waits for the answer.
+        """Send a request and wait for its response.
 
         Args:
-            method: What.
-            params: Its params, without what each request of the revision has.
-            id: Its id; `None`: the next one.
-            deviant: Which rule it breaks on purpose.
+            method: The method.
+            params: The params, without the request metadata.
+            id: The id; `None`: the next one.
+            deviant: The rule that the request breaks on purpose.
             headers: As in `exchange`.
 
         Raises:
-            Deviation: There is no answer.
-            AssertionError: It breaks a rule, and nothing was said of that.
+            Deviation: There is no response.
+            AssertionError: The request is invalid, and `deviant` is empty.
         """
         message = self.message(method, params, id=id)
         if not deviant:
             wrong = flaw_of_params(method, message.get("params"), self.revision)
             if wrong is not None:
-                raise AssertionError(f"the suite would send a wrong {method}: {wrong}")
+                raise AssertionError(f"the suite would send an invalid {method}: {wrong}")
         return await self.exchange(message, deviant=deviant, headers=headers)
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:
@@ -197,11 +198,11 @@ class ServerPeer(abc.ABC):
         await self.post(message, deviant=deviant)
 
     async def fence(self) -> Answer:
-        """Ask what every server answers, so that all that was asked before is known to have been read.
+        """Send a neutral request, whose response proves that the server has read all earlier messages.
 
         Raises:
-            Deviation: There is no answer; or in the modern era an error, as that comes from a server which has left it. A
-                legacy server without `ping` has read all the same.
+            Deviation: There is no response; or in the modern era an error, because the server has left that era. A
+                legacy server without `ping` has read the messages as well.
         """
         answer = await self.request("ping" if self.revision.era is Era.LEGACY else "server/discover")
         if self.revision.era is Era.MODERN:
@@ -209,10 +210,10 @@ class ServerPeer(abc.ABC):
         return answer
 
     async def shake_hands(self) -> None:
-        """Open the connection as the revision wants it: `initialize`, where there is one.
+        """Perform the handshake of the revision: `initialize`, where it exists.
 
         Raises:
-            Deviation: It is refused, or another revision is offered.
+            Deviation: The server rejects it, or offers another revision.
         """
         if self.revision.era is Era.MODERN:
             return
@@ -228,10 +229,10 @@ class ServerPeer(abc.ABC):
         await self.notify("notifications/initialized")
 
     async def expect(self, method: str, what: str) -> JsonObject:
-        """Wait for a request or notification of the server; the first one that came and was not taken yet.
+        """Return the first unread request or notification with this method, and wait for it if necessary.
 
         Raises:
-            Deviation: It did not come.
+            Deviation: It did not arrive in time.
         """
         async with within(self.settings.patience, what):
             while True:
@@ -241,13 +242,13 @@ class ServerPeer(abc.ABC):
                     return found
                 self._arrived = trio.Event()
                 await self._arrived.wait()
-        raise AssertionError("the block ends by one of the two")
+        raise AssertionError("the block returns or raises")
 
     async def until(self, true: Callable[[], bool], what: str) -> None:
-        """Wait until something is true that follows from what comes.
+        """Wait until a condition on the received messages is true.
 
         Raises:
-            Deviation: It is not in time.
+            Deviation: The condition is not true in time.
         """
         async with within(self.settings.patience, what):
             while not true():
@@ -256,11 +257,11 @@ class ServerPeer(abc.ABC):
                 await self._arrived.wait()
 
     def wake(self) -> None:
-        """Let `until` look again, as something happened besides."""
+        """Wake `until` after a change that is not a received message."""
         self._arrived.set()
 
     def forget(self) -> None:
-        """Make it as good as new: what came is forgotten, and replies are those of a new connection."""
+        """Reset to the state of a new connection: discard received messages, and restore the default replies."""
         self.inbox.clear()
         self.strays.clear()
         self.replies.clear()
@@ -268,10 +269,10 @@ class ServerPeer(abc.ABC):
         self.deviance = ""
         self.unanswered.clear()
 
-    # --- what transports use ---------------------------------------------------------------------------------------
+    # --- used by transports ----------------------------------------------------------------------------------------
 
     async def take(self, value: JsonValue) -> None:
-        """A message that is no answer to a request of ours: kept, and answered where it asks something."""
+        """Record a message that is not a matching response, and respond to it if it is a request."""
         if isinstance(value, list):
             for each in value:
                 await self.take(each)
@@ -291,7 +292,7 @@ class ServerPeer(abc.ABC):
         reply = self.replies.get(method)
         answer: JsonObject = {"jsonrpc": "2.0", "id": request["id"]}
         if reply is None:
-            answer["error"] = {"code": -32601, "message": f"{method} is not offered"}
+            answer["error"] = {"code": -32601, "message": f"{method} is not supported"}
         else:
             params = request.get("params")
             answer["result"] = reply(params if isinstance(params, dict) else {})

@@ -1,4 +1,4 @@
-"""A protected server under test, which believes an authorization server of the suite."""
+"""A protected server under test that trusts an authorization server of the suite."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["started_protected"]
 
 @asynccontextmanager
 async def started_protected(command: str, url: str, settings: Settings) -> AsyncIterator[tuple[UrlTarget, Settings]]:
-    """Start a protected server that believes an authorization server of the suite, for a block.
+    """Start a protected server that trusts an authorization server of the suite, while the block runs.
 
     Args:
-        command: The command line, with `{port}`, `{issuer}` and `{resource}` where these go.
-        url: Its URL, with `{port}` too.
-        settings: The bounds.
+        command: The command line, with the placeholders `{port}`, `{issuer}` and `{resource}`.
+        url: The URL, with `{port}` too.
+        settings: The settings.
 
     Yields:
-        The server, and the bounds with a token for all requests.
+        The server, and the settings with a token for all requests.
 
     Raises:
-        NotStarted: It ended, or cannot be reached in time.
+        NotStarted: The server exited, or cannot be reached in time.
     """
     port = str(free_port())
     async with open_issuer() as issuer:

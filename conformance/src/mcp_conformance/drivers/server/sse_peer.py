@@ -1,4 +1,4 @@
-"""A server under test over the pair of endpoints of 2024-11-05: a stream of its messages, and a place to post to.
+"""A server under test over HTTP+SSE of 2024-11-05: a stream of its messages, and an endpoint for POST.
 
 Spec: basic/transports#http-with-sse (2024-11-05)
 """
@@ -32,13 +32,13 @@ __all__ = ["SsePeer", "open_sse"]
 
 
 class SsePeer(ServerPeer):
-    """A connection over HTTP+SSE. Made by `open_sse`.
+    """A connection over HTTP+SSE. Created by `open_sse`.
 
     Args:
-        endpoint: Where the stream is.
-        revision: What is spoken.
-        settings: The bounds.
-        capabilities: What the client declares.
+        endpoint: The URL of the stream.
+        revision: The revision.
+        settings: The settings.
+        capabilities: The capabilities that the client declares.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class SsePeer(ServerPeer):
         self.events: Final[list[Event]] = []
         """All events of the stream, in order."""
         self.target: str | None = None
-        """Path and query of the place to post to; `None` before it was told."""
+        """The path and the query of the endpoint for POST; `None` before the event `endpoint`."""
         self.status = 0
-        """The status of the stream; 0 before it came."""
+        """The HTTP status of the stream; 0 before the response."""
         self.media_type = ""
         """The content type of the stream."""
         self.ended = ""
-        """How the stream ended; empty while it lasts."""
+        """How the stream ended; empty while it is open."""
         self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
         self._opened: Final = trio.Event()
 
@@ -94,7 +94,7 @@ class SsePeer(ServerPeer):
                 await self.take(value)
 
     async def opened(self) -> str:
-        """Wait for the place to post to. Raises `Deviation` when it is not told."""
+        """Wait for the event `endpoint`. Raises `Deviation` if it does not arrive."""
         async with within(self.settings.patience, "an event `endpoint`"):
             await self._opened.wait()
         if self.target is None:
@@ -109,12 +109,12 @@ class SsePeer(ServerPeer):
         host: str | None = None,
         deviant: str = "",
     ) -> HttpAnswer:
-        """Post a body with these headers besides its content type. Raises `Deviation` when nothing is answered."""
+        """Post a body with these headers and a content type. Raises `Deviation` without an HTTP response."""
         target = await self.opened()
         lines = [*self.settings.headers, ("Content-Type", "application/json"), *headers]
         try:
             async with (
-                within(self.settings.patience, "an answer to POST"),
+                within(self.settings.patience, "a response to POST"),
                 self.endpoint.exchange(
                     self.transcript, "POST", lines, body, target=target, host=host, deviant=deviant
                 ) as exchange,
@@ -122,7 +122,7 @@ class SsePeer(ServerPeer):
                 return await exchange.answer()
         except HttpEnded as ended:
             raise Deviation("an HTTP response", str(ended)) from ended
-        raise AssertionError("the block ends by one of them")
+        raise AssertionError("the block returns or raises")
 
     async def exchange(
         self,
@@ -131,7 +131,7 @@ class SsePeer(ServerPeer):
         deviant: str = "",
         headers: Sequence[tuple[str, str]] | None = None,
     ) -> Answer:
-        """Post a request, and waits for its answer in the stream."""
+        """Post a request and wait for its response in the stream."""
         method = message.get("method")
         arrived, answers = self._waiting[_key(message["id"])] = (trio.Event(), [])
         since = len(self.inbox)
@@ -139,24 +139,24 @@ class SsePeer(ServerPeer):
             posted = await self.send(encoded(message), headers=headers or (), deviant=deviant)
             if not 200 <= posted.status < 300:
                 raise Deviation(f"HTTP 2xx for {method}", f"HTTP {posted.status}: {posted.body[:200]!r}")
-            async with within(self.settings.patience, f"an answer to {method} in the stream"):
+            async with within(self.settings.patience, f"a response to {method} in the stream"):
                 await arrived.wait()
         finally:
             del self._waiting[_key(message["id"])]
         if not answers:
-            raise Deviation(f"an answer to {method} in the stream", self.ended)
+            raise Deviation(f"a response to {method} in the stream", self.ended)
         return Answer(method=str(method), message=answers[0], before=tuple(self.inbox[since:]))
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Post what is not answered."""
+        """Post a message that has no response."""
         answer = await self.send(encoded(message), deviant=deviant)
         if not 200 <= answer.status < 300 and not deviant:
             raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Post what is no message, and waits for an error, in the answer or in the stream.
+        """Post an invalid message, and wait for an error in the HTTP response or in the stream.
 
-        A refusal that has no message in its body is an answer too, whose message is empty.
+        A rejection without a message in its body is also returned, with an empty message.
         """
         known = len(self.strays)
         answer = await self.send(data, deviant=deviant)
@@ -174,7 +174,7 @@ class SsePeer(ServerPeer):
 
 
 def _key(id: JsonValue) -> str:
-    """An id, such that 1, "1" and 1.0 differ."""
+    """Return an id as a key that distinguishes 1, "1" and 1.0."""
     return encoded(id).decode()
 
 
@@ -187,17 +187,17 @@ async def open_sse(
     capabilities: JsonObject | None = None,
     handshake: bool = True,
 ) -> AsyncIterator[SsePeer]:
-    """Speaks with a server over HTTP+SSE for the block.
+    """Connect to a server over HTTP+SSE while the block runs.
 
     Args:
-        endpoint: Where the stream is.
-        revision: What is spoken.
-        settings: The bounds.
-        capabilities: What the client declares; `None`: what every revision understands.
-        handshake: Whether the connection is opened as the revision wants it.
+        endpoint: The URL of the stream.
+        revision: The revision.
+        settings: The settings.
+        capabilities: The capabilities that the client declares; `None`: those that the revision has.
+        handshake: Whether to perform the handshake of the revision.
 
     Raises:
-        Deviation: It cannot be opened.
+        Deviation: The connection cannot be opened.
     """
     async with open_nursery() as nursery:
         peer = SsePeer(endpoint, revision, settings, capabilities)

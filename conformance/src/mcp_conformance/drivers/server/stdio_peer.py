@@ -1,4 +1,4 @@
-"""A server under test as a process: messages in lines. Spec: basic/transports#stdio"""
+"""A server under test over stdio. Spec: basic/transports#stdio"""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["StdioPeer", "open_stdio"]
 
 _AFTER: Final = 1.0
-"""Seconds that an error may come behind the answer to what was asked later; or twenty times what that answer took."""
+"""Seconds that an error may be later than the response to a later request, or 20 times the duration of that request."""
 
 _TO_END: Final = 1.0
-"""Seconds from the end of the output of a process to its own, so that its status can be told."""
+"""Seconds from the end of output of a process to its exit, so that its status can be reported."""
 
 
 class StdioPeer(ServerPeer):
-    """A connection over the pipes of a process. Made by `open_stdio`.
+    """A connection over the pipes of a process. Created by `open_stdio`.
 
     Args:
         process: The process.
-        revision: What is spoken.
-        settings: The bounds.
-        capabilities: What the client declares.
+        revision: The revision.
+        settings: The settings.
+        capabilities: The capabilities that the client declares.
     """
 
     def __init__(
@@ -50,29 +50,29 @@ class StdioPeer(ServerPeer):
         self.process: Final = process
         self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
         self.ended = False
-        """Whether its output is at its end."""
+        """Whether the output has ended."""
         self._spoke = False
         self._settled = revision.era is Era.LEGACY
 
     @property
     def ending(self) -> str:
-        """How the server ended; empty while it goes on."""
+        """How the server ended; empty while it runs."""
         return self._end() if self.ended else ""
 
     async def send_line(self, data: bytes, *, deviant: str = "") -> None:
         """Write bytes and a line feed."""
         self.transcript.message(data, sent=True, deviant=deviant)
         if not await self.process.send(data + b"\n"):
-            self.transcript.note("the process does not read any more")
+            self.transcript.note("the process has closed its input")
 
     async def exchange(
         self,
         message: JsonObject,
         *,
         deviant: str = "",
-        headers: Sequence[tuple[str, str]] | None = None,  # noqa: ARG002  there are none
+        headers: Sequence[tuple[str, str]] | None = None,  # noqa: ARG002  stdio has no headers
     ) -> Answer:
-        """Send a request, and waits for its answer."""
+        """Send a request and wait for its response."""
         self._settled = self._settled or message.get("method") != "server/discover"
         key = _key(message["id"])
         arrived, answers = self._waiting[key] = (trio.Event(), [])
@@ -81,48 +81,50 @@ class StdioPeer(ServerPeer):
             await self.send_line(encoded(message), deviant=deviant)
             if self.ended:
                 arrived.set()
-            async with within(self._bound, f"an answer to {message.get('method')}"):
+            async with within(self._bound, f"a response to {message.get('method')}"):
                 await arrived.wait()
         finally:
             del self._waiting[key]
         if not answers:
-            raise Deviation(f"an answer to {message.get('method')}", self._end())
+            raise Deviation(f"a response to {message.get('method')}", self._end())
         return Answer(method=str(message.get("method")), message=answers[0], before=tuple(self.inbox[since:]))
 
     @property
     def _bound(self) -> float:
-        """How long an answer may take: longer, while the process may still be starting."""
+        """The time limit of a response: longer while the process may still be starting."""
         return self.settings.patience if self._spoke else max(self.settings.patience, self.settings.starting)
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
-        """Send what is not answered."""
+        """Send a message that has no response."""
         await self._settle()
         await self.send_line(encoded(message), deviant=deviant)
 
     async def _settle(self) -> None:
-        """Ask something on a new connection of the modern era, before what does not say of which era it is.
+        """On a new modern connection, send a request before a message that does not show its era.
 
-        A server of both may take that for the legacy one, and stay there. `server/discover` does not settle it: who looks for
-        a legacy server may ask that first, too.
+        A server of both eras may take such a message for the legacy era and keep to it. `server/discover` does not
+        decide the era, because a client that looks for a legacy server may send it first, too.
         """
         if not self._settled:
-            await self.request("tools/list")  # any answer will do
+            await self.request("tools/list")  # any response will do
 
     async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
-        """Send what is no message, and waits for an error without a known id."""
+        """Send an invalid message and wait for an error without a known id."""
         await self._settle()
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
         with trio.move_on_after(self.settings.patience) as scope:
             async with open_nursery() as nursery:
-                nursery.start_soon(self._hurry, scope)  # to its end: its answer must not become a stray
+                nursery.start_soon(
+                    self._hurry, scope
+                )  # runs to its end, so that the response to the fence is not taken as unmatched
                 while len(self.strays) == known and not self.ended:
                     self._arrived = trio.Event()
                     await self._arrived.wait()
         return Answer(method="", message=self.strays[known]) if len(self.strays) > known else None
 
     async def _hurry(self, scope: trio.CancelScope) -> None:
-        """Shorten the wait for an error when what came behind is answered: the server reads on, so it may say nothing."""
+        """Shorten the wait for an error after a later request has its response: the server may remain silent."""
         asked = trio.current_time()
         with suppress(Deviation):
             await self.fence()
@@ -158,7 +160,7 @@ class StdioPeer(ServerPeer):
 
 
 def _key(id: JsonValue) -> str:
-    """An id, such that 1, "1" and 1.0 differ."""
+    """Return an id as a key that distinguishes 1, "1" and 1.0."""
     return encoded(id).decode()
 
 
@@ -171,17 +173,17 @@ async def open_stdio(
     capabilities: JsonObject | None = None,
     handshake: bool = True,
 ) -> AsyncIterator[StdioPeer]:
-    """Start a server for the block, and speaks with it.
+    """Start a server and connect to it while the block runs.
 
     Args:
         command: The program and its arguments.
-        revision: What is spoken.
-        settings: The bounds.
-        capabilities: What the client declares; `None`: what every revision understands.
-        handshake: Whether the connection is opened as the revision wants it.
+        revision: The revision.
+        settings: The settings.
+        capabilities: The capabilities that the client declares; `None`: those that the revision has.
+        handshake: Whether to perform the handshake of the revision.
 
     Raises:
-        Deviation: It cannot be opened.
+        Deviation: The connection cannot be opened.
     """
     async with run_process(command) as process, open_nursery() as nursery:
         peer = StdioPeer(process, revision, settings, capabilities)

@@ -1,4 +1,4 @@
-"""What is put to the test as a server: a command that speaks over its pipes, a URL, or a command that listens at one."""
+"""Servers under test: a command that uses stdio, a URL, or a command that serves a URL."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["CommandTarget", "NotStarted", "ServerTarget", "UrlTarget", "free_port", "started"]
 
 _NEVER_GIVEN: Final = range(20_000, 32_768)
-"""Ports below those that Linux, macOS and Windows give to programs that ask for any."""
+"""Ports below those that Linux, macOS and Windows assign to programs that request any port."""
 _RETURNED: Final[set[int]] = set()
-"""Those of them that were used."""
+"""The ports of that range that were returned."""
 _ATTEMPTS: Final = 100
 _LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _PAUSE: Final = 0.05
@@ -44,7 +44,7 @@ _PAUSE: Final = 0.05
 
 
 class NotStarted(Exception):
-    """The server under test did not start. Why is the only argument."""
+    """The server under test did not start. The only argument is the cause."""
 
 
 class ServerTarget(Protocol):
@@ -52,12 +52,12 @@ class ServerTarget(Protocol):
 
     @property
     def transports(self) -> frozenset[Transport]:
-        """What it can be reached over."""
+        """The transports of the server."""
         ...
 
     @property
     def log(self) -> str:
-        """The end of what it wrote to standard error, where that is known."""
+        """The last part of standard error, if it is known."""
         ...
 
     def open(
@@ -69,43 +69,43 @@ class ServerTarget(Protocol):
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
     ) -> AbstractAsyncContextManager[ServerPeer]:
-        """Connect, for a block. See `open_stdio` and `open_http`."""
+        """Connect while the block runs. The arguments are those of `open_stdio` and `open_http`."""
         ...
 
 
 class CommandTarget:
-    """A server that is started for each connection, and speaks over its pipes.
+    """A server over stdio that is started for each connection.
 
     Args:
-        command: The command line; split as a shell does, but no shell runs it.
-        settings: The bounds.
+        command: The command line; split as a shell does, but without a shell.
+        settings: The settings.
     """
 
     def __init__(self, command: str | Sequence[str], settings: Settings) -> None:
         self.command: Final = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
         self._settings: Final = settings
         self.log = ""
-        """What the process of the last connection wrote to standard error."""
+        """The standard error of the process of the last connection."""
 
     def __str__(self) -> str:
         return shlex.join(self.command)
 
     @property
     def transports(self) -> frozenset[Transport]:
-        """Its pipes."""
+        """The transports of the server: stdio."""
         return frozenset({Transport.STDIO})
 
     @asynccontextmanager
     async def open(
         self,
         revision: Revision,
-        transport: Transport,  # noqa: ARG002  there is one
+        transport: Transport,  # noqa: ARG002  there is only stdio
         *,
         capabilities: JsonObject | None = None,
         handshake: bool = True,
-        by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  these are headers
+        by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  stdio has no headers
     ) -> AsyncIterator[ServerPeer]:
-        """Start it, for a block."""
+        """Start the server and connect while the block runs."""
         async with open_stdio(
             self.command, revision, self._settings, capabilities=capabilities, handshake=handshake
         ) as peer:
@@ -116,13 +116,13 @@ class CommandTarget:
 
 
 class UrlTarget:
-    """A server that runs already.
+    """A running server.
 
     Args:
-        url: Where.
-        settings: The bounds.
-        context: Whom to trust; `None`: whom the system trusts.
-        sse_url: Where the stream of HTTP+SSE is; `None`: it offers none.
+        url: The URL.
+        settings: The settings.
+        context: The trusted certificates; `None`: those of the system.
+        sse_url: The URL of the HTTP+SSE stream; `None` if the server has none.
     """
 
     def __init__(
@@ -133,32 +133,32 @@ class UrlTarget:
         self._settings: Final = settings
         self._context: Final = context
         self.patience: Final = settings.patience
-        """Seconds that something may take."""
+        """Seconds that a response may take."""
         self.process: LineProcess | None = None
-        """Its process, if it was started by the suite."""
+        """The process, if the suite started the server."""
         self.start: Callable[[], Awaitable[None]] | None = None
-        """Starts it, and raises `NotStarted` where that fails; `None` where the suite did not start it."""
+        """Starts the server again, and raises `NotStarted` on failure; `None` if the suite did not start it."""
 
     def __str__(self) -> str:
         return self.endpoint.url
 
     def for_user(self, headers: tuple[tuple[str, str], ...]) -> UrlTarget:
-        """The same server for somebody else.
+        """Return the same server for another user.
 
         Args:
-            headers: Who that is: what every request has.
+            headers: The headers that authenticate the user in every request.
         """
         settings = attrs.evolve(self._settings, headers=headers)
         return UrlTarget(self.endpoint.url, settings, self._context)
 
     @property
     def log(self) -> str:
-        """The end of what it wrote to standard error so far; empty where the suite did not start it."""
+        """The last part of standard error; empty if the suite did not start the server."""
         return "" if self.process is None else self.process.log
 
     @property
     def transports(self) -> frozenset[Transport]:
-        """HTTP, and HTTP+SSE where it is offered."""
+        """The transports of the server: HTTP, and HTTP+SSE if offered."""
         return frozenset({Transport.HTTP} if self.sse is None else {Transport.HTTP, Transport.HTTP_SSE})
 
     def open(
@@ -170,7 +170,7 @@ class UrlTarget:
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
     ) -> AbstractAsyncContextManager[ServerPeer]:
-        """Connect, for a block."""
+        """Connect while the block runs."""
         if transport is Transport.HTTP_SSE and self.sse is not None:
             return open_sse(self.sse, revision, self._settings, capabilities=capabilities, handshake=handshake)
         return open_http(
@@ -182,17 +182,17 @@ class UrlTarget:
 async def started(
     command: str, url: str, settings: Settings, *, sse_url: str | None = None, seconds: float = 30.0
 ) -> AsyncIterator[UrlTarget]:
-    """Start a server that listens at a port, for a block.
+    """Start a server that listens on a port while the block runs.
 
     Args:
-        command: The command line, with `{port}` where the port goes.
-        url: Its URL, with `{port}` too.
-        settings: The bounds.
-        sse_url: Where its stream of HTTP+SSE is, with `{port}` too; `None`: it offers none.
-        seconds: How long it may take until it can be reached.
+        command: The command line, with the placeholder `{port}`.
+        url: The URL, with `{port}` too.
+        settings: The settings.
+        sse_url: The URL of the HTTP+SSE stream, with `{port}` too; `None` if the server has none.
+        seconds: The time until the server must be reachable.
 
     Raises:
-        NotStarted: It ended, or cannot be reached in time.
+        NotStarted: The server exited, or cannot be reached in time.
     """
     port = str(free_port())
     words = [word.replace("{port}", port) for word in shlex.split(command)]
@@ -215,7 +215,7 @@ async def started(
 async def _keep(
     target: UrlTarget, words: Sequence[str], seconds: float, over: trio.Event, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Run a server from when it can be reached until all is over."""
+    """Run a server. Report it as started when it can be reached, and stop it when all is over."""
     async with run_process(words, by_input=False) as process:
         target.process = process
         with trio.move_on_after(seconds) as scope:
@@ -239,13 +239,13 @@ async def _reached(target: UrlTarget, process: LineProcess, name: str) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens at, neither by IPv4 nor by IPv6.
+    """Return a port on which no program listens, neither on the IPv4 nor on the IPv6 loopback address.
 
-    Before the server listens, another program could be given it, and would be put to the test in its place. So it is none of
-    those that a system gives to whoever asks for any, and none that was returned before.
+    Another program could get the port before the server listens, and would be tested in its place. Therefore the port
+    is not in a range from which systems assign ports, and it was not returned before.
 
     Raises:
-        OSError: None was found.
+        OSError: No free port was found.
     """
     for _ in range(_ATTEMPTS):
         port = secrets.choice(_NEVER_GIVEN)
@@ -256,7 +256,7 @@ def free_port() -> int:
 
 
 def _is_free(family: socket.AddressFamily, address: str, port: int) -> bool:
-    """Whether nobody listens there. Nobody does where there is no such address."""
+    """Return whether no program listens on a port. This holds as well if the address does not exist."""
     try:
         with socket.socket(family) as probe:
             probe.bind((address, port))

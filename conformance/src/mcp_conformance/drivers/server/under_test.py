@@ -1,4 +1,4 @@
-"""What a check of a server has in its hands."""
+"""A server under test, as checks receive it."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ __all__ = ["NotConnected", "ServerUnderTest"]
 
 
 class NotConnected(Exception):
-    """A check wants its connection, and none was opened yet."""
+    """A check uses its connection before one was opened."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class ServerUnderTest:
-    """A server, in one revision over one transport."""
+    """A server in one revision over one transport."""
 
     target: ServerTarget
-    """It."""
+    """The server."""
     revision: Revision
-    """What is spoken."""
+    """The revision."""
     transport: Transport
-    """Over what."""
+    """The transport."""
     survey: Survey
-    """What it offers."""
+    """The features of the server."""
     manifest: Manifest
-    """What it has for the fixtures."""
+    """The names of the fixtures on this server."""
     settings: Settings
-    """The bounds."""
+    """The settings."""
     evidence: list[Transcript]
-    """What went over the wire in this revision and transport so far: for checks that only look."""
+    """The transcripts of this leg so far, for checks that only inspect them."""
     connections: Connections
     """The connections that checks share."""
     opened: list[Part] = attrs.field(factory=list)
-    """What went over the connections of the check."""
+    """The transcripts of the connections of the check."""
     connected: ServerPeer | None = None
-    """The connection of the check; `None` where there is none yet."""
+    """The connection of the check; `None` before it is opened."""
 
     @property
     def peer(self) -> ServerPeer:
         """The connection of the check.
 
         Raises:
-            NotConnected: There is none yet. The runner opens one, and begins again: a check that lacks something that
-                shows without a connection should not cost one, which may be a process.
+            NotConnected: There is no connection yet. The runner opens one and repeats the check. A check whose
+                precondition fails without a connection should not cost one, which may be a process.
         """
         if self.connected is None:
             raise NotConnected
@@ -74,12 +74,12 @@ class ServerUnderTest:
     async def open(
         self, *, capabilities: JsonObject | None = None, handshake: bool = True, revision: Revision | None = None
     ) -> AsyncIterator[ServerPeer]:
-        """A connection of its own, for a block.
+        """Open a separate connection while the block runs.
 
         Args:
-            capabilities: What the client declares; `None`: what every revision understands.
-            handshake: Whether it is opened as the revision wants it.
-            revision: What is spoken in place of the present revision.
+            capabilities: The capabilities that the client declares; `None`: those that the revision has.
+            handshake: Whether to perform the handshake of the revision.
+            revision: The revision in place of the one under test.
         """
         async with self.target.open(
             revision or self.revision,
@@ -95,12 +95,12 @@ class ServerUnderTest:
     async def share(
         self, *, capabilities: JsonObject | None = None, subject: Subject = Subject.SHARED, evident: bool = False
     ) -> AsyncIterator[ServerPeer]:
-        """A connection that other checks had before and will have after, for a block.
+        """Borrow a connection that is shared with other checks, while the block runs.
 
         Args:
-            capabilities: What the client declares; `None`: what every revision understands.
-            subject: What is done on it, which it shares with its like alone.
-            evident: Whether what goes over it is evidence for checks that only look.
+            capabilities: The capabilities that the client declares; `None`: those that the revision has.
+            subject: The subject of the check; only checks with the same subject share the connection.
+            evident: Whether its transcript is evidence for checks that only inspect transcripts.
         """
 
         @asynccontextmanager
@@ -116,19 +116,19 @@ class ServerUnderTest:
             yield peer
 
     async def call(self, fixture: str, arguments: JsonObject | None = None) -> Answer:
-        """Call the tool that stands for a fixture.
+        """Call the tool that represents a fixture.
 
         Raises:
-            NotTestable: The server has none.
+            NotTestable: The server does not have it.
         """
         name, given = self.tool(fixture, arguments)
         return await self.peer.request("tools/call", {"name": name, "arguments": given})
 
     def tool(self, fixture: str, arguments: JsonObject | None = None) -> tuple[str, JsonObject]:
-        """The name of the tool that stands for a fixture, and what to call it with.
+        """Return the name of the tool that represents a fixture, and its arguments.
 
         Raises:
-            NotTestable: The server has none.
+            NotTestable: The server does not have it.
         """
         found = self.manifest.find("tools", fixture)
         if self.survey.find("tools", found.name) is None:
@@ -137,10 +137,10 @@ class ServerUnderTest:
         return found.name, (arguments or {}) if own is None else own
 
     def require(self, kind: str, fixture: str) -> str:
-        """The own name or URI of what stands for a fixture of any kind.
+        """Return the name or URI that represents a fixture of any kind on this server.
 
         Raises:
-            NotTestable: The server has none.
+            NotTestable: The server does not have it.
         """
         found = self.manifest.find(kind, fixture)
         if self.survey.find(kind, found.name) is None:
