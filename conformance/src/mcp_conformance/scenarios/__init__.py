@@ -1,1 +1,1 @@
-"""Scenarios that clients under test run through, and the evidence that each leaves."""
+"""Scenarios for clients under test, and the evidence of each run."""

@@ -1,4 +1,4 @@
-"""Results that hold for a while, and what ends that: changes, time, cursors that are no more (2026-07-28)."""
+"""Scenarios of the expiry of cached results: changes, time, invalid cursors (2026-07-28)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["ASKING", "CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE
 FRESHNESS: Final = "conformance_freshness"
 """The name of the scenario."""
 CHANGES: Final = "test_changes"
-"""The tool that tells of a change of the list of tools."""
+"""The tool that notifies of a change of the list of tools."""
 IDLE: Final = "test_takes_long"
-"""The tool during which the client has nothing to do, for longer than some results hold."""
+"""The tool during which the client is idle for longer than some results are valid."""
 ASKING: Final = "test://asks-first"
-"""The resource that is read in two rounds."""
+"""The resource that needs a round trip before it is read."""
 PLAIN: Final = "test://static-text"
-"""A resource that does not hold at all."""
-CURSORS: Final = ("the second page", "the second page, anew")
-"""The cursors of the list of prompts: one that is no more when it is used for the third time, and one that takes its place."""
+"""A resource that must not be cached."""
+CURSORS: Final = ("the second page", "the second page, replaced")
+"""The cursors of the list of prompts: the first becomes invalid at its third use, the second replaces it."""
 
 _SHORT: Final = 100
-"""Milliseconds that a result holds that is soon out of date."""
+"""The `ttlMs` of a result that expires soon."""
 _LONG: Final = 0.5
-"""Seconds during which it goes out of date several times."""
+"""Seconds in which that result expires several times."""
 
 
 def _freshness(stage: Stage) -> None:
-    """Put together what follows."""
+    """Set up all parts of the scenario."""
     _changing_tools(stage)
     _paged_prompts(stage)
     _asking_resource(stage)
@@ -54,7 +54,7 @@ def _freshness(stage: Stage) -> None:
 
 
 def _changing_tools(stage: Stage) -> None:
-    """A list of tools that holds for an hour, a tool that tells of its change, and one that takes long."""
+    """Serve a list of tools that is valid for an hour, a tool that notifies of a change, and a slow tool."""
     server = stage.server
     open_now: list[Turn] = []
     right = server.handlers["tools/list"]
@@ -71,7 +71,7 @@ def _changing_tools(stage: Stage) -> None:
 
     async def take_long(_: Turn) -> JsonObject:
         await trio.sleep(_LONG)
-        return text_result("it took long")
+        return text_result("the slow tool has finished")
 
     listen = server.handlers["subscriptions/listen"]
 
@@ -84,12 +84,12 @@ def _changing_tools(stage: Stage) -> None:
 
     server.handlers["tools/list"] = listed
     server.handlers["subscriptions/listen"] = listening
-    server.offers.add_tool(CHANGES, "Tells of a change of the list of tools", change)
+    server.offers.add_tool(CHANGES, "Notifies of a change of the list of tools", change)
     server.offers.add_tool(IDLE, "Takes half a second", take_long)
 
 
 def _paged_prompts(stage: Stage) -> None:
-    """Two pages, of which the first holds and the second does not; in the end its cursor is no more."""
+    """Serve two pages, of which only the first may be cached. At last its cursor becomes invalid."""
     server = stage.server
     prompts = server.offers.prompts
 
@@ -100,7 +100,7 @@ def _paged_prompts(stage: Stage) -> None:
         if cursor is None:
             return {"prompts": [*prompts[:1]], "nextCursor": CURSORS[over], "ttlMs": FRESH}
         if cursor not in CURSORS or (cursor == CURSORS[0] and over):
-            raise Refuse(-32602, "this cursor is no more")
+            raise Refuse(-32602, "the cursor is not valid now")
         return {"prompts": [*prompts[1:]], "ttlMs": 0}
 
     server.handlers["prompts/list"] = page
@@ -112,10 +112,10 @@ def _cursor(message: JsonObject) -> object:
 
 
 def _asking_resource(stage: Stage) -> None:
-    """A resource that is read in two rounds, and then holds for an hour."""
+    """Serve a resource that needs a round trip, and is then valid for an hour."""
     server = stage.server
     server.offers.resources.append({"uri": ASKING, "name": "asks-first"})
-    server.offers.texts[ASKING] = "read in two rounds"
+    server.offers.texts[ASKING] = "read in one round trip"
     right = server.handlers["resources/read"]
 
     async def read(turn: Turn) -> JsonObject:
@@ -131,9 +131,9 @@ def _asking_resource(stage: Stage) -> None:
 FRESH_SCENARIOS: Final = (
     Scenario(
         name=FRESHNESS,
-        title="Lists and resources that hold for a while, and what ends that.",
+        title="Lists and resources that are valid for a limited time, and the events that end it.",
         prepare=_freshness,
         revisions=frozenset(MODERN),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,4 +1,4 @@
-"""Requests that are given up, by either side, and batches of the server."""
+"""Scenarios of cancellation by either side, and of batches from the server."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 __all__ = ["BATCHED", "CANCELLED", "CANCEL_SCENARIOS", "WAITING"]
 
 WAITING: Final = "test_waits"
-"""The tool that never comes to an end."""
+"""The tool that never ends."""
 CANCELLED: Final = "test_gives_up"
-"""The tool that asks, and gives up what it asked."""
+"""The tool that sends a client request and cancels it."""
 BATCHED: Final = "test_batches"
-"""The tool that asks in batches."""
+"""The tool that sends batches."""
 
 
 def _client_cancels(stage: Stage) -> None:
-    """A tool that never ends, and answers all the same when it is given up."""
+    """Add a tool that never ends, and still responds after its cancellation."""
 
     async def wait(turn: Turn) -> JsonObject:
         stage.notes["id"] = turn.request["id"]
         try:
             await trio.sleep_forever()
         except trio.Cancelled:
-            # By this is seen later that it was given up before the client went away altogether.
+            # Checks compare this number to distinguish a cancellation from a later disconnect.
             stage.notes["received"] = len(stage.server.received)
             if turn.revision.era is Era.LEGACY or not turn.revision.disconnect_cancels:
                 result = stage.server.complete("tools/call", text_result("too late"), turn.revision)
                 late: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
                 with trio.CancelScope(shield=True):
-                    await turn.outlet.send(encoded(late), final=True, deviant="a response to what was cancelled")
+                    await turn.outlet.send(encoded(late), final=True, deviant="a response to a cancelled request")
             raise
-        raise AssertionError("it ends by cancellation")
+        raise AssertionError("the tool ends only by cancellation")
 
-    stage.server.offers.add_tool(WAITING, "Never ends; to be given up", wait)
+    stage.server.offers.add_tool(WAITING, "Never ends; must be cancelled", wait)
 
 
 def _server_cancels(stage: Stage) -> None:
-    """A tool that asks for a form, gives it up, and asks for a ping to see what came before."""
+    """Add a tool that requests a form and cancels the request, with pings that separate the effects."""
     question = (
         by_name("ask_form")[0] if stage.revision in by_name("ask_form")[0].revisions else by_name("ask_sample")[0]
     )
@@ -64,19 +64,19 @@ def _server_cancels(stage: Stage) -> None:
             asked["params"] = question.params
         await turn.outlet.send(encoded(asked))
         await turn.ask("ping", name="before")
-        await turn.notify("notifications/cancelled", {"requestId": id, "reason": "nobody wants it any more"})
+        await turn.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
         await turn.ask("ping", name="behind")
-        await turn.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an id that never was")
+        await turn.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
         await turn.notify("notifications/cancelled", {"requestId": id}, deviant="an id that was cancelled before")
         await turn.notify("notifications/cancelled", {"reason": 7}, deviant="a cancellation of nothing")
         await turn.ask("ping", name="fence")
         return text_result("given up")
 
-    stage.server.offers.add_tool(CANCELLED, "Asks, and gives up what it asked", give_up)
+    stage.server.offers.add_tool(CANCELLED, "Sends a client request and cancels it", give_up)
 
 
 def _batches(stage: Stage) -> None:
-    """A tool that asks for two pings and an unknown method in one array."""
+    """Add a tool that sends two pings and an unknown method in one batch."""
 
     async def batch(turn: Turn) -> JsonObject:
         array: list[JsonValue] = [
@@ -89,26 +89,26 @@ def _batches(stage: Stage) -> None:
         await turn.ask("ping", name="behind")
         return text_result("batched")
 
-    stage.server.offers.add_tool(BATCHED, "Asks in batches", batch)
+    stage.server.offers.add_tool(BATCHED, "Sends a batch", batch)
 
 
 CANCEL_SCENARIOS: Final = (
     Scenario(
         name="conformance_cancel",
-        title="A tool `test_waits` that never ends: the client is to give it up, and to call the others after that.",
+        title="A tool `test_waits` that never ends: the client must cancel it, and then call the other tools.",
         prepare=_client_cancels,
     ),
     Scenario(
         name="conformance_server_cancels",
-        title="A tool that asks for a form or a sample and gives it up; the user is to take for ever to answer.",
+        title="A tool that requests a form or sampling and cancels the request; the user must never respond.",
         prepare=_server_cancels,
         revisions=frozenset(LEGACY),
     ),
     Scenario(
         name="conformance_batches",
-        title="A tool that asks the client in batches.",
+        title="A tool that sends a batch to the client.",
         prepare=_batches,
         revisions=frozenset({R2025_03_26}),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,4 +1,4 @@
-"""The table of questions: forms, pages, samples and roots, right and wrong."""
+"""The table of client requests: forms, URLs, sampling and roots, valid and invalid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORM: Final[JsonObject] = {
 }
 """The form of `ask_form`."""
 UNFIT: Final[JsonObject] = {"name": "x", "age": 7, "agreed": True, "color": "blue"}
-"""What does not fit it."""
+"""Values that do not match that form."""
 _CHOICES: Final[JsonObject] = {
     "type": "object",
     "properties": {
@@ -57,9 +57,9 @@ DEFAULT_VALUES: Final[JsonObject] = {
     "verified": True,
     "tags": ["b", "c"],
 }
-"""What the fields of `ask_defaults` have."""
+"""The defaults of the fields of `ask_defaults`."""
 ODD_ID: Final = "../1?a=b#c \u00fc \U0001f9ea {}"
-"""The id of a page that clients are sent to. It says nothing to them."""
+"""The id of a URL elicitation. It is opaque to clients."""
 
 
 _PAGE: Final[JsonObject] = {
@@ -239,7 +239,7 @@ WRONG: Final = (
         method="sampling/createMessage",
         needs="sampling",
         params=_sample(_message("user", {"type": "image", "data": "not base64!", "mimeType": 7})),
-        deviant="an image whose data and type are none",
+        deviant="an image with invalid data and media type",
     ),
     Question(
         name="ask_sample_missing_result",
@@ -260,10 +260,10 @@ WRONG: Final = (
         deviant="a tool_result beside other content",
     ),
 )
-"""Questions that break a rule."""
+"""Client requests that break a rule."""
 
 MODELS: Final = ("alpha-large-3", "alpha-small-3", "beta-sonnet-20260101", "gamma-mini")
-"""The models that a client is to have where hints are tried; the first is the one that it likes best."""
+"""The models that a client must have where hints are tested; it prefers the first."""
 
 
 def _hinted(name: str, *hints: str, **priorities: JsonValue) -> Question:
@@ -283,14 +283,14 @@ HINTED: Final = (
         "ask_hints_before_priorities", "alpha-small-3", intelligencePriority=1.0, speedPriority=0.0, costPriority=0.0
     ),
 )
-"""Questions with hints; in each only one of the models is the right one."""
+"""Client requests with hints. In each, only one of the models is right."""
 
 
 def asked() -> tuple[Question, ...]:
-    """The questions that break no rule."""
+    """Return the client requests that break no rule."""
     return _RIGHT
 
 
 def by_name(*names: str) -> list[Question]:
-    """Some of them, in the order of the table."""
+    """Return some of them, in the order of the table."""
     return [question for question in _RIGHT if question.name in names]

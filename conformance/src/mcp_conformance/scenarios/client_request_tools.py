@@ -1,7 +1,7 @@
-"""Questions: what a tool asks the client before it answers, by request (legacy) or in its result (2026-07-28).
+"""Tools that send a client request before their result, as a request (legacy) or in the result (2026-07-28).
 
-Each has a tool of its own, of the same name. A client that uses each tool once is asked each question once, and checks
-find what it answered by the name.
+Each client request has a tool with the same name. A client that uses each tool once receives each client request once,
+and checks find its response by that name.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 __all__ = ["KEY", "STATE", "Question", "answer_of", "ask_all", "declares", "posed", "reply_of"]
 
 KEY: Final = "the question"
-"""The key of what is asked in a result."""
+"""The key of the input request."""
 STATE: Final = 'conformance: {"as it is": true}, =?base64?eA==?= \u00fc\u2028\U0001f9ea '
-"""The state that goes with it: nothing to be read, trimmed or normalized."""
+"""The `requestState` of the result. It must be returned without parsing, trimming or normalization."""
 _POSED: Final = "posed"
-"""The note of the questions that were asked."""
+"""The note with the client requests that were sent."""
 _SPARED: Final = "spared"
-"""The note of those that were not, since the client did not declare what they need."""
+"""The note with the client requests that were omitted because the client did not declare the capability."""
 
 
 @attrs.frozen(kw_only=True)
 class Question:
-    """One question."""
+    """A client request of a scenario."""
 
     name: str
-    """Its name, and that of its tool."""
+    """The name of the client request and of its tool."""
     method: str
-    """The method by which it is asked."""
+    """The method."""
     params: JsonObject | None = None
-    """Their params."""
+    """The params."""
     needs: str
-    """What the client has to declare, as `sampling.tools`."""
+    """The capability that the client must declare, for example `sampling.tools`."""
     revisions: frozenset[Revision] = attrs.field(factory=between)
-    """Where it can be asked."""
+    """The revisions that have the client request."""
     deviant: str = ""
-    """Which rule it breaks on purpose; empty when it breaks none."""
+    """The rule that the client request breaks on purpose; empty if it breaks none."""
 
 
 def declares(session: Session, capability: str) -> bool:
-    """Whether the client declared something. Elicitation that names no mode is by form."""
+    """Return whether the client declared a capability. Elicitation without a mode means the form mode."""
     if capability == "elicitation.form":
         modes = session.capabilities.get("elicitation")
         return isinstance(modes, dict) and ("form" in modes or "url" not in modes)
@@ -63,19 +63,19 @@ def declares(session: Session, capability: str) -> bool:
 
 
 def ask_all(stage: Stage, questions: Iterable[Question], *, undeclared: bool = False) -> None:
-    """Put a tool for each question in the place of all tools.
+    """Replace all tools with a tool for each client request.
 
     Args:
-        stage: Where.
-        questions: They; those that the revision does not know are left out.
-        undeclared: Whether they are asked of clients that did not declare them, too; such a question breaks a rule.
+        stage: The setup of the scenario.
+        questions: The client requests. Those that the revision does not have are omitted.
+        undeclared: Whether to send them even to clients that did not declare the capability, which breaks a rule.
     """
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
     for question in questions:
         if stage.revision in question.revisions:
-            offers.add_tool(question.name, "Asks the client something", _asking(stage, question, undeclared=undeclared))
+            offers.add_tool(question.name, "Sends a client request", _asking(stage, question, undeclared=undeclared))
 
 
 def _asking(stage: Stage, question: Question, *, undeclared: bool) -> Callable[[Turn], Awaitable[JsonObject]]:
@@ -95,7 +95,7 @@ def _asking(stage: Stage, question: Question, *, undeclared: bool) -> Callable[[
 
 
 def _round(stage: Stage, question: Question, turn: Turn, wrong: str) -> JsonObject:
-    """Ask in a result, or take the answer."""
+    """Return the input request, or record the input response."""
     entry: JsonObject = {"method": question.method}
     if question.params is not None:
         entry["params"] = question.params
@@ -117,18 +117,19 @@ def _note(stage: Stage, name: str, question: str) -> None:
         found.append(question)
 
 
-# --- what checks ask ---------------------------------------------------------------------------------------------------
+# --- used by checks
+# ----------------------------------------------------------------------------------------------------
 
 
 def posed(evidence: Evidence, name: str) -> None:
-    """Hold when the client was asked a question.
+    """Check that a client request was sent.
 
     Raises:
-        NotApplicable: It did not declare what that needs.
-        NotTestable: It did not call the tool.
+        NotApplicable: The client did not declare the capability.
+        NotTestable: The client did not call the tool.
     """
     if name in _list(evidence.notes.get(_SPARED)):
-        raise NotApplicable("the client does not declare what the question needs")
+        raise NotApplicable("the client does not declare the capability of the client request")
     if name not in _list(evidence.notes.get(_POSED)):
         raise NotTestable(f"the client did not call the tool {name}: {evidence.ending}")
 
@@ -138,11 +139,11 @@ def _list(value: JsonValue) -> list[JsonValue]:
 
 
 def reply_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject | None:
-    """The response to a question, with `result` or `error`; `None` when there was none.
+    """Return the response to a client request, with `result` or `error`; `None` if absent.
 
     Raises:
-        NotApplicable: The client did not declare what the question needs.
-        NotTestable: It did not call the tool.
+        NotApplicable: The client did not declare the capability.
+        NotTestable: The client did not call the tool.
     """
     evidence = client.run(scenario)
     posed(evidence, name)
@@ -151,14 +152,14 @@ def reply_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject | 
 
 
 def answer_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject:
-    """The result that a question was answered by.
+    """Return the result of a client request.
 
     Raises:
-        NotApplicable: The client did not declare what the question needs.
-        NotTestable: It did not call the tool, or answered by no result.
+        NotApplicable: The client did not declare the capability.
+        NotTestable: The client did not call the tool, or sent no result.
     """
     response = reply_of(client, scenario, name)
     result = None if response is None else response.get("result")
     if not isinstance(result, dict):
-        raise NotTestable(f"{name} was not answered by a result")
+        raise NotTestable(f"{name} has no result")
     return result

@@ -1,4 +1,4 @@
-"""What clients are asked: forms, pages, samples and roots; rightly, wrongly, and without having declared them."""
+"""Scenarios of client requests: elicitation, sampling and roots; valid, invalid, and without a declared capability."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def _roots(stage: Stage) -> None:
 
 
 def _completions(stage: Stage) -> None:
-    """Tells of pages that nobody was sent to, along with a question."""
+    """Send notifications of unknown elicitations along with a client request."""
     ask_all(stage, by_name("ask_form"))
     call = stage.server.offers.calls["ask_form"]
 
     async def told(turn: Turn) -> JsonObject:
         for _ in range(2):
-            await turn.notify(_COMPLETE, {"elicitationId": "nobody was asked"}, deviant="an elicitation that never was")
+            await turn.notify(_COMPLETE, {"elicitationId": "unknown"}, deviant="an unknown elicitation")
         return await call(turn)
 
     stage.server.offers.calls["ask_form"] = told
@@ -78,66 +78,66 @@ def _completions(stage: Stage) -> None:
 ASKING_SCENARIOS: Final = (
     Scenario(
         name="conformance_asks",
-        title="Tools that ask the client for all that it declares: forms, a page, samples, roots.",
+        title="Tools that send all client requests that the client declares: forms, a URL, sampling, roots.",
         prepare=_asks,
     ),
     Scenario(
         name="conformance_asks_undeclared",
-        title="Tools that ask for a form, a page, a sample and roots; the client is to declare none of them.",
+        title="Tools that request a form, a URL, sampling and roots; the client must declare none of them.",
         prepare=_asks_undeclared,
     ),
     Scenario(
         name="conformance_declares_little",
-        title="Tools that ask for a page, and for a sample with tools; the client is to declare forms and plain samples.",
+        title="Tools that request a URL, and sampling with tools; the client must declare forms and sampling without tools.",
         prepare=_declares_little,
         revisions=_LATE,
     ),
     Scenario(
         name="conformance_asks_wrongly",
-        title="Tools that ask by what breaks the rules, beside some that do not.",
+        title="Tools that send invalid client requests, beside valid ones.",
         prepare=_asks_wrongly,
     ),
     Scenario(
         name="conformance_declines",
-        title="Tools that ask for a form, a page and a sample, and a user who declines.",
+        title="Tools that request a form, a URL and sampling, and a user who declines.",
         prepare=_declines,
     ),
     Scenario(
         name="conformance_defaults",
-        title="A tool that asks for a form whose fields have defaults, and a user who leaves them as they are.",
+        title="A tool that requests a form whose fields have defaults, and a user who leaves them unchanged.",
         prepare=_defaults,
         revisions=_LATE,
     ),
     Scenario(
         name="conformance_unfit_form",
-        title="A tool that asks for a form, and a user who fills in what does not fit: `content` of the context.",
+        title="A tool that requests a form, and a user who fills in invalid values: `content` of the context.",
         prepare=_form,
         revisions=_FORMS,
         context={"content": UNFIT},
     ),
     Scenario(
         name="conformance_hints",
-        title="Tools that ask for a sample, with hints at models; the client has those in `models` of the context.",
+        title="Tools that request sampling with model hints; the client has the models in `models` of the context.",
         prepare=_hinted,
         context={"models": list(MODELS)},
     ),
     Scenario(
         name="conformance_roots_fail",
-        title="A tool that asks for roots; the client declares some, and fails to find out which.",
+        title="A tool that requests roots; the client declares roots, but cannot determine them.",
         prepare=_roots,
         revisions=_LEGACY,
     ),
     Scenario(
         name="conformance_roots_change",
-        title="A tool that asks for roots; when it has answered, the roots of the client change, and it asks again.",
+        title="A tool that requests roots; after the response the roots of the client change, and the tool requests them again.",
         prepare=_roots,
         revisions=_LEGACY,
     ),
     Scenario(
         name="conformance_elicitation_complete",
-        title="A tool that asks for a form, and tells of pages that nobody was sent to.",
+        title="A tool that requests a form, and sends notifications of unknown elicitations.",
         prepare=_completions,
         revisions=frozenset({R2025_11_25}),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,6 +1,6 @@
-"""Clients that answer later: forms and samples that are asked for as tasks (2025-11-25).
+"""Scenarios of task-augmented client requests: elicitation and sampling (2025-11-25).
 
-What a tool asks is kept with the evidence under the name of the tool and what it is: `ask_task_form: result`.
+The evidence contains each client request under the name of the tool and a label, for example `ask_task_form: result`.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ __all__ = [
 ]
 
 KINDS: Final = {"ask_task_form": "ElicitResult", "ask_task_sample": "CreateMessageResult"}
-"""The tools that ask for something as a task from its beginning to its end, and what comes of it."""
+"""The tools that request one complete task, and the type of its result."""
 MANY: Final = "ask_many_tasks"
-"""The tool that asks for four tasks at once."""
+"""The tool that requests four tasks at once."""
 CANCELS: Final = "ask_task_cancelled"
-"""The tool that asks for a task and cancels it."""
+"""The tool that requests a task and cancels it."""
 UNANSWERED: Final = "ask_task_unanswered"
-"""The tool that asks for a task that the user does not answer."""
+"""The tool that requests a task to which the user does not respond."""
 UNKNOWN: Final = "ask_unknown_task"
-"""The tool that asks for tasks that do not exist."""
+"""The tool that requests tasks that do not exist."""
 PLAIN_PING: Final = "ask_ping_as_task"
-"""The tool that asks for a ping as a task, which it cannot be."""
+"""The tool that requests a ping as a task, which is invalid."""
 PONDERED: Final = 1.0
-"""Seconds that the user takes to answer."""
+"""Seconds that the user takes to respond."""
 ENORMOUS: Final = 10**13
 """Milliseconds: three hundred years."""
 TOKEN: Final = "conformance: how far is it?"
-"""The progress token of what is asked for as a task."""
+"""The progress token of task-augmented client requests."""
 _NEEDS: Final = {
     "elicitation/create": "tasks.requests.elicitation.create",
     "sampling/createMessage": "tasks.requests.sampling.createMessage",
 }
 _PAGES: Final = 100
 _SETTLED: Final = 1.5
-"""How many times as long as the user takes is waited until nothing more is to come of an answer."""
+"""The wait for late messages about a response, as a multiple of the time that the user takes."""
 
 
 def task_id(response: JsonObject | None) -> str | None:
-    """The id of the task that a response tells of; `None` when it is none."""
+    """Return the id of the task in a response; `None` if absent."""
     result = None if response is None else response.get("result")
     task = result.get("task") if isinstance(result, dict) else None
     id = task.get("taskId") if isinstance(task, dict) else None
@@ -87,7 +87,7 @@ def _questions() -> list[Question]:
 async def _create(
     turn: Turn, question: Question, name: str, task: JsonObject, *, token: str | None = None
 ) -> str | None:
-    """Ask for something as a task; its id."""
+    """Send a task-augmented client request, and return the task id."""
     params: JsonObject = {**(question.params or {}), "task": task}
     if token is not None:
         params["_meta"] = {PROGRESS_TOKEN: token}
@@ -97,7 +97,7 @@ async def _create(
 
 
 async def _list(turn: Turn, name: str) -> None:
-    """Ask for all pages of the tasks."""
+    """Request all pages of the list of tasks."""
     params: JsonObject = {}
     for _ in range(_PAGES):
         response = await turn.ask("tasks/list", params, name=f"{name}: list")
@@ -109,7 +109,7 @@ async def _list(turn: Turn, name: str) -> None:
 
 
 async def _whole(turn: Turn, question: Question, name: str) -> None:
-    """One task, from its beginning to behind its end."""
+    """Follow a task from its creation until after its end."""
     id = await _create(turn, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
     if id is None:
         return
@@ -126,14 +126,14 @@ async def _whole(turn: Turn, question: Question, name: str) -> None:
 
 
 async def _many(turn: Turn, question: Question, name: str) -> None:
-    """Four tasks, whose time to live is wished in different ways."""
+    """Create four tasks with different times to live."""
     wishes: tuple[JsonObject, ...] = ({}, {"ttl": ENORMOUS}, {"ttl": 60_000}, {})
     ids = [await _create(turn, question, f"{name}: create", wish) for wish in wishes]
     known: list[str] = [id for id in ids if id is not None]
     if len(known) == len(wishes):
         meta: JsonObject = {RELATED_TASK: {"taskId": known[1]}}
         params: JsonObject = {"taskId": known[0], "_meta": meta}
-        await turn.ask("tasks/get", params, name=f"{name}: other", deviant="a related task in tasks/get")
+        await turn.ask("tasks/get", params, name=f"{name}: other", deviant="tasks/get with a related task")
         for id in known:
             await turn.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
         if turn.session.has("tasks.list"):
@@ -146,7 +146,7 @@ async def _many(turn: Turn, question: Question, name: str) -> None:
 
 
 async def _cancelled(turn: Turn, question: Question, name: str) -> None:
-    """A task that is cancelled before the user answers, and looked at behind that."""
+    """Cancel a task before the user responds, and read it afterward."""
     if not turn.session.has("tasks.cancel"):
         return
     id = await _create(turn, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
@@ -159,7 +159,7 @@ async def _cancelled(turn: Turn, question: Question, name: str) -> None:
 
 
 async def _unanswered(turn: Turn, question: Question, name: str) -> None:
-    """A task that nobody answers, and that is cancelled."""
+    """Cancel a task to which the user does not respond."""
     id = await _create(turn, question, f"{name}: create", {"ttl": 60_000})
     if id is not None and turn.session.has("tasks.cancel"):
         await turn.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
@@ -170,15 +170,15 @@ def _tool(name: str, questions: list[Question], drive: Drive, stage: Stage) -> N
     async def call(turn: Turn) -> JsonObject:
         able = [each for each in questions if _able(turn.session, each)]
         if not able:
-            return text_result("not asked: the client declares no tasks for that")
+            return text_result("not sent: the client does not declare tasks for this method")
         await drive(turn, able[0])
         return text_result("asked")
 
-    stage.server.offers.add_tool(name, "Asks the client for something as a task", call)
+    stage.server.offers.add_tool(name, "Sends a task-augmented client request", call)
 
 
 async def _unknown(turn: Turn) -> JsonObject:
-    """Ask for what does not exist, and for what may not have been declared."""
+    """Request unknown tasks, also by methods that the client may not have declared."""
     declared = turn.session.has("tasks")
     about: JsonObject = {"taskId": "conformance-no-such-task"}
     odd: JsonObject = {"cursor": "conformance-no-such-cursor"}
@@ -195,14 +195,14 @@ async def _unknown(turn: Turn) -> JsonObject:
 
 
 async def _ping(turn: Turn) -> JsonObject:
-    """Ask for a ping, and that it be a task."""
+    """Request a ping as a task."""
     params: JsonObject = {"task": {"ttl": 1000}}
-    await turn.ask("ping", params, name=PLAIN_PING, deviant="a task of what cannot be one")
+    await turn.ask("ping", params, name=PLAIN_PING, deviant="a task-augmented ping")
     return text_result("asked")
 
 
 def asks_tasks(stage: Stage) -> None:
-    """Ask for tasks of clients that declare them."""
+    """Request tasks of clients that declare them."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -211,8 +211,8 @@ def asks_tasks(stage: Stage) -> None:
         _tool(name, [question], _named(name, _whole), stage)
     _tool(MANY, [form, sample], _named(MANY, _many), stage)
     _tool(CANCELS, [form, sample], _named(CANCELS, _cancelled), stage)
-    offers.add_tool(UNKNOWN, "Asks for tasks that do not exist", _unknown)
-    offers.add_tool(PLAIN_PING, "Asks for a ping as a task", _ping)
+    offers.add_tool(UNKNOWN, "Requests tasks that do not exist", _unknown)
+    offers.add_tool(PLAIN_PING, "Requests a ping as a task", _ping)
 
 
 def _named(name: str, drive: Callable[[Turn, Question, str], Awaitable[None]]) -> Drive:
@@ -223,7 +223,7 @@ def _named(name: str, drive: Callable[[Turn, Question, str], Awaitable[None]]) -
 
 
 def asks_tasks_unanswered(stage: Stage) -> None:
-    """Ask for a task that has no end but its cancellation."""
+    """Request a task that ends only by cancellation."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -231,7 +231,7 @@ def asks_tasks_unanswered(stage: Stage) -> None:
 
 
 def asks_tasks_undeclared(stage: Stage) -> None:
-    """Ask for a form and a sample as tasks of clients that declare both, and no tasks."""
+    """Request elicitation and sampling as tasks of clients that declare both, but no tasks."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -239,16 +239,16 @@ def asks_tasks_undeclared(stage: Stage) -> None:
 
         async def ask(turn: Turn, name: str = name, question: Question = question) -> JsonObject:
             if not declares(turn.session, question.needs) or turn.session.has(_NEEDS[question.method]):
-                return text_result("not asked: the client does not declare that, or declares tasks of it")
+                return text_result("not sent: the client does not declare the capability, or declares tasks for it")
             await turn.ask(question.method, question.params, name=f"{name}: plain")
             await _create(turn, question, f"{name}: create", {"ttl": 60_000})
             return text_result("asked")
 
-        offers.add_tool(name, "Asks the client for something as a task", ask)
+        offers.add_tool(name, "Sends a task-augmented client request", ask)
 
 
 def asks_tasks_declined(stage: Stage) -> None:
-    """Ask for a sample twice, first as ever and then as a task; the user wants neither."""
+    """Request sampling twice, without and with a task. The user declines both."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()

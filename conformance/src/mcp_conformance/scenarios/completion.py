@@ -1,4 +1,4 @@
-"""Completions that say as little as they may."""
+"""Scenario of completions without optional members."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["CHOSEN", "COMPLETES", "COMPLETION_SCENARIOS"]
 COMPLETES: Final = "conformance_completes"
 """The name of the scenario."""
 CHOSEN: Final = "the only value"
-"""What the first argument can be."""
+"""The only value of the first argument."""
 
 
 def _completes(stage: Stage) -> None:
-    """The first argument can have one value, the second none; how many there are is not said."""
+    """Complete the first argument with one value, the second with none, without a total."""
 
     async def complete(turn: Turn) -> JsonObject:
         argument = turn.params.get("argument")
@@ -33,8 +33,8 @@ def _completes(stage: Stage) -> None:
 COMPLETION_SCENARIOS: Final = (
     Scenario(
         name=COMPLETES,
-        title="Completions with one value or none, that do not say how many there are.",
+        title="Completions with one value or none, without a total.",
         prepare=_completes,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

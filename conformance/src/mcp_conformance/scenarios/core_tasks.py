@@ -1,4 +1,4 @@
-"""Tools that run as tasks, as 2025-11-25 has them in the protocol itself: what clients that call them meet."""
+"""Tools that run as tasks of the protocol of 2025-11-25."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["CORE_COURSES", "INSISTING", "WAITING_TASK", "CoreTasks", "core_tasks
 WAITING_TASK: Final = "task_waits"
 """The tool whose task never ends."""
 INSISTING: Final = "task_insists"
-"""The tool that is not run otherwise than as a task, though it does not say so."""
+"""The tool that runs only as a task although it declares task support as optional."""
 _PAGE: Final = 2
 _PAUSE: Final = 0.1
-"""Seconds that somebody waits for a result who did not look at the task before."""
+"""Seconds that a client waits for a result if it did not poll the task."""
 _STATUS: Final = "notifications/tasks/status"
 
 CORE_COURSES: Final = (
@@ -52,15 +52,15 @@ CORE_COURSES: Final = (
     Course(name="task_unhurried", intervals=(None,), ttl=None),
     Course(name=INSISTING, support="optional"),
 )
-"""The tools, and what becomes of their tasks. Each bears on what clients have to do, or to bear."""
+"""The tools and the scripts of their tasks. Each tests something that clients must do or tolerate."""
 
 
 class CoreTasks:
     """The tasks of a server of 2025-11-25.
 
     Args:
-        stage: Where.
-        courses: What its tools do.
+        stage: The setup of the scenario.
+        courses: The scripts of the tools.
     """
 
     def __init__(self, stage: Stage, courses: tuple[Course, ...]) -> None:
@@ -86,9 +86,9 @@ class CoreTasks:
         wished = turn.params.get("task")
         if not isinstance(wished, dict):
             if course.support == "required":
-                raise Refuse(-32601, f"{course.name} runs as a task alone")
+                raise Refuse(-32601, f"{course.name} runs only as a task")
             if course.name == INSISTING:
-                raise Refuse(-32600, f"{course.name} has to be called as a task")
+                raise Refuse(-32600, f"{course.name} must be called as a task")
             return text_result("done at once")
         if course.support not in ("optional", "required"):
             raise Refuse(-32601, f"{course.name} does not run as a task")
@@ -102,7 +102,7 @@ class CoreTasks:
     def _job(self, turn: Turn) -> Job:
         job = self._jobs.get(turn.text("taskId"))
         if job is None or job.forgotten:
-            raise Refuse(-32602, "there is no such task, or not any more")
+            raise Refuse(-32602, "unknown or expired task")
         return job
 
     async def _get(self, turn: Turn) -> JsonObject:
@@ -111,14 +111,14 @@ class CoreTasks:
         status = job.look()
         if job.forgotten:
             noted(self._stage, job, "tasks/get", came, status="forgotten")
-            raise Refuse(-32602, "there is no such task any more")
+            raise Refuse(-32602, "the task has expired")
         if status == "working":
             await self._report(turn, job)
         noted(self._stage, job, "tasks/get", came, status=status, interval=job.interval)
         return job.shown(status, modern=False)
 
     async def _report(self, turn: Turn, job: Job) -> None:
-        """Tells how far it is, and how it stands, where messages go that belong to no request."""
+        """Report progress and status on the standalone stream."""
         standing = turn.session.standing
         if standing is None:
             noted(self._stage, job, "nowhere", trio.current_time())
@@ -140,20 +140,20 @@ class CoreTasks:
         if job.course.asks and not job.ended:
             await self._ask(turn, job)
         elif job.status() not in ENDED:
-            # Who waits for the result need not look at the task meanwhile.
+            # A client that waits for the result does not need to poll the task.
             await trio.sleep(_PAUSE)
             job.end("failed" if job.course.steps[-1] == "failed" else "completed")
         if job.status() == "cancelled":
             raise Refuse(-32603, "the task was cancelled")
         if job.status() == "failed":
-            raise Refuse(-32603, "it could not be done")
+            raise Refuse(-32603, "the task failed")
         job.end("completed")
         return {**job.outcome(), **_related(job)}
 
     async def _ask(self, turn: Turn, job: Job) -> None:
-        """Ask for a form or a sample, whatever the client declares, in the name of the task: once."""
+        """Send the client request of the task once, for a capability that the client declares."""
         if job.asked:
-            # Somebody else is waiting for the answer already.
+            # Another request waits for the response already.
             await job.settled.wait()
             return
         job.asked = True
@@ -181,7 +181,7 @@ class CoreTasks:
         cursor = turn.params.get("cursor")
         cursors: list[JsonValue] = [_cursor(begin) for begin in range(0, len(jobs), _PAGE)]
         if cursor is not None and cursor not in cursors:
-            raise Refuse(-32602, "the cursor is none of this list")
+            raise Refuse(-32602, "unknown cursor")
         begin = 0 if cursor is None else _PAGE * cursors.index(cursor)
         page: JsonObject = {"tasks": [each.shown(each.status(), modern=False) for each in jobs[begin : begin + _PAGE]]}
         given = self._stage.notes.setdefault("cursors", [])
@@ -197,14 +197,14 @@ class CoreTasks:
         if job.status() in ENDED:
             raise Refuse(-32602, f"the task is {job.status()}")
         job.end("cancelled")
-        # A server may forget what was cancelled, at once too.
+        # A server may forget a cancelled task at any time.
         del self._jobs[job.id]
         noted(self._stage, job, "tasks/cancel", came, status="cancelled")
         return job.shown("cancelled", modern=False)
 
 
 def core_tasks_undeclared(stage: Stage) -> None:
-    """Tools that say that they run as tasks, of a server that declares no tasks: so they do not."""
+    """Add tools that declare task support, of a server that does not declare tasks, so that they run without."""
 
     async def call(turn: Turn) -> JsonObject:
         if "task" in turn.params:
@@ -230,5 +230,5 @@ def _related(job: Job) -> JsonObject:
 def _checked(turn: Turn, created: JsonObject) -> bytes:
     wrong = flaw(created, "CreateTaskResult", turn.revision)
     if wrong is not None:
-        raise AssertionError(f"the suite would send a wrong task: {wrong}")
+        raise AssertionError(f"the suite would send an invalid task: {wrong}")
     return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": created})

@@ -1,4 +1,4 @@
-"""What is known of a client after it ran: the ground on which checks judge."""
+"""The evidence of the runs of a client, which checks judge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["STREAMS", "ClientUnderTest", "Evidence"]
 
 STREAMS: Final = "all-in-streams"
-"""The scenario in which every response comes in a stream, over HTTP."""
+"""The scenario in which every response over HTTP is a stream."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -33,60 +33,60 @@ class Evidence:
     """One run of a client."""
 
     scenario: Scenario
-    """What it met."""
+    """The scenario."""
     revision: Revision
-    """What it was told to speak."""
+    """The revision that the client was instructed to use."""
     transport: Transport
-    """Over what."""
+    """The transport."""
     transcript: Transcript
-    """What went over the wire, of all connections, in order."""
+    """The messages of all connections, in order."""
     server: FakeServer
-    """The server that it met, as it was left."""
+    """The fake server in its state after the run."""
     exchanges: Sequence[Exchange] = ()
-    """Its HTTP requests, in order; none over stdio."""
+    """The HTTP requests, in order; empty over stdio."""
     launches: Sequence[Launch] = ()
-    """Its starts of the server; none over HTTP."""
+    """The starts of the server; empty over HTTP."""
     notes: Mapping[str, JsonValue] = attrs.field(factory=dict)
-    """What the scenario wants its checks to know."""
+    """The data that the scenario left for its checks."""
     world: World | None = None
-    """The world of OAuth that it was in; `None`: none."""
+    """The OAuth testbed; `None` for scenarios without OAuth."""
     status: int | None
-    """The exit status; `None`: it did not end, and was ended."""
+    """The exit status; `None` if the client did not exit and was killed."""
     log: str
-    """The end of what it wrote to standard error."""
+    """The last part of standard error."""
 
     @property
     def messages(self) -> list[JsonValue]:
-        """All that it sent, in order; what came in an array one by one."""
+        """All messages that the client sent, in order; those of a batch one by one."""
         return self.transcript.messages(sent=False)
 
     def sent(self, method: str) -> list[JsonObject]:
-        """Its requests or notifications of a method, in order."""
+        """Return the requests or notifications with a method, in order."""
         return [each for each in self.messages if isinstance(each, dict) and each.get("method") == method]
 
     def taken(self, method: str) -> list[JsonObject]:
-        """As `sent`, without what never came as far as the server: a request that breaks a rule of the transport is refused."""
+        """Return the messages with a method that reached the server, so that the transport did not reject them."""
         return [each for each in self.server.received if each.get("method") == method]
 
     @property
     def unread(self) -> JsonObject | None:
-        """The first error without an id: the answer to what could not be read. Who takes it for another one goes astray."""
+        """The first error response without an id, which the suite sends for an unreadable message; `None` if absent."""
         told = [each for each in self.transcript.messages(sent=True) if isinstance(each, dict) and "error" in each]
         return next((each for each in told if each.get("id") is None), None)
 
     @property
     def requests(self) -> list[JsonObject]:
-        """Its requests, in order."""
+        """The requests of the client, in order."""
         return [each for each in self.messages if isinstance(each, dict) and "method" in each and "id" in each]
 
     @property
     def responses(self) -> list[JsonObject]:
-        """Its responses, in order."""
+        """The responses of the client, in order."""
         return [each for each in self.messages if isinstance(each, dict) and "method" not in each]
 
     @property
     def conversations(self) -> list[list[JsonObject]]:
-        """Its messages by connection: the sessions over HTTP, the starts of the server over stdio; modern: all in one."""
+        """The messages by connection: by session over HTTP, by start over stdio, in one list in the modern era."""
         if self.launches:
             return [_objects(launch.values) for launch in self.launches]
         by_session: dict[int, list[JsonObject]] = {}
@@ -94,7 +94,7 @@ class Evidence:
         for exchange in self.exchanges:
             opened = opened or exchange.known is not None
             if exchange.known is None and (exchange.status in (404, 405) or opened):
-                # Nobody is there: so a client finds out where the endpoints of 2024-11-05 are. Or it lacks the session id.
+                # A probe for the endpoints of 2024-11-05 without a match, or a request that lacks the session id.
                 continue
             key = -1 if exchange.known is None else exchange.known.number
             by_session.setdefault(key, []).extend(_objects([exchange.value]))
@@ -102,7 +102,7 @@ class Evidence:
 
     @property
     def ending(self) -> str:
-        """How it ended, for a sentence."""
+        """How the run ended, for use in a sentence."""
         if self.status is None:
             return "it did not end, and was ended"
         lines = self.log.strip().splitlines()
@@ -110,33 +110,33 @@ class Evidence:
 
 
 def _objects(values: Sequence[JsonValue]) -> list[JsonObject]:
-    """The messages among what came, those of arrays too."""
+    """Return the messages among received values, including those of batches."""
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
     return [each for each in flat if isinstance(each, dict)]
 
 
 @attrs.define(kw_only=True, eq=False)
 class ClientUnderTest:
-    """A client, in one revision over one transport."""
+    """A client in one revision over one transport."""
 
     revision: Revision
-    """What it was told to speak."""
+    """The revision that the client was instructed to use."""
     transport: Transport
-    """Over what."""
+    """The transport."""
     settings: Settings
-    """The bounds."""
+    """The settings."""
     runs: Mapping[str, Evidence]
-    """What it did, by scenario."""
+    """The evidence of each scenario."""
     looked_at: Evidence | None = None
-    """The run that was looked at last: the place to show when something is wrong."""
+    """The run that was used last; shown with a failure."""
 
     def run(self, name: str) -> Evidence:
-        """What it did in a scenario.
+        """Return the evidence of a scenario.
 
         Raises:
-            NotApplicable: There is no such scenario in this revision over this transport.
-            NotTestable: It did nothing at all.
-            AssertionError: The suite itself went wrong in it.
+            NotApplicable: The scenario does not run in this revision over this transport.
+            NotTestable: The client sent nothing.
+            AssertionError: The suite itself failed.
         """
         evidence = self.runs.get(name)
         if evidence is None:
@@ -145,32 +145,32 @@ class ClientUnderTest:
         if evidence.server.faults:
             raise AssertionError(f"in the scenario {name}: {evidence.server.faults[0]}")
         if not evidence.exchanges and not evidence.launches:
-            raise NotTestable(f"the client never turned up in the scenario {name}: {evidence.ending}")
+            raise NotTestable(f"the client sent nothing in the scenario {name}: {evidence.ending}")
         return evidence
 
     def control(self, name: str = "tools_call") -> Evidence:
-        """A run in which nothing is odd, and which has to have gone well for others to prove anything.
+        """Return the evidence of a run with a correct server. Other runs prove nothing if it failed.
 
         Raises:
-            NotTestable: It did not go well, or no tool was called in it.
+            NotTestable: The run failed, or the client called no tool.
         """
         evidence = self.run(name)
         if evidence.status != 0:
             raise NotTestable(f"the control failed: in the scenario {name} {evidence.ending}")
         if not evidence.sent("tools/call"):
-            raise NotTestable(f"the control failed: in the scenario {name} no tool was called")
+            raise NotTestable(f"the control failed: in the scenario {name} the client called no tool")
         return evidence
 
     def control_streams(self) -> None:
-        """Over HTTP what is told before a result comes in a stream: the client has to take one. Raises `NotTestable`."""
+        """Check that the client reads streams, which carry notifications over HTTP. Raises `NotTestable`."""
         if STREAMS in self.runs:
             self.control(STREAMS)
 
     def all(self, *, told: bool = False) -> Iterator[Evidence]:
-        """Every run in which it turned up, one after another.
+        """Yield the evidence of every run in which the client sent something.
 
         Args:
-            told: Only those in which it was told what to speak.
+            told: Whether to omit runs in which the client may use any revision.
         """
         for name, evidence in self.runs.items():
             if told and evidence.scenario.free:

@@ -1,4 +1,4 @@
-"""Tools that run as tasks, as the extension of 2026-07-28 has them: what clients that call them meet.
+"""Tools that run as tasks of the extension of 2026-07-28.
 
 Spec: the extension `io.modelcontextprotocol/tasks`
 """
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSION_COURSES", "ODD_TASK", "UNFIT_TASKS", "ExtensionTasks", "declares_tasks", "unfit_tasks"]
 
 ODD_TASK: Final = "t\u00e2che =?base64?eA==?= n\u00b0 1"
-"""The id of a task that no header can have as it is."""
+"""A task id that a header can contain only in encoded form."""
 UNFIT_TASKS: Final = {"prompts/get": "conformance-prompt-as-task-1", "resources/read": "conformance-resource-as-task-2"}
-"""By method, the task by which is answered what cannot be one."""
-_ERROR: Final[JsonObject] = {"code": -32603, "message": "it could not be done"}
+"""The tasks of methods that do not permit tasks."""
+_ERROR: Final[JsonObject] = {"code": -32603, "message": "the task failed"}
 _PAUSE: Final = 0.1
-"""Seconds between two things that a client is told."""
+"""Seconds between two notifications."""
 
 EXTENSION_COURSES: Final = (
     Course(name="task_soon", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
@@ -49,11 +49,11 @@ EXTENSION_COURSES: Final = (
     Course(name="task_told", steps=("working", "working", "working", "completed"), told=True),
     Course(name="task_odd", id=ODD_TASK),
 )
-"""The tools, and what becomes of their tasks. Each bears on what clients have to do, or to bear."""
+"""The tools and the scripts of their tasks. Each tests something that clients must do or tolerate."""
 
 
 def declares_tasks(session: Session) -> bool:
-    """Whether the client declared the extension."""
+    """Return whether the client declared the extension."""
     extensions = session.capabilities.get("extensions")
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
@@ -62,8 +62,8 @@ class ExtensionTasks:
     """The tasks of a server of 2026-07-28.
 
     Args:
-        stage: Where.
-        courses: What its tools do.
+        stage: The setup of the scenario.
+        courses: The scripts of the tools.
     """
 
     def __init__(self, stage: Stage, courses: tuple[Course, ...]) -> None:
@@ -86,7 +86,7 @@ class ExtensionTasks:
     async def _call(self, turn: Turn) -> JsonObject:
         course = self._courses[turn.text("name")]
         if not declares_tasks(turn.session) or course is PLAIN:
-            # The server decides, and to a client without the extension it is not left to.
+            # The server decides whether a call becomes a task, and needs the extension of the client for it.
             return text_result("done at once")
         if course.asks and not _questions(turn.session):
             course = attrs.evolve(course, steps=("working", "completed"), asks=())
@@ -96,7 +96,7 @@ class ExtensionTasks:
         raise Instead(_as_task(self._stage, turn, job.shown("working", modern=True)))
 
     def add(self, job: Job) -> None:
-        """One more task, that no tool began."""
+        """Add a task that was not created by a tool."""
         self._jobs[job.id] = job
         enter(self._stage, job)
 
@@ -106,7 +106,7 @@ class ExtensionTasks:
             raise Refuse(-32021, f"{turn.method} needs {TASKS_EXTENSION}", needed, status=400)
         job = self._jobs.get(turn.text("taskId"))
         if job is None or job.forgotten:
-            raise Refuse(-32602, "there is no such task, or not any more")
+            raise Refuse(-32602, "unknown or expired task")
         return job
 
     async def _get(self, turn: Turn) -> JsonObject:
@@ -117,11 +117,11 @@ class ExtensionTasks:
         status = job.status() if late else job.look()
         if job.forgotten:
             noted(self._stage, job, "tasks/get", came, status="forgotten")
-            raise Refuse(-32602, "there is no such task any more")
+            raise Refuse(-32602, "the task has expired")
         shown = job.shown(status, modern=True)
         keys: list[JsonValue] = []
         if status == "input_required":
-            # Where an answer is still on its way, what it answers is asked, too.
+            # While a response has not taken effect yet, its input request is repeated.
             keys = [key for key in job.course.asks if late or key not in job.answered]
             questions = _questions(turn.session)
             shown["inputRequests"] = {
@@ -149,7 +149,7 @@ class ExtensionTasks:
         return {}
 
     async def _listen(self, turn: Turn) -> JsonObject:
-        """Grant what is wanted of tasks that are told of, and tells of them to their end."""
+        """Grant the subscription of tasks that notify, and notify of them to their end."""
         wanted = turn.params.get("notifications")
         granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
         ids = granted.pop("taskIds", None)
@@ -170,11 +170,11 @@ class ExtensionTasks:
                 await turn.notify("notifications/tasks", shown)
                 await trio.sleep(_PAUSE)
         await trio.sleep_forever()
-        raise AssertionError("it ends by cancellation")
+        raise AssertionError("the subscription ends only by cancellation")
 
 
 def unfit_tasks(stage: Stage) -> None:
-    """A prompt and a resource that are answered by a task, which only calls of tools can be."""
+    """Respond to a prompt and a resource with a task, which is valid only for tool calls."""
     tasks = ExtensionTasks(stage, (Course(name="task_soon"),))
     for method, id in UNFIT_TASKS.items():
         right = stage.server.handlers[method]
@@ -194,14 +194,14 @@ def unfit_tasks(stage: Stage) -> None:
 
 
 def _outcome(job: Job, status: str) -> JsonObject:
-    """What stands in a task that has ended."""
+    """Return the additional members of a task that has ended."""
     if status == "completed":
         return {"result": job.outcome()}
     return {"error": _ERROR} if status == "failed" else {}
 
 
 def _questions(session: Session) -> list[JsonObject]:
-    """What the client can be asked."""
+    """Return the input requests that the client supports."""
     return [
         {"method": each.method, "params": each.params}
         for each in by_name("ask_form", "ask_sample")
@@ -213,5 +213,5 @@ def _as_task(stage: Stage, turn: Turn, shown: JsonObject) -> bytes:
     result = stage.server.complete("tools/call", {**shown, "resultType": "task"}, turn.revision)
     wrong = flaw(result, "CreateExtensionTaskResult", turn.revision)
     if wrong is not None:
-        raise AssertionError(f"the suite would send a wrong task: {wrong}")
+        raise AssertionError(f"the suite would send an invalid task: {wrong}")
     return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result})

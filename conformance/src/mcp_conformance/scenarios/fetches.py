@@ -1,4 +1,4 @@
-"""What a client fetches: URLs that it is told of and must leave alone, and results that hold for a while."""
+"""Scenarios of URLs that clients must not fetch, and of results that clients may cache."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ PAGE: Final = "/not-to-be-fetched/page"
 ICON: Final = "/not-to-be-fetched/icon.png"
 """The path of an icon, by plain HTTP."""
 SCHEMA: Final = "/not-to-be-fetched/schema.json"
-"""The path of a schema that another refers to."""
+"""The path of a schema that another schema refers to."""
 FRESH: Final = 3_600_000
-"""Milliseconds that a result holds: longer than any run."""
+"""The `ttlMs` of a result that is valid for longer than a run."""
 
 
 def _origin(turn: Turn) -> str:
-    """Where the client reached the server."""
+    """Return the origin by which the client reached the server."""
     outlet = turn.outlet
     host = outlet.exchange.header("host") if isinstance(outlet, PostOutlet) else None
     return f"http://{host or 'localhost'}"
 
 
 def _urls(stage: Stage) -> None:
-    """Icons, schemas and a page, all on the server itself: whoever fetches one is seen."""
+    """Offer icons, schemas and a page on the server itself, so that a fetch is noticed."""
     offers = stage.server.offers
 
     async def listed(turn: Turn) -> JsonObject:
         origin = _origin(turn)
         odd: JsonObject = {"type": "object", "properties": {"n": {"$ref": f"{origin}{SCHEMA}"}}}
-        referring = {**tool("gives_referred", "Its schema refers elsewhere"), "outputSchema": odd}
+        referring = {**tool("gives_referred", "Its schema refers to a URL"), "outputSchema": odd}
         icons: JsonObject = {"icons": [{"src": f"{origin}{ICON}", "mimeType": "image/png"}]}
         return {"tools": [*({**each, **icons} for each in offers.tools), referring]}
 
@@ -63,11 +63,11 @@ def _urls(stage: Stage) -> None:
 
     stage.server.handlers["tools/list"] = listed
     offers.calls["gives_referred"] = referred
-    offers.add_tool("sends_to_page", "Asks the user to visit a page", visit)
+    offers.add_tool("sends_to_page", "Requests a visit to a page", visit)
 
 
 def _caching(stage: Stage) -> None:
-    """List that hold for long, not at all, or say something odd about it."""
+    """Serve lists that are valid for long or not at all, or whose `ttlMs` is missing or negative."""
     server = stage.server
     server.offers.resources.append({"uri": "test://other", "name": "other"})
     server.offers.texts["test://other"] = "another text"
@@ -104,16 +104,16 @@ if TYPE_CHECKING:
 ACCESS_SCENARIOS: Final = (
     Scenario(
         name="conformance_urls",
-        title="Icons, schemas and a page on the server itself, none of which is to be fetched; nobody consents to it.",
+        title="Icons, schemas and a page on the server itself, none of which may be fetched; the user does not consent.",
         prepare=_urls,
         revisions=between(R2025_11_25),
         transports=frozenset({Transport.HTTP}),
     ),
     Scenario(
         name="conformance_caching",
-        title="Lists that hold for an hour, or not at all; the client is to read each twice, and two resources.",
+        title="Lists that are valid for an hour or not at all; the client must read each twice, and two resources.",
         prepare=_caching,
         revisions=frozenset(MODERN),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

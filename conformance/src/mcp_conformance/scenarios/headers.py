@@ -1,4 +1,4 @@
-"""What modern clients meet over HTTP to see what they repeat in headers. Spec: basic/transports/streamable-http"""
+"""Scenarios of the headers of modern HTTP requests. Spec: basic/transports/streamable-http"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ URIS: Final = (
     "test://ünïcode/\u6e2c\u8a66",
     "=?base64?dGVzdA==?=",
 )
-"""Resources whose names are hard to put into a header."""
+"""Resource URIs that are difficult to encode in a header."""
 
 _SPECIAL: Final = ("test_headers", "my-hyphenated-tool")
 
@@ -34,7 +34,7 @@ async def _done(_: Turn) -> JsonObject:
 
 
 def _standard(stage: Stage) -> None:
-    """Name and URIs of every kind."""
+    """Add tool names and URIs of every kind."""
     offers = stage.server.offers
     for name in _SPECIAL:
         offers.add_tool(name, "Does nothing", _done)
@@ -57,7 +57,7 @@ ANNOTATED: Final[JsonObject] = {
         },
     },
 }
-"""The input schema of a tool whose arguments are to be repeated in headers."""
+"""An input schema with header parameters."""
 
 _CALLS: Final[tuple[JsonObject, ...]] = (
     {"region": "us-west1", "priority": 42, "verbose": False, "query": "SELECT 1", "float_val": 1.5},
@@ -73,7 +73,7 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
 
 
 def _custom(stage: Stage) -> None:
-    """A tool with annotated parameters."""
+    """Add a tool with header parameters."""
     stage.server.offers.add_tool("test_custom_headers", "Does nothing", _done, ANNOTATED)
 
 
@@ -116,11 +116,11 @@ INVALID: Final[Mapping[str, JsonObject]] = {
         "anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}, {"required": []}],
     },
 }
-"""Input schemas with an annotation that is not allowed, by what is wrong; the tool is called `invalid_` and that."""
+"""Input schemas with an invalid header annotation, by kind of defect. The tool is named `invalid_` and the kind."""
 
 
 def _invalid(stage: Stage) -> None:
-    """One valid tool among invalid ones."""
+    """Offer one valid tool among invalid ones."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -132,7 +132,7 @@ def _invalid(stage: Stage) -> None:
 
 HEADER_SCENARIOS: Final = (
     Scenario(
-        name="http-standard-headers",
+        name="Tools, resources and prompts with names of every kind.",
         title="Tools, resources and prompts with names of every kind.",
         prepare=_standard,
         revisions=frozenset(MODERN),
@@ -140,7 +140,7 @@ HEADER_SCENARIOS: Final = (
     ),
     Scenario(
         name="http-custom-headers",
-        title="A tool with parameters that are to be repeated in headers; the context says what to call.",
+        title="A tool with header parameters; the context states the calls.",
         prepare=_custom,
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),
@@ -148,10 +148,10 @@ HEADER_SCENARIOS: Final = (
     ),
     Scenario(
         name="http-invalid-tool-headers",
-        title="Tools whose annotations of headers are not allowed, and one whose are.",
+        title="Tools with invalid header annotations, and one with valid ones.",
         prepare=_invalid,
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,4 +1,4 @@
-"""What clients meet over Streamable HTTP: streams, sessions, and their ends."""
+"""Scenarios of Streamable HTTP: streams and sessions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["HTTP_SCENARIOS", "RETRY"]
 
 RETRY: Final = 500
-"""Milliseconds that a client has to wait before it fetches a stream again."""
+"""Milliseconds that a client must wait before it resumes a stream."""
 
 _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 _HTTP: Final = frozenset({Transport.HTTP})
 
 
 def _all_in_streams(stage: Stage) -> None:
-    """Every response comes in a stream, behind a comment."""
+    """Respond to every request with a stream."""
     stage.http.streams = True
 
 
@@ -41,7 +41,7 @@ def _without_standing_stream(stage: Stage) -> None:
 
 
 def _session_lost(stage: Stage) -> None:
-    """The first `tools/list` finds its session forgotten."""
+    """Forget the session before the first `tools/list`."""
     lost: list[bool] = []
 
     async def forget(exchange: Exchange) -> bool:
@@ -57,7 +57,7 @@ def _session_lost(stage: Stage) -> None:
 
 
 def _sse_retry(stage: Stage) -> None:
-    """The stream of a call ends before the result, which can be fetched after some time."""
+    """End the stream of a call before the result, which the client can get by resumption."""
 
     async def reconnect(turn: Turn) -> JsonObject:
         outlet = turn.outlet
@@ -68,44 +68,44 @@ def _sse_retry(stage: Stage) -> None:
             stage.notes["paused_at"] = trio.current_time()
         return text_result("fetched")
 
-    stage.server.offers.add_tool("test_reconnection", "Is answered in a second stream", reconnect)
+    stage.server.offers.add_tool("test_reconnection", "Responds in a second stream", reconnect)
 
 
 HTTP_SCENARIOS: Final = (
     Scenario(
         name="all-in-streams",
-        title="A server that answers every request by an event stream.",
+        title="A server that responds to every request with an event stream.",
         prepare=_all_in_streams,
         revisions=_STATEFUL | frozenset(MODERN),
         transports=_HTTP,
     ),
     Scenario(
         name="without-session",
-        title="A server that gives no session id.",
+        title="A server without session ids.",
         prepare=_without_session,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),
     Scenario(
         name="without-standing-stream",
-        title="A server that answers GET with 405.",
+        title="A server that responds to GET with 405.",
         prepare=_without_standing_stream,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),
     Scenario(
         name="session-lost",
-        title="A server that has forgotten the session when the first `tools/list` comes.",
+        title="A server that forgets the session before the first `tools/list`.",
         prepare=_session_lost,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),
     Scenario(
         name="sse-retry",
-        title="A tool whose stream ends before its result, which has to be fetched after half a second.",
+        title="A tool whose stream ends before its result; the client must resume the stream after half a second.",
         prepare=_sse_retry,
         revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

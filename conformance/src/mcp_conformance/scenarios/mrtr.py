@@ -1,4 +1,4 @@
-"""Results that ask for input first: in one round, in several, of tools, prompts and resources (2026-07-28)."""
+"""Scenarios of multi round-trip requests, of tools, prompts and resources (2026-07-28)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _SAMPLE: Final[JsonObject] = {
 }
 _ROOTS: Final[JsonObject] = {"method": "roots/list"}
 STATES: Final = (f"first {STATE}", "second/0000000000000000001")
-"""The states of two rounds, one after the other."""
+"""The states of two successive round trips."""
 ARGUMENTS: Final[JsonObject] = {"text": "as it is \u00fc", "count": 7}
-"""What the tool of several rounds is called with: its schema gives it as defaults."""
+"""The arguments for the tool with several round trips; its schema has them as defaults."""
 _WITH_DEFAULTS: Final[JsonObject] = {
     "type": "object",
     "properties": {
@@ -76,7 +76,7 @@ async def _no_state(turn: Turn) -> JsonObject:
 
 
 async def _unrelated(_: Turn) -> JsonObject:
-    return text_result("nothing was asked")
+    return text_result("nothing was requested")
 
 
 async def _no_result_type(turn: Turn) -> JsonObject:
@@ -86,7 +86,7 @@ async def _no_result_type(turn: Turn) -> JsonObject:
 
 
 async def _all_kinds(turn: Turn) -> JsonObject:
-    """Ask for all that the client declares, in one result."""
+    """Request everything that the client declares in one result."""
     if "inputResponses" in turn.params:
         return text_result("confirmed")
     kinds = (("elicitation", _CONFIRM), ("sampling", _SAMPLE), ("roots", _ROOTS))
@@ -95,7 +95,7 @@ async def _all_kinds(turn: Turn) -> JsonObject:
 
 
 async def _rounds(turn: Turn) -> JsonObject:
-    """A question, then a state alone, then the end."""
+    """Return an input request first, then only a state, then the final result."""
     state = turn.params.get("requestState")
     if not _can(turn) or state == STATES[1]:
         return text_result("done")
@@ -105,18 +105,18 @@ async def _rounds(turn: Turn) -> JsonObject:
 def _request_state(stage: Stage) -> None:
     offers = stage.server.offers
     offers.tools.clear()
-    offers.add_tool("test_mrtr_echo_state", "Asks for a confirmation, with a state", _echo_state)
-    offers.add_tool("test_mrtr_no_state", "Asks for a confirmation, without a state", _no_state)
-    offers.add_tool("test_mrtr_unrelated", "Asks for nothing", _unrelated)
-    offers.add_tool("test_mrtr_no_result_type", "Has a result of no type", _no_result_type)
+    offers.add_tool("test_mrtr_echo_state", "Requests a confirmation, with a state", _echo_state)
+    offers.add_tool("test_mrtr_no_state", "Requests a confirmation, without a state", _no_state)
+    offers.add_tool("test_mrtr_unrelated", "Requests nothing", _unrelated)
+    offers.add_tool("test_mrtr_no_result_type", "Returns a result without resultType", _no_result_type)
 
 
 def _several(stage: Stage) -> None:
     server = stage.server
     server.offers.tools.clear()
-    server.offers.add_tool("ask_all_kinds", "Asks for all at once", _all_kinds)
-    server.offers.add_tool("ask_in_rounds", "Asks twice", _rounds, _WITH_DEFAULTS)
-    server.offers.add_tool("ask_nothing", "Asks for nothing", _unrelated)
+    server.offers.add_tool("ask_all_kinds", "Requests everything at once", _all_kinds)
+    server.offers.add_tool("ask_in_rounds", "Needs two round trips", _rounds, _WITH_DEFAULTS)
+    server.offers.add_tool("ask_nothing", "Requests nothing", _unrelated)
     for method in ("prompts/get", "resources/read"):
         right = server.handlers[method]
 
@@ -136,15 +136,15 @@ if TYPE_CHECKING:
 ROUND_SCENARIOS: Final = (
     Scenario(
         name="sep-2322-client-request-state",
-        title="Tools that ask for a confirmation with a state and without one, and tools that do not.",
+        title="Tools that request a confirmation with and without a state, and tools that request nothing.",
         prepare=_request_state,
         revisions=frozenset(MODERN),
     ),
     Scenario(
         name="conformance_rounds",
-        title="Tools that ask for several things, and more than once; prompts and resources that ask, too.",
+        title="Tools that request several things, also in several round trips; prompts and resources with input requests.",
         prepare=_several,
         revisions=frozenset(MODERN),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,4 +1,4 @@
-"""What clients meet that may speak whatever they can: silence, errors of every code, and the endpoints of 2024-11-05."""
+"""Scenarios of negotiation for clients that may use any revision: silence, error codes, and HTTP+SSE of 2024-11-05."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["CODES", "ERA_SCENARIOS"]
 
 CODES: Final = (-32601, -32602, -32000)
-"""By what legacy servers refuse the probe, beside the code of the scenario `meets-legacy`."""
+"""The codes by which legacy servers reject the probe, beside the one in the scenario `meets-legacy`."""
 
 _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
@@ -27,7 +27,7 @@ _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 
 
 def _nothing(_: Stage) -> None:
-    """The server as it is."""
+    """Leave the server unchanged."""
 
 
 def _is_probe(launch: Launch) -> bool:
@@ -36,7 +36,7 @@ def _is_probe(launch: Launch) -> bool:
 
 
 def _silent(stage: Stage) -> None:
-    """`server/discover` is not answered at all."""
+    """Ignore `server/discover`."""
 
     async def ignore(launch: Launch, _: bytes) -> bool:
         return _is_probe(launch)
@@ -51,14 +51,14 @@ def _refusing(code: int) -> Scenario:
                 return False
             value = launch.values[-1]
             id = value.get("id") if isinstance(value, dict) else None
-            await launch.send(encoded(Refuse(code, "this is not understood").error(id)))
+            await launch.send(encoded(Refuse(code, "the request is not understood").error(id)))
             return True
 
         stage.stdio.on_line = refuse
 
     return Scenario(
         name=f"meets-legacy{code}",
-        title=f"A server of the legacy era that refuses what it does not know by {code}; the client may speak whatever it can.",
+        title=f"A legacy server that rejects unknown methods by {code}; the client may use any revision.",
         prepare=prepare,
         revisions=frozenset(MODERN),
         transports=_STDIO,
@@ -68,7 +68,7 @@ def _refusing(code: int) -> Scenario:
 
 
 def _two_endpoints(stage: Stage) -> None:
-    """Streamable HTTP is not spoken: there is a stream by GET, which says where to post to."""
+    """Serve HTTP+SSE at the endpoint instead of Streamable HTTP."""
     host = stage.http
     pair = SseHost(stage.server, host.transcript, host.nursery)
     pair.path = host.path
@@ -83,7 +83,7 @@ def _two_endpoints(stage: Stage) -> None:
 ERA_SCENARIOS: Final = (
     Scenario(
         name="meets-any-legacy",
-        title="A server of all legacy revisions; the client may speak whatever it can.",
+        title="A server of all legacy revisions; the client may use any revision.",
         prepare=_nothing,
         revisions=frozenset(LEGACY),
         transports=_NO_SSE,
@@ -92,7 +92,7 @@ ERA_SCENARIOS: Final = (
     ),
     Scenario(
         name="meets-silent",
-        title="A server of the legacy era that does not answer what it does not know; the client may speak whatever it can.",
+        title="A legacy server that does not respond to unknown methods; the client may use any revision.",
         prepare=_silent,
         revisions=frozenset(MODERN),
         transports=_STDIO,
@@ -102,7 +102,7 @@ ERA_SCENARIOS: Final = (
     *map(_refusing, CODES),
     Scenario(
         name="meets-two-endpoints",
-        title="A server that speaks 2024-11-05, with its two endpoints, where the client is told of one.",
+        title="A server with the two endpoints of 2024-11-05; the client receives the URL of one.",
         prepare=_two_endpoints,
         revisions=_STATEFUL,
         transports=_HTTP,
@@ -110,7 +110,7 @@ ERA_SCENARIOS: Final = (
     ),
     Scenario(
         name="meets-two-endpoints-free",
-        title="A server that speaks 2024-11-05, with its two endpoints; the client may speak whatever it can.",
+        title="A server with the two endpoints of 2024-11-05; the client may use any revision.",
         prepare=_two_endpoints,
         revisions=frozenset(MODERN),
         transports=_HTTP,
@@ -118,4 +118,4 @@ ERA_SCENARIOS: Final = (
         free=True,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

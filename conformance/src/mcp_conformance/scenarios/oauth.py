@@ -1,6 +1,6 @@
-"""What clients meet where a token is wanted: a protected MCP server with its authorization server, right, odd or hostile.
+"""Scenarios with a protected MCP server and an authorization server: correct, unusual or hostile.
 
-Names that the official framework has too mean the same as there.
+Names shared with the official framework have the same meaning there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["OAUTH_SCENARIOS", "SHOWN_TO_NOBODY"]
 
 SHOWN_TO_NOBODY: Final = "shown_to_nobody"
-"""The error in an answer that is not of the authorization server."""
+"""The error in an authorization response that is not from the authorization server."""
 
 _FIRST: Final = frozenset({R2025_03_26})
 _NOW: Final = frozenset({LATEST})
@@ -50,20 +50,20 @@ _NO_URIS: Final = Reply(
 
 
 def _preregistered(world: World) -> JsonObject:
-    """The client has an id and a secret, and knows whose they are."""
+    """Give the client an id, a secret and their issuer."""
     world.register(_GIVEN)
     return {"client_id": "given-client", "client_secret": "given-client-secret", "issuer": world.places.issuer}
 
 
 def _preregistered_elsewhere(world: World) -> JsonObject:
-    """The client has an id and a secret, of another authorization server."""
+    """Give the client an id and a secret of another authorization server."""
     client = Client.of(_GIVEN)
     world.other.clients.registered[client.client_id] = client
     return {**_GIVEN, "issuer": world.places.other}
 
 
 def _migrating(world: World) -> None:
-    """After the first request with a token the server goes over to another authorization server."""
+    """Move the server to another authorization server after the first request with a token."""
 
     def watch(_request: Request, _answer: Response | None) -> None:
         if world.resource.accepted and not world.server.retired:
@@ -73,7 +73,7 @@ def _migrating(world: World) -> None:
 
 
 def _nothing(_: Stage) -> None:
-    """There is no stage."""
+    """Change nothing: the scenario has no fake server."""
 
 
 def _of(
@@ -90,17 +90,17 @@ def _of(
 
 
 _DISCOVERY: Final = (
-    _of("metadata-default", "A server that wants a token, and does all as it should.", _RESOURCES, Quirks()),
+    _of("metadata-default", "A correct server that requires a token.", _RESOURCES, Quirks()),
     _of(
         "metadata-var1",
-        "The metadata of the server are where its path leads, and nobody says so; those of the authorization server are in "
-        "the manner of OpenID Connect.",
+        "The metadata of the server are at the well-known path, without a hint in the challenge; those of the authorization "
+        "server are at the OpenID Connect path.",
         _LATE,
         Quirks(challenge=_UNNAMED, server_metadata_at=(Well.OPENID_APPENDED,)),
     ),
     _of(
         "metadata-var2",
-        "The metadata of the server are at the root, and nobody says so; the issuer has a path.",
+        "The metadata of the server are at the root, without a hint in the challenge; the issuer has a path.",
         _LATE,
         Quirks(
             challenge=_UNNAMED,
@@ -111,14 +111,14 @@ _DISCOVERY: Final = (
     ),
     _of(
         "metadata-var3",
-        "The metadata of the server are where only the challenge says; the issuer has a path, and its metadata are in the "
-        "manner of OpenID Connect.",
+        "The metadata of the server are at a URL that only the challenge states; the issuer has a path, and its metadata "
+        "are at the OpenID Connect path.",
         _LATE,
         Quirks(resource_metadata_at="elsewhere", issuer="{server}/tenant1", server_metadata_at=(Well.OPENID_APPENDED,)),
     ),
     _of(
         "challenge-among-others",
-        "The challenge is one of several in a line, behind one with a comma in quotation marks.",
+        "The challenge is one of several in a header, after one with a comma in a quoted string.",
         _RESOURCES,
         Quirks(
             resource_metadata_at="elsewhere", challenge=(f'Basic realm="a, Bearer b", {CHALLENGE}, Negotiate YII=',)
@@ -126,13 +126,13 @@ _DISCOVERY: Final = (
     ),
     _of(
         "resource-in-upper-case",
-        "The metadata name the server with scheme and host in upper case.",
+        "The metadata name the server with its scheme and host in upper case.",
         _RESOURCES,
         Quirks(resource_metadata={"resource": "{shouted}"}),
     ),
     _of(
         "resource-mismatch",
-        "The metadata are of another server.",
+        "The metadata are those of another server.",
         _NOW,
         Quirks(resource_metadata={"resource": "{evil}/mcp"}),
     ),
@@ -144,7 +144,7 @@ _DISCOVERY: Final = (
     ),
     _of(
         "metadata-issuer-slash",
-        "The metadata of the authorization server name its issuer with a slash behind it.",
+        "The metadata of the authorization server name its issuer with a trailing slash.",
         _NOW,
         Quirks(server_metadata={"issuer": "{server}/"}),
     ),
@@ -168,7 +168,7 @@ _DISCOVERY: Final = (
     ),
     _of(
         "2025-03-26-pre-registration",
-        "A server that is its own authorization server, and registers nobody.",
+        "A server that is its own authorization server, without client registration.",
         _FIRST,
         Scene(
             quirks=Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=(), registers=False),
@@ -180,31 +180,31 @@ _DISCOVERY: Final = (
 _REGISTRATION: Final = (
     _of(
         "basic-cimd",
-        "The authorization server takes the URL of a metadata document for a client id, and registers clients too.",
+        "The authorization server accepts the URL of a metadata document as client id, and also registers clients.",
         _LATE,
         Quirks(documents=True),
     ),
     _of(
         "pre-registration",
-        "The client was given an id and a secret; nobody can register.",
+        "The client has an id and a secret; there is no client registration.",
         _RESOURCES,
         Scene(quirks=Quirks(registers=False), begin=_preregistered),
     ),
     _of(
         "pre-registration-first",
-        "The client was given an id and a secret, where it could have others.",
+        "The client has an id and a secret, although other ways are available.",
         _LATE,
         Scene(quirks=Quirks(documents=True), begin=_preregistered),
     ),
     _of(
         "pre-registration-elsewhere",
-        "The client was given an id and a secret of another authorization server; nobody can register.",
+        "The client has an id and a secret of another authorization server; there is no client registration.",
         _NOW,
         Scene(quirks=Quirks(registers=False), begin=_preregistered_elsewhere),
     ),
     _of(
         "registration-refused",
-        "The authorization server does not register clients with such redirect URIs.",
+        "The authorization server does not register clients with these redirect URIs.",
         _NOW,
         Quirks(replies={Part.REGISTRATION: _NO_URIS}),
     ),
@@ -219,19 +219,19 @@ _REGISTRATION: Final = (
 _SCOPES: Final = (
     _of(
         "scope-from-www-authenticate",
-        "The challenge names one of the scopes that there are.",
+        "The challenge names one of the supported scopes.",
         _LATE,
         Quirks(resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]}),
     ),
     _of(
         "scope-outside-supported",
-        "The challenge names a scope that is not among those of the metadata.",
+        "The challenge names a scope that is not in the metadata.",
         _LATE,
         Quirks(resource_metadata={"scopes_supported": ["notes:write"]}),
     ),
     _of(
         "scope-from-scopes-supported",
-        "The challenge names no scope, the metadata three.",
+        "The challenge names no scope, the metadata name three.",
         _LATE,
         Quirks(
             challenge=('Bearer resource_metadata="{prm}"',),
@@ -240,13 +240,13 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-omitted-when-undefined",
-        "Nobody names a scope.",
+        "No scope is named.",
         _LATE,
         Quirks(scopes=(), resource_metadata={"scopes_supported": ABSENT}),
     ),
     _of(
         "scope-step-up",
-        "A call needs one scope more, and says only which.",
+        "A call needs an additional scope, and the error names only that one.",
         _LATE,
         Quirks(
             resource_metadata={"scopes_supported": ["profile"]},
@@ -256,7 +256,7 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-retry-limit",
-        "Whatever scopes a token has, they do not suffice.",
+        "No scopes are ever sufficient.",
         _LATE,
         Quirks(scopes_of=_EVERYTHING, insatiable=True),
     ),
@@ -266,33 +266,43 @@ _SCOPES: Final = (
         _NOW,
         Quirks(server_metadata={"scopes_supported": ["notes:read", "notes:write"]}),
     ),
-    _of("no-refresh-token", "There are no refresh tokens.", _NOW, Quirks(refresh="never")),
+    _of("no-refresh-token", "The authorization server issues no refresh tokens.", _NOW, Quirks(refresh="never")),
 )
 
 _ANSWERS: Final = (
     _of(
         "iss-not-advertised",
-        "The authorization server does not say who it is in its answer, nor that it does.",
+        "The authorization response contains no issuer, and the metadata announce none.",
         _NOW,
         Quirks(server_metadata={_ADVERTISED: ABSENT}, authorization={"iss": ABSENT}),
     ),
-    _of("iss-supported-missing", "It says that it does, and does not.", _NOW, Quirks(authorization={"iss": ABSENT})),
-    _of("iss-wrong-issuer", "The answer is of somebody else.", _NOW, Quirks(authorization={"iss": "{evil}"})),
+    _of(
+        "iss-supported-missing",
+        "The metadata announce an issuer, but the authorization response contains none.",
+        _NOW,
+        Quirks(authorization={"iss": ABSENT}),
+    ),
+    _of(
+        "iss-wrong-issuer",
+        "The authorization response names another issuer.",
+        _NOW,
+        Quirks(authorization={"iss": "{evil}"}),
+    ),
     _of(
         "iss-unexpected",
-        "It does not say that it does, and the answer is of somebody else.",
+        "The metadata announce no issuer, and the authorization response names another issuer.",
         _NOW,
         Quirks(server_metadata={_ADVERTISED: ABSENT}, authorization={"iss": "{evil}"}),
     ),
     _of(
         "iss-normalized",
-        "The answer names the issuer with a slash behind it.",
+        "The authorization response names the issuer with a trailing slash.",
         _NOW,
         Quirks(authorization={"iss": "{issuer}/"}),
     ),
     _of(
         "iss-error",
-        "The answer is an error, and of somebody else.",
+        "The authorization response is an error and names another issuer.",
         _NOW,
         Quirks(
             authorization={
@@ -303,23 +313,30 @@ _ANSWERS: Final = (
             }
         ),
     ),
-    _of("state-wrong", "The answer has another state.", _RESOURCES, Quirks(authorization={"state": "guessed"})),
-    _of("state-missing", "The answer has no state.", _RESOURCES, Quirks(authorization={"state": ABSENT})),
+    _of(
+        "state-wrong",
+        "The authorization response has a wrong state.",
+        _RESOURCES,
+        Quirks(authorization={"state": "guessed"}),
+    ),
+    _of(
+        "state-missing", "The authorization response has no state.", _RESOURCES, Quirks(authorization={"state": ABSENT})
+    ),
     _of(
         "pkce-missing",
-        "The metadata of the authorization server do not say that it can do PKCE.",
+        "The metadata of the authorization server do not announce PKCE.",
         _LATE,
         Quirks(server_metadata={_METHODS: ABSENT}),
     ),
     _of(
         "pkce-missing-openid",
-        "The same in the manner of OpenID Connect.",
+        "The OpenID Connect metadata do not announce PKCE.",
         _LATE,
         Quirks(server_metadata_at=(Well.OPENID_APPENDED,), server_metadata={_METHODS: ABSENT}),
     ),
     _of(
         "url-with-line-break",
-        "The URL of the token endpoint has the end of a line in it, and another header behind.",
+        "The URL of the token endpoint contains a line break followed by another header.",
         _NOW,
         Quirks(server_metadata={"token_endpoint": "{server}/token HTTP/1.1\r\nX-Smuggled: yes\r\nX-Rest: "}),
     ),
@@ -332,4 +349,4 @@ OAUTH_SCENARIOS: Final = (
     *_ANSWERS,
     *(_of(name, title, _NOW, scene) for name, (title, scene) in GRANTS.items()),
 )
-"""All of them. The last are of extensions."""
+"""All OAuth scenarios. The last ones are for extensions."""

@@ -1,6 +1,6 @@
-"""What clients of the authorization extensions meet: other ways to a token, and tokens that are bound to a key.
+"""Scenarios of the authorization extensions: other grants, and tokens that are bound to a key.
 
-Whoever plays these is told what it needs, in the context; it may do nothing at all, as one without the extension does.
+The client receives the necessary data in the context. A client without the extension may do nothing.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def _by_workload(world: World) -> JsonObject:
 
 
 def _by_workload_refused(world: World) -> JsonObject:
-    """The platform vouches for it, but nobody believes it."""
+    """Issue a JWT of a platform that the authorization server does not trust."""
     return {"client_id": "workload", "valid_jwt": world.ledger.new("workload", world.places.server)}
 
 
 _CLOSED: Final = Quirks(registers=False)
 
 GRANTS: Final[Mapping[str, tuple[str, Scene]]] = {
-    "client-credentials-basic": ("A client that is there for itself, with a secret.", Scene(begin=_by_secret)),
-    "client-credentials-jwt": ("A client that is there for itself, with a key.", Scene(begin=_by_key)),
+    "client-credentials-basic": ("A client that acts on its own behalf, with a secret.", Scene(begin=_by_secret)),
+    "client-credentials-jwt": ("A client that acts on its own behalf, with a key.", Scene(begin=_by_key)),
     "enterprise-managed-authorization": (
-        "A client of an employee who has an ID token of the company.",
+        "A client of an employee who has an ID token of the enterprise.",
         Scene(quirks=_CLOSED, begin=_by_employee),
     ),
     "wif-jwt-bearer": (
@@ -81,10 +81,10 @@ GRANTS: Final[Mapping[str, tuple[str, Scene]]] = {
         "A workload with a JWT of its platform, which the authorization server does not trust.",
         Scene(begin=_by_workload_refused),
     ),
-    "dpop": ("Tokens are bound to keys.", Scene(quirks=Quirks(dpop="required"))),
+    "dpop": ("Access tokens are bound to keys (DPoP).", Scene(quirks=Quirks(dpop="required"))),
     "dpop-nonce": (
-        "Tokens are bound to keys, and proofs need a nonce of either server.",
+        "Access tokens are bound to keys, and proofs need a nonce of each server.",
         Scene(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed")),
     ),
 }
-"""By name, what happens in a sentence, and where."""
+"""The description and the setup of each scenario, by name."""

@@ -1,4 +1,4 @@
-"""The world of OAuth as the place of a scenario: how it is set up, and what is entered of it in the transcript."""
+"""The OAuth setup of a scenario, and the transcript entries of its HTTP exchanges."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ __all__ = ["Scene"]
 
 
 def _nothing(_: World) -> None:
-    """The client is told nothing."""
+    """Give the client no data."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Scene:
-    """How the world behaves, and what the client knows of it beforehand."""
+    """The behavior of the OAuth testbed, and the data that the client receives beforehand."""
 
     quirks: Quirks = attrs.field(factory=Quirks)
-    """How it behaves."""
+    """The deviations from the default behavior."""
     begin: Callable[[World], JsonObject | None] = _nothing
-    """Is given the world before the client starts; gives what the client is told, `None` for nothing."""
+    """A function that prepares the testbed before the client starts, and returns the data for the client, or `None`."""
 
     def enter(self, world: World, transcript: Transcript) -> JsonObject | None:
-        """Set the world up. What the client is told.
+        """Prepare the testbed, and return the data for the client.
 
         Args:
-            world: The world.
-            transcript: Where all that happens in it is entered.
+            world: The testbed.
+            transcript: The transcript that records all HTTP exchanges.
         """
         context = self.begin(world)
         after = world.watch
@@ -57,7 +57,7 @@ def _entered(transcript: Transcript, request: Request, answer: Response | None) 
     if request.body:
         transcript.message(request.body, sent=False)
     if answer is None:
-        transcript.note("nobody is there")
+        transcript.note("no server at this URL")
         return
     back = [f"HTTP {answer.status}", *(f"{name}: {value}" for name, value in answer.headers)]
     transcript.head("\n".join(back), sent=True)

@@ -1,4 +1,4 @@
-"""Lists in pages of every length, with cursors that say nothing."""
+"""Scenarios of pagination, with pages of different lengths and opaque cursors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LISTS: Final = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""What comes in pages, and where it stands in the result."""
+"""The paginated methods, and the member of the result that contains the entries."""
 _ODD: Final = ('{"page": 2}', " a b&c=d#/+%20", "\u00fc\u2028\U0001f9ea==", "0")
 _LENGTHS: Final = (1, 0, 3, 2, 1, 1)
 
 
 def cursors(method: str, era: Era) -> list[str]:
-    """The cursors of a list, in order. Modern ones begin with the empty one, which is one like others."""
+    """Return the cursors of a list, in order. In the modern era the first one is empty, which is valid."""
     mine = [f"{each}{method}" for each in _ODD]
     return ["", *mine] if era is Era.MODERN else mine
 
@@ -41,7 +41,7 @@ def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[Tur
     async def page(turn: Turn) -> JsonObject:
         cursor = turn.params.get("cursor")
         if not (cursor is None or isinstance(cursor, str)) or cursor not in starts:
-            raise Refuse(-32602, "this is no cursor")
+            raise Refuse(-32602, "unknown cursor")
         number = starts[cursor]
         at = sum(_LENGTHS[:number])
         last = number == len(given)
@@ -52,12 +52,12 @@ def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[Tur
 
 
 def _pages(stage: Stage) -> None:
-    """All lists, in pages."""
+    """Serve all lists in pages."""
     server, era = stage.server, stage.revision.era
     offers = server.offers
     say = offers.calls["test_simple_text"]
     for number in range(7):
-        offers.add_tool(f"tool_{number}", "Says something", say)
+        offers.add_tool(f"tool_{number}", "Returns a text", say)
         offers.resources.append({"uri": f"test://static/{number}", "name": f"static {number}"})
         offers.texts[f"test://static/{number}"] = f"text {number}"
         offers.prompts.append({"name": f"prompt_{number}"})
@@ -76,8 +76,8 @@ def _pages(stage: Stage) -> None:
 PAGE_SCENARIOS: Final = (
     Scenario(
         name="conformance_pages",
-        title="Lists in pages of different lengths, some of them empty, with cursors of any characters.",
+        title="Lists in pages of different lengths, some of them empty, with arbitrary characters in cursors.",
         prepare=_pages,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,6 +1,7 @@
-"""Results of every kind. The client says what it made of each by a tool of the server: `report`.
+"""Scenarios of results of every kind. The client reports the outcome of each by calling the tool `report`.
 
-So what nobody could see from outside goes over the wire: whether an answer counted as one, and what was read from it.
+The reports put on the wire what is otherwise not visible: whether the client accepted a result, and what it read from
+it.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ RESULTS: Final = "conformance_results"
 UNICODE: Final = '\u00fc \u6771\u4eac \u2028\u2029\u0085 \U0001f9ea \u0000 \\ " /'
 """A text with characters of every kind."""
 LARGE: Final = 300_000
-"""The length of a text that no pipe holds."""
+"""The length of a text that exceeds a pipe."""
 STRUCTURED: Final[Mapping[str, JsonValue]] = {
     "gives_array": [1, "two", None],
     "gives_text": "just text",
     "gives_number": 1.5,
     "gives_null": None,
 }
-"""Structured content that is no object, by tool."""
+"""Structured content that is not an object, by tool."""
 _ODD_NOTE: Final = "conformance/nobody-asked"
 
 
@@ -71,38 +72,38 @@ async def _unfit(_: Turn) -> JsonObject:
 
 
 async def _error(_: Turn) -> JsonObject:
-    raise Refuse(-32010, "an error of no special meaning", {"why": "because"})
+    raise Refuse(-32010, "an error without a special meaning", {"why": "because"})
 
 
 async def _bad_request(_: Turn) -> JsonObject:
-    raise Refuse(-32602, "this is not taken", status=400)
+    raise Refuse(-32602, "these arguments are not accepted", status=400)
 
 
 async def _unknown_method(_: Turn) -> JsonObject:
-    raise Refuse(-32601, "there is no such method", status=404)
+    raise Refuse(-32601, "unknown method", status=404)
 
 
 async def _noisy(turn: Turn) -> JsonObject:
-    """Notifications first: progress with fractions and no total, or for nobody; and log messages."""
+    """Send notifications first: progress with fractions, without a total, with an unknown token; and log messages."""
     await turn.progress(0.5)
     await turn.progress(0.75, 1.5)
     odd: JsonObject = {"progressToken": _ODD_NOTE, "progress": 1}
-    await turn.notify("notifications/progress", odd, deviant="progress for a token that nobody gave")
+    await turn.notify("notifications/progress", odd, deviant="progress for an unknown token")
     log: JsonObject = {"level": "info", "logger": "conformance", "data": {"a": [1, None]}}
-    await turn.notify("notifications/message", log, deviant="a log message of no level that was asked for")
+    await turn.notify("notifications/message", log, deviant="a log message below the requested level")
     return text_result("noisy")
 
 
 async def _stray(turn: Turn) -> JsonObject:
-    """A response to what was never asked, first."""
+    """Send an unmatched response first."""
     stray: JsonObject = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
-    await turn.outlet.send(encoded(stray), deviant="a response to a request that never was")
+    await turn.outlet.send(encoded(stray), deviant="a response to an unknown request")
     return text_result("stray")
 
 
 async def _crlf(turn: Turn) -> JsonObject:
     result = text_result("crlf")
-    # Nothing else is odd about it.
+    # Everything else in the line is valid.
     if turn.revision.result_type:
         result = {"resultType": "complete", "_meta": {}, **result}
     raise Instead(encoded(_message(turn, result)) + b"\r", "a line that ends with CR LF")
@@ -110,7 +111,7 @@ async def _crlf(turn: Turn) -> JsonObject:
 
 async def _odd_type(turn: Turn) -> JsonObject:
     odd = {**text_result("odd"), "resultType": "com.example/unheard-of", "_meta": {}}
-    raise Instead(encoded(_message(turn, odd)), "a resultType that nobody knows")
+    raise Instead(encoded(_message(turn, odd)), "an unknown resultType")
 
 
 async def _no_type(turn: Turn) -> JsonObject:
@@ -118,7 +119,7 @@ async def _no_type(turn: Turn) -> JsonObject:
 
 
 async def _stream_of_all_kinds(turn: Turn) -> JsonObject:
-    """An event stream with comments, unknown fields, every line end, and an event cut in pieces."""
+    """Send an event stream with comments, unknown fields, every kind of line end, and an event in pieces."""
     outlet = turn.outlet
     if not isinstance(outlet, PostOutlet):
         return text_result("streamed")
@@ -129,12 +130,12 @@ async def _stream_of_all_kinds(turn: Turn) -> JsonObject:
     at = whole.index(b'"streamed"')
     exchange = outlet.exchange
     await exchange.start(200, STREAM)
-    # JSON may have a line break between two tokens; there the data is cut into two lines.
+    # JSON permits a line break between two tokens; the data is split into two lines there.
     lines = b"data: " + whole[:at] + b"\r\ndata:" + whole[at:] + b"\r\n\r\n"
     for part in (b":\n", b": a comment\r", b"com.example: 1\n", b"retry: 5\r\n", lines[:20], lines[20:-3], lines[-3:]):
         await exchange.chunk(part)
     await exchange.finish()
-    raise NoAnswer("it was answered by hand")
+    raise NoAnswer("the response was sent already")
 
 
 async def _media_type(turn: Turn) -> JsonObject:
@@ -142,7 +143,7 @@ async def _media_type(turn: Turn) -> JsonObject:
     if isinstance(outlet, PostOutlet):
         whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
         await outlet.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
-        raise NoAnswer("it was answered by hand")
+        raise NoAnswer("the response was sent already")
     return text_result("typed")
 
 
@@ -151,7 +152,7 @@ async def _upper_headers(turn: Turn) -> JsonObject:
     if isinstance(outlet, PostOutlet):
         whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
         await outlet.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
-        raise NoAnswer("it was answered by hand")
+        raise NoAnswer("the response was sent already")
     return text_result("upper")
 
 
@@ -211,25 +212,25 @@ def _results(stage: Stage) -> None:
     if stage.transport is Transport.STDIO:
         rows.append(("gives_crlf", _crlf))
     for name, run in rows:
-        offers.add_tool(name, "Gives a result of its kind", run)
+        offers.add_tool(name, "Returns a special kind of result", run)
     if revision in between(R2025_06_18):
         for name, run in (("gives_structured", _structured), ("gives_unfit", _unfit)):
-            offers.tools.append({**tool(name, "Gives structured content"), "outputSchema": _NUMBERED})
+            offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": _NUMBERED})
             offers.calls[name] = run
-    offers.add_tool("report", "Takes what the client made of a result", _report, _REPORT)
+    offers.add_tool("report", "Receives the outcome of a call", _report, _REPORT)
 
 
 async def _no_longer(turn: Turn) -> JsonObject:
     error: JsonObject = {"code": -32002, "message": "Resource not found", "data": {"uri": turn.params.get("uri")}}
     whole: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "error": error}
-    raise Instead(encoded(whole), "the code of earlier revisions for what is not found")
+    raise Instead(encoded(whole), "the error code of earlier revisions for an unknown resource")
 
 
 RESULT_SCENARIOS: Final = (
     Scenario(
         name=RESULTS,
-        title="Tools with results of every kind; the client says what it made of each by the tool `report`.",
+        title="Tools with results of every kind; the client reports the outcome of each by the tool `report`.",
         prepare=_results,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,4 +1,4 @@
-"""What clients have to bear: what is allowed and rarely seen, streams that break, subscriptions that bring less, servers that die."""
+"""Scenarios of robustness: rare valid members, broken streams, ungranted subscriptions, server crashes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 __all__ = ["BEARING_SCENARIOS", "BREAKS", "CASES", "CRASHES", "PATH", "QUERY", "TOKEN", "TWO"]
 
 BREAKS: Final = "test_breaks"
-"""The tool whose answer breaks off."""
+"""The tool whose stream breaks."""
 CASES: Final = ("same_name", "Same_Name")
-"""Two tools whose names differ in case alone."""
+"""Two tools whose names differ only in case."""
 CRASHES: Final = "test_crashes"
-"""The tool by which the server dies."""
+"""The tool that crashes the server."""
 PATH: Final = "/a/b%20c/the.endpoint"
-"""Where an endpoint may be."""
+"""An unusual but valid path of an endpoint."""
 QUERY: Final = "?tenant=x&tenant=y%2Fz"
-"""What may belong to its URL."""
+"""An unusual but valid query of its URL."""
 TOKEN: Final = "conformance/how far"
-"""The token of progress that the client is given."""
+"""The progress token that the client receives."""
 TWO: Final = ("test_first", "test_second")
-"""Two tools, of which the second is answered first."""
+"""Two tools, of which the second responds first."""
 
 _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
@@ -49,7 +49,8 @@ _MODERN: Final = frozenset(MODERN)
 _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 
 
-# --- what is allowed and rarely seen ------------------------------------------------------------------------------------
+# --- rare valid members
+# ------------------------------------------------------------------------------------------------
 
 _ICON: Final[JsonObject] = {"src": "data:image/png;base64,iVBORw0KGgo=", "mimeType": "image/png", "sizes": ["48x48"]}
 _META: Final[JsonObject] = {"com.example/odd": {"deeply": [1.5, None]}}
@@ -57,7 +58,7 @@ _ANNOTATIONS: Final[JsonObject] = {"audience": ["user", "assistant"], "priority"
 
 
 def _rich(stage: Stage) -> None:
-    """All that may be said of a server, its tools, resources and prompts, and of contents and progress."""
+    """Use all optional members of a server, its tools, resources and prompts, of contents and progress."""
     server, offers, revision = stage.server, stage.server.offers, stage.revision
     june, late = revision in between(R2025_06_18), revision in between(R2025_11_25)
     info: JsonObject = {"name": "conformance", "version": "1"}
@@ -93,11 +94,11 @@ def _rich(stage: Stage) -> None:
         offers.add_tool(name, "Says something", say)
 
 
-# --- connections and streams that break -------------------------------------------------------------------------------
+# --- broken connections and streams ---------------------------------------------------------------------------------
 
 
 def _breaks(stage: Stage) -> None:
-    """The connection of the first call breaks in the midst of its answer."""
+    """Break the connection of the first call in the middle of the response."""
     broken: list[bool] = []
 
     async def break_off(turn: Turn) -> JsonObject:
@@ -109,8 +110,8 @@ def _breaks(stage: Stage) -> None:
             await outlet.exchange.cut()
         return text_result("not broken")
 
-    stage.server.offers.add_tool(BREAKS, "Breaks off once", break_off)
-    stage.server.offers.add_tool("test_behind", "Is called behind that", _behind)
+    stage.server.offers.add_tool(BREAKS, "Breaks its stream once", break_off)
+    stage.server.offers.add_tool("test_behind", "Is called after that", _behind)
 
 
 async def _behind(_: Turn) -> JsonObject:
@@ -118,7 +119,7 @@ async def _behind(_: Turn) -> JsonObject:
 
 
 def _standing_ends(stage: Stage) -> None:
-    """The first stream for what belongs to no request ends at once."""
+    """End the first standalone stream at once."""
 
     async def end(exchange: Exchange) -> bool:
         if exchange.method != "GET" or exchange.header("last-event-id") is not None or "ended" in stage.notes:
@@ -132,28 +133,28 @@ def _standing_ends(stage: Stage) -> None:
 
 
 def _elsewhere(stage: Stage) -> None:
-    """The endpoint is at a long path, and its URL has a query."""
+    """Use an endpoint with a long path and a query."""
     stage.http.path, stage.http.query = PATH, QUERY
 
 
 def _crashes(stage: Stage) -> None:
-    """A tool by which the server dies; started again, it has none such."""
+    """Add a tool that crashes the server. After a restart the tool is harmless."""
 
     async def crash(turn: Turn) -> JsonObject:
         launch = turn.outlet
         if isinstance(launch, Launch) and launch.number == 0:
             await launch.exit(3)
-            raise NoAnswer("the server is gone")
-        return text_result("nothing happens any more")
+            raise NoAnswer("the server has exited")
+        return text_result("this process does not crash")
 
     stage.server.offers.add_tool(CRASHES, "Ends the server", crash)
 
 
-# --- answers in another order -----------------------------------------------------------------------------------------
+# --- responses out of order -------------------------------------------------------------------------------------------
 
 
 def _crossed(stage: Stage) -> None:
-    """Two tools that are to be called at once; the second is answered first."""
+    """Offer two tools that must be called concurrently. The second responds first."""
     over = trio.Event()
 
     async def first(_: Turn) -> JsonObject:
@@ -166,12 +167,12 @@ def _crossed(stage: Stage) -> None:
         result = stage.server.complete(turn.method, text_result("of the second"), turn.revision)
         await turn.outlet.send(encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result}), final=True)
         over.set()
-        raise NoAnswer("it was answered by hand, before the first")
+        raise NoAnswer("the response was sent before that of the first tool")
 
     offers = stage.server.offers
     offers.tools.clear()
     for name, run in zip(TWO, (first, second), strict=True):
-        offers.add_tool(name, "Says which one it is", run)
+        offers.add_tool(name, "Returns its position", run)
     _add_report(stage, "text")
 
 
@@ -180,14 +181,14 @@ def _add_report(stage: Stage, member: str) -> None:
         return text_result("noted")
 
     schema: JsonObject = {"type": "object", "properties": {"of": {"type": "string"}, member: {}}, "required": ["of"]}
-    stage.server.offers.add_tool("report", "Takes what the client made of something", noted, schema)
+    stage.server.offers.add_tool("report", "Receives a report of the client", noted, schema)
 
 
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
 def _two_subscriptions(stage: Stage) -> None:
-    """A tool that tells of a change in the second of two subscriptions, and not in the first."""
+    """Add a tool that notifies of a change in the second of two subscriptions, but not in the first."""
 
     async def tell(turn: Turn) -> JsonObject:
         listening = [each for each in stage.server.received if each.get("method") == "subscriptions/listen"]
@@ -198,12 +199,12 @@ def _two_subscriptions(stage: Stage) -> None:
         return text_result("told")
 
     stage.server.offers.tools.clear()
-    stage.server.offers.add_tool("test_tells_second", "Tells of a change in the second subscription", tell)
+    stage.server.offers.add_tool("test_tells_second", "Notifies of a change in the second subscription", tell)
     _add_report(stage, "heard")
 
 
 def _grants_nothing(stage: Stage) -> None:
-    """A subscription is acknowledged, and nothing of it granted."""
+    """Acknowledge a subscription without granting anything."""
     server = stage.server
 
     async def listen(turn: Turn) -> JsonObject:
@@ -211,13 +212,13 @@ def _grants_nothing(stage: Stage) -> None:
         params: JsonObject = {"notifications": {}, "_meta": meta}
         await turn.notify("notifications/subscriptions/acknowledged", params)
         await trio.sleep_forever()
-        raise AssertionError("it ends by cancellation")
+        raise AssertionError("the subscription ends only by cancellation")
 
     server.handlers["subscriptions/listen"] = listen
 
 
 def _ends_subscriptions(stage: Stage) -> None:
-    """A subscription is acknowledged, and then ended in good order."""
+    """Acknowledge a subscription, and then end it with a result."""
     server = stage.server
 
     async def listen(turn: Turn) -> JsonObject:
@@ -229,7 +230,8 @@ def _ends_subscriptions(stage: Stage) -> None:
     server.handlers["subscriptions/listen"] = listen
 
 
-# --- requests of the server that want progress, or are none ------------------------------------------------------------
+# --- client requests with progress, and invalid ones
+# --------------------------------------------------------------------
 
 _SAMPLING: Final[JsonObject] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say something"}}],
@@ -239,7 +241,7 @@ _SAMPLING: Final[JsonObject] = {
 
 
 def _wants_progress(stage: Stage) -> None:
-    """A tool asks for a sample, and wants to know how far it is; then for a ping, to see what comes behind the answer."""
+    """Add a tool that requests sampling with progress, and then a ping, to detect progress after the response."""
 
     async def ask(turn: Turn) -> JsonObject:
         if not turn.session.has("sampling"):
@@ -249,11 +251,11 @@ def _wants_progress(stage: Stage) -> None:
         await turn.ask("ping", name="fence")
         return text_result("asked")
 
-    stage.server.offers.add_tool("ask_with_progress", "Asks for a sample, and for progress", ask)
+    stage.server.offers.add_tool("ask_with_progress", "Requests sampling with progress", ask)
 
 
 def _no_request(stage: Stage) -> None:
-    """A tool sends a request whose method is a number, and an error without an id where that is allowed."""
+    """Add a tool that sends a request whose method is a number, and an error without an id where that is valid."""
 
     async def send(turn: Turn) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
@@ -261,33 +263,33 @@ def _no_request(stage: Stage) -> None:
         await turn.outlet.send(encoded(odd), deviant="a method that is a number")
         stage.notes["sent"] = True
         await turn.ask("ping", name="behind")
-        # Last: a client may take it for the answer to its call, and be done.
+        # Last, because a client may take it for the response to its call and stop.
         if turn.revision in between(R2025_11_25):
             error: JsonObject = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "nothing was understood"}}
             await turn.outlet.send(encoded(error))
         await turn.ask("ping", name="last")
         return text_result("sent")
 
-    stage.server.offers.add_tool("test_no_request", "Sends what is no request", send)
+    stage.server.offers.add_tool("test_no_request", "Sends an invalid request", send)
 
 
 BEARING_SCENARIOS: Final = (
     Scenario(
         name="conformance_rich",
-        title="A server that says all that it may: titles, icons, annotations, `_meta` everywhere, progress with a message.",
+        title="A server with all optional members: titles, icons, annotations, `_meta` everywhere, progress with a message.",
         prepare=_rich,
         revisions=between(R2025_03_26),
     ),
     Scenario(
         name="conformance_broken_stream",
-        title="A tool `test_breaks` whose first call breaks off, and one behind it.",
+        title="A tool `test_breaks` whose first call breaks its stream, and another tool after it.",
         prepare=_breaks,
         revisions=_STATEFUL | _MODERN,
         transports=_HTTP,
     ),
     Scenario(
         name="conformance_standing_ends",
-        title="A server that ends the first stream that is opened by GET at once.",
+        title="A server that ends the first standalone stream at once.",
         prepare=_standing_ends,
         revisions=_STATEFUL,
         transports=_HTTP,
@@ -301,48 +303,48 @@ BEARING_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_crash",
-        title="A tool `test_crashes` by which the server dies while the client listens for changes.",
+        title="A tool `test_crashes` that crashes the server while the client has a subscription.",
         prepare=_crashes,
         revisions=_MODERN,
         transports=_STDIO,
     ),
     Scenario(
         name="conformance_crossed",
-        title="Two tools that are to be called at once, of which the second is answered first.",
+        title="Two tools that must be called concurrently, of which the second responds first.",
         prepare=_crossed,
         revisions=_MODERN,
         transports=_STDIO,
     ),
     Scenario(
         name="conformance_two_subscriptions",
-        title="A tool that tells of a change in the second of two subscriptions.",
+        title="A tool that notifies of a change in the second of two subscriptions.",
         prepare=_two_subscriptions,
         revisions=_MODERN,
         transports=_STDIO,
     ),
     Scenario(
         name="conformance_grants_nothing",
-        title="A server that acknowledges subscriptions, and grants nothing of what is wanted.",
+        title="A server that acknowledges subscriptions without granting anything.",
         prepare=_grants_nothing,
         revisions=_MODERN,
     ),
     Scenario(
         name="conformance_ends_subscriptions",
-        title="A server that acknowledges subscriptions, and ends them at once in good order.",
+        title="A server that acknowledges subscriptions, and ends them at once with a result.",
         prepare=_ends_subscriptions,
         revisions=_MODERN,
     ),
     Scenario(
         name="conformance_progress",
-        title="A tool that asks for a sample, and wants to know how far it is.",
+        title="A tool that requests sampling with progress.",
         prepare=_wants_progress,
         revisions=frozenset(LEGACY),
     ),
     Scenario(
         name="conformance_no_request",
-        title="A tool that sends a request without a method, and an error without an id where that is allowed.",
+        title="A tool that sends a request with an invalid method, and an error without an id where that is valid.",
         prepare=_no_request,
         revisions=frozenset(LEGACY),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

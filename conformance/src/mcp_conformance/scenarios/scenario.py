@@ -1,4 +1,4 @@
-"""A scenario: what a client under test meets, and how the fake server behaves in it."""
+"""The definition of a scenario, and the setup of the fake server for it."""
 
 from __future__ import annotations
 
@@ -27,59 +27,59 @@ Host: TypeAlias = HttpHost | SseHost | StdioHost
 
 @attrs.define(kw_only=True, eq=False)
 class Stage:
-    """Where a scenario is set up, before the client starts."""
+    """The setup of a scenario before the client starts."""
 
     revision: Revision
-    """What the client is told to speak."""
+    """The revision that the client is instructed to use."""
     transport: Transport
-    """Over what."""
+    """The transport."""
     server: FakeServer
-    """What it will meet: correct, unless the scenario changes it."""
+    """The server, which is correct unless the scenario changes it."""
     host: Host
-    """How it is reached."""
+    """The host of the server."""
     patience: float
-    """Seconds that something may take."""
+    """Seconds that a response may take."""
     notes: dict[str, JsonValue] = attrs.field(factory=dict)
-    """What checks are to know."""
+    """Data for the checks."""
 
     @property
     def http(self) -> HttpHost:
-        """The host, of a scenario that is for Streamable HTTP alone."""
+        """The host of a scenario for Streamable HTTP only."""
         if isinstance(self.host, HttpHost):
             return self.host
-        raise AssertionError("this scenario is for HTTP alone")
+        raise AssertionError("the scenario is for HTTP only")
 
     @property
     def stdio(self) -> StdioHost:
-        """The host, of a scenario that is for stdio alone."""
+        """The host of a scenario for stdio only."""
         if isinstance(self.host, StdioHost):
             return self.host
-        raise AssertionError("this scenario is for stdio alone")
+        raise AssertionError("the scenario is for stdio only")
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Scenario:
-    """What a client meets. It is told the name, and does what fits: at the least it connects, and uses what there is."""
+    """A scenario. The client receives its name and acts accordingly: at least it connects and uses all features."""
 
     name: str
-    """Its name, as the client is told."""
+    """The name that the client receives."""
     title: str
-    """What happens, in a sentence."""
+    """A one-sentence description."""
     prepare: Callable[[Stage], None]
-    """Changes the server."""
+    """The function that changes the server."""
     revisions: frozenset[Revision] = attrs.field(factory=between)
-    """In which revisions it is played."""
+    """The revisions in which the scenario runs."""
     transports: frozenset[Transport] = frozenset(Transport)
-    """Over what."""
+    """The transports over which the scenario runs."""
     speaks: tuple[Revision, ...] | None = None
-    """What the server speaks; `None`: what the client is told to."""
+    """The revisions that the server supports; `None`: the one that the client is instructed to use."""
     free: bool = False
-    """The client is told no revision: it may speak whatever it can."""
+    """Whether the client may use any revision. Otherwise it is instructed which one to use."""
     context: JsonObject | None = None
-    """What the client is told besides."""
+    """Further data that the client receives."""
     scene: Scene | None = None
-    """The world of OAuth that it is played in, with an MCP server of its own; `None`: none of that."""
+    """The OAuth setup with its own MCP server; `None` for scenarios without OAuth."""
 
     def belongs(self, revision: Revision, transport: Transport) -> bool:
-        """Whether it is played there."""
+        """Return whether the scenario runs in a revision over a transport."""
         return revision in self.revisions and transport in self.transports

@@ -1,4 +1,4 @@
-"""Schemas of several dialects. The client says what it made of each result by the tool `report`."""
+"""Scenarios of schemas in several dialects. The client reports each result by calling the tool `report`."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _TOOLS: Final[Mapping[str, tuple[JsonObject, JsonValue]]] = {
     "gives_unknown_dialect": (_of({"type": "array"}, _UNKNOWN), _FIT),
     "gives_unresolved": (_of({"$ref": _ELSEWHERE}), _FIT),
 }
-"""By tool, its output schema, and what it gives."""
+"""The output schema and the structured content of each tool."""
 
 
 def _schemas(stage: Stage) -> None:
-    """Tools with output schemas of several dialects, and results that fit them, or do not."""
+    """Offer tools with output schemas of several dialects, and valid and invalid results."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -63,14 +63,14 @@ def _schemas(stage: Stage) -> None:
         return text_result("noted")
 
     for name, (schema, _) in _TOOLS.items():
-        offers.tools.append({**tool(name, "Gives structured content"), "outputSchema": schema})
+        offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": schema})
         offers.calls[name] = give
     told: JsonObject = {
         "type": "object",
         "properties": {"of": {"type": "string"}, "outcome": {"enum": ["result", "failed", "error", "invalid"]}},
         "required": ["of", "outcome"],
     }
-    offers.add_tool("report", "Takes what the client made of a result", noted, told)
+    offers.add_tool("report", "Receives the outcome of a call", noted, told)
 
 
 ECHOED: Final[JsonObject] = {
@@ -84,11 +84,11 @@ ECHOED: Final[JsonObject] = {
     "else": {"required": ["name"]},
     "additionalProperties": False,
 }
-"""An input schema with all that 2020-12 has."""
+"""An input schema with all keywords of 2020-12."""
 
 
 def _preservation(stage: Stage) -> None:
-    """A tool with such a schema, and one that takes schemas."""
+    """Offer a tool with such a schema, and one that takes a schema as argument."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -96,23 +96,23 @@ def _preservation(stage: Stage) -> None:
     async def done(_: Turn) -> JsonObject:
         return text_result("done")
 
-    offers.add_tool("json_schema_2020_12_tool", "Has a schema with all that there is", done, dict(ECHOED))
+    offers.add_tool("json_schema_2020_12_tool", "Has a schema with all keywords", done, dict(ECHOED))
     schema: JsonObject = {"type": "object", "properties": {"schema": {"type": "object"}}, "required": ["schema"]}
-    offers.add_tool("json_schema_echo", "Takes the schema of the other tool", done, schema)
+    offers.add_tool("json_schema_echo", "Receives the schema of the other tool", done, schema)
 
 
 SCHEMA_SCENARIOS: Final = (
     Scenario(
         name=SCHEMAS,
-        title="Tools with output schemas of several dialects; the client says what it made of each by the tool `report`.",
+        title="Tools with output schemas of several dialects; the client reports the outcome of each by the tool `report`.",
         prepare=_schemas,
         revisions=between(R2025_11_25),
     ),
     Scenario(
         name="json-schema-2020-12-preservation",
-        title="A tool with an input schema that has all keywords, and one that takes it back.",
+        title="A tool whose input schema has all keywords, and one that receives this schema.",
         prepare=_preservation,
         revisions=frozenset(MODERN),
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

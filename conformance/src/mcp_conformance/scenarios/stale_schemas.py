@@ -1,4 +1,7 @@
-"""Headers of arguments where the client knows an older schema, or none (2026-07-28). Spec: basic/transports/streamable-http"""
+"""Scenarios of header parameters with an outdated or unknown schema (2026-07-28).
+
+Spec: basic/transports/streamable-http
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ __all__ = ["CHANGED_SCENARIOS", "MOVED", "OLD_AND_NEW", "UNLISTED"]
 MOVED: Final = "test_moved_header"
 """The tool whose annotation changes after it was listed."""
 OLD_AND_NEW: Final = ("Old-Region", "New-Region")
-"""The header before and after."""
+"""The header before and after the change."""
 UNLISTED: Final = "test_not_listed"
 """The tool that is called before it is listed."""
 
@@ -34,13 +37,13 @@ async def _done(_: Turn) -> JsonObject:
 
 
 def _moves(stage: Stage) -> None:
-    """When the tools were listed once, the annotation changes, and calls by the old one are refused."""
+    """Change the annotation after the first `tools/list`, and reject calls by the old one."""
     offers = stage.server.offers
     offers.tools.clear()
     offers.calls.clear()
     offers.add_tool(MOVED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
-    # Behind the refused call comes this one, where nobody makes that again.
-    offers.add_tool("test_simple_text", "Says something", _done)
+    # Called after the rejected call, in case the client does not repeat that call.
+    offers.add_tool("test_simple_text", "Returns a text", _done)
     right = stage.server.handlers["tools/list"]
 
     async def listed(turn: Turn) -> JsonObject:
@@ -52,25 +55,25 @@ def _moves(stage: Stage) -> None:
 
 
 def _unlisted(stage: Stage) -> None:
-    """A tool with an annotation that the client cannot know yet."""
+    """Add a tool with an annotation that the client does not know yet."""
     stage.server.offers.add_tool(UNLISTED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
 
 
 CHANGED_SCENARIOS: Final = (
     Scenario(
         name="conformance_header_moves",
-        title="A tool whose annotation of a header changes after it was listed.",
+        title="A tool whose header annotation changes after it was listed.",
         prepare=_moves,
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),
     ),
     Scenario(
         name="conformance_call_unlisted",
-        title="A tool with an annotation of a header; the context says what to call before anything is listed.",
+        title="A tool with a header annotation; the context states a call to send before anything is listed.",
         prepare=_unlisted,
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),
         context={"toolCalls": [{"name": UNLISTED, "arguments": {"region": "eu"}}]},
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

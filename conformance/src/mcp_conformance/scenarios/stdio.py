@@ -1,4 +1,4 @@
-"""What clients meet when they start their server: how it ends, and what else it writes."""
+"""Scenarios of servers that the client starts: their end, and their standard error."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ __all__ = ["STDIO_SCENARIOS"]
 
 _STDIO: Final = frozenset({Transport.STDIO})
 _FLOOD: Final = 256 * 1024
-"""Bytes to standard error: more than any pipe holds."""
+"""Bytes written to standard error: more than a pipe holds."""
 
 
 def _deaf(stage: Stage) -> None:
-    """The server takes no notice of the end of its input, but of signals."""
+    """Ignore the end of input, but not signals."""
 
     async def stay(launch: Launch) -> None:
-        """Stay."""
+        """Do not exit."""
 
     stage.stdio.on_input_end = stay
 
 
 def _stubborn(stage: Stage) -> None:
-    """The server takes no notice of anything."""
+    """Ignore the end of input and signals."""
 
     async def stay(launch: Launch, number: signal.Signals) -> None:
-        """Stay."""
+        """Do not exit."""
 
     _deaf(stage)
     stage.stdio.on_signal = stay
 
 
 def _complains(stage: Stage) -> None:
-    """The server writes much to standard error before it does anything."""
+    """Write to standard error before anything else."""
 
     async def complain(launch: Launch) -> None:
-        line = b"ERROR everything is as it should be, \xff\xfe and this is no UTF-8\n"
+        line = b"ERROR no error occurred, \xff\xfe and this is not UTF-8\n"
         await launch.complain(line * (_FLOOD // len(line) + 1))
 
     stage.stdio.on_launch = complain
@@ -52,13 +52,13 @@ def _complains(stage: Stage) -> None:
 STDIO_SCENARIOS: Final = (
     Scenario(
         name="stdio-deaf",
-        title="A server that does not end when its input ends.",
+        title="A server that does not exit at the end of its input.",
         prepare=_deaf,
         transports=_STDIO,
     ),
     Scenario(
         name="stdio-stubborn",
-        title="A server that ends neither when its input ends nor when it is asked to.",
+        title="A server that exits neither at the end of its input nor at a signal.",
         prepare=_stubborn,
         transports=_STDIO,
     ),
@@ -69,4 +69,4 @@ STDIO_SCENARIOS: Final = (
         transports=_STDIO,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""

@@ -1,6 +1,7 @@
-"""What clients meet: the table of scenarios. Names that the official framework has too mean the same as there.
+"""The table of scenarios. Names shared with the official framework have the same meaning there.
 
-A client that knows none of the names does the same in each: it connects, lists what there is, and uses each thing once.
+A client that knows none of the names does the same in each scenario: it connects, lists all features, and uses each
+once.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["NOBODYS", "SCENARIOS"]
 
 NOBODYS: Final = "1900-01-01"
-"""A revision that nobody speaks."""
+"""A revision that does not exist."""
 
 
 def _nothing(_: Stage) -> None:
-    """The server as it is."""
+    """Leave the server unchanged."""
 
 
 def _no_capabilities(stage: Stage) -> None:
@@ -52,7 +53,7 @@ def _no_capabilities(stage: Stage) -> None:
 
 
 def _odd_but_legal(stage: Stage) -> None:
-    """What a client has to bear: things that it does not know, wherever the protocol leaves room for them."""
+    """Add unknown members wherever the protocol permits them. Clients must tolerate them."""
     server = stage.server
     server.capabilities = {
         **server.capabilities,
@@ -66,7 +67,7 @@ def _odd_but_legal(stage: Stage) -> None:
         handler = server.handlers[name]
 
         async def odd(turn: Turn, handler: Handler = handler) -> JsonObject:
-            await turn.notify("notifications/com.example/unheard-of", {"x": 1}, deviant="a notification nobody knows")
+            await turn.notify("notifications/com.example/unheard-of", {"x": 1}, deviant="an unknown notification")
             result = await handler(turn)
             meta = result.get("_meta")
             more: JsonObject = {"com.example/odd": {"y": None}, **(meta if isinstance(meta, dict) else {})}
@@ -76,7 +77,7 @@ def _odd_but_legal(stage: Stage) -> None:
 
 
 def _version_older(stage: Stage) -> None:
-    """`initialize` is answered with the revision before the one that the client is told to speak."""
+    """Respond to `initialize` with the revision before the one that the client is instructed to use."""
     older = [each for each in LEGACY if each in between(None, stage.revision) and each is not stage.revision]
     stage.server.speaks = (older[-1],)
     stage.notes["offered"] = older[-1].name
@@ -87,7 +88,7 @@ def _version_unknown(stage: Stage) -> None:
 
 
 def _refused_once(stage: Stage) -> None:
-    """The first request is refused for its version; what is named as spoken is the same one."""
+    """Reject the first request because of its revision, but name the same revision as supported."""
     name = stage.revision.name
     refused: list[JsonObject] = []
 
@@ -100,7 +101,7 @@ def _refused_once(stage: Stage) -> None:
 
 
 def _refused_always(stage: Stage) -> None:
-    """Every request is refused for its version; what is spoken is what nobody speaks."""
+    """Reject every request because of its revision, and name an unknown revision as supported."""
 
     def admit(_: JsonObject) -> None:
         requested = stage.revision.name
@@ -120,7 +121,7 @@ _FORM: Final[JsonObject] = {
 
 
 def _server_asks(stage: Stage) -> None:
-    """A tool asks the client all that a server may ask, along with its answer."""
+    """Add a tool that sends every kind of client request before its response."""
 
     async def ask(turn: Turn) -> JsonObject:
         await turn.ask("ping")
@@ -144,49 +145,51 @@ if TYPE_CHECKING:
 _NO_SSE: Final = frozenset({Transport.STDIO, Transport.HTTP})
 
 _GENERAL: Final = (
-    Scenario(name="initialize", title="A server that does all as it should.", prepare=_nothing),
-    Scenario(name="tools_call", title="A server with a tool `add_numbers` of `a` and `b`.", prepare=_nothing),
+    Scenario(name="initialize", title="A correct server.", prepare=_nothing),
+    Scenario(
+        name="tools_call", title="A correct server with a tool `add_numbers` that adds `a` and `b`.", prepare=_nothing
+    ),
     Scenario(name="no-capabilities", title="A server that declares no capability.", prepare=_no_capabilities),
     Scenario(
         name="odd-but-legal",
-        title="A server that says much that nobody knows, where the protocol leaves room for it.",
+        title="A server with unknown members and notifications, where the protocol permits them.",
         prepare=_odd_but_legal,
     ),
     Scenario(
         name="server-asks",
-        title="A tool that asks the client for a ping, roots, a sample and a form, and for what nobody knows.",
+        title="A tool that requests a ping, roots, sampling, a form and an unknown method of the client.",
         prepare=_server_asks,
         revisions=frozenset(LEGACY),
     ),
     Scenario(
         name="version-older",
-        title="A server that speaks the revision before the one that the client offers.",
+        title="A server that supports the revision before the one that the client offers.",
         prepare=_version_older,
         revisions=frozenset(LEGACY) & between(R2025_03_26),
         transports=_NO_SSE,
     ),
     Scenario(
         name="version-unknown",
-        title="A server that answers `initialize` with a version that nobody speaks.",
+        title="A server that responds to `initialize` with an unknown revision.",
         prepare=_version_unknown,
         revisions=frozenset(LEGACY),
     ),
     Scenario(
         name="request-metadata",
-        title="A server that refuses the first request for its version, and names the same as spoken.",
+        title="A server that rejects the revision of the first request, and names the same revision as supported.",
         prepare=_refused_once,
         revisions=frozenset(MODERN),
     ),
     Scenario(
         name="version-none",
-        title="A modern server that speaks nothing that the client speaks; the client may speak whatever it can.",
+        title="A modern server without a revision that the client supports; the client may use any revision.",
         prepare=_refused_always,
         revisions=frozenset(MODERN),
         free=True,
     ),
     Scenario(
         name="meets-legacy",
-        title="A server of the legacy era; the client may speak whatever it can.",
+        title="A legacy server; the client may use any revision.",
         prepare=_nothing,
         revisions=frozenset(MODERN),
         speaks=(LATEST_LEGACY,),
@@ -194,7 +197,7 @@ _GENERAL: Final = (
     ),
     Scenario(
         name="meets-modern",
-        title="A server of the modern era; the client may speak whatever it can.",
+        title="A modern server; the client may use any revision.",
         prepare=_nothing,
         revisions=frozenset(MODERN),
         free=True,
@@ -224,4 +227,4 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *OAUTH_SCENARIOS,
     )
 }
-"""All of them, by name."""
+"""All scenarios, by name."""

@@ -1,7 +1,7 @@
-"""Tasks of the fake server: tools that are answered later, each going its steps as it is asked for.
+"""Tasks of the fake server. Each follows a script.
 
-No clock moves them: a task takes its next step when it is looked at, or when somebody waits for its result. What happens
-to each is noted, for the checks.
+No clock advances a task. It takes its next step when the client polls it or waits for its result. All events are
+recorded for the checks.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ __all__ = [
 ]
 
 ENDED: Final = ("completed", "failed", "cancelled")
-"""The statuses that do not change any more."""
+"""The final statuses."""
 INTERVAL: Final = 60
-"""Milliseconds that a client has to leave between two polls."""
+"""Milliseconds that a client must leave between two polls."""
 STAMP: Final = "2026-01-01T00:00:00Z"
-"""When all tasks began."""
+"""The creation time of all tasks."""
 _TTL: Final = 60_000
 _JOBS: Final = "tasks"
 
 
 @attrs.frozen(kw_only=True)
 class Course:
-    """A tool, and what becomes of its tasks."""
+    """A tool, and the script of its tasks."""
 
     name: str
-    """The tool."""
+    """The name of the tool."""
     support: str | None = "required"
-    """Its `execution.taskSupport` (2025-11-25); `None`: it says nothing of that."""
+    """`execution.taskSupport` (2025-11-25); `None` if absent."""
     steps: tuple[str, ...] = ("working", "completed")
-    """What it shows, one step for each look at it. The last one stays."""
+    """The statuses, one for each poll. The last one remains."""
     intervals: tuple[int | None, ...] = (INTERVAL,)
-    """The interval that it wants at each step, in milliseconds; the last one stays. `None`: it wants none."""
+    """The poll interval at each step, in milliseconds; the last one remains. `None`: no interval."""
     ttl: int | None = _TTL
-    """How many milliseconds it is kept, whatever was wished."""
+    """The time to live in milliseconds, independent of the requested one."""
     asks: tuple[str, ...] = ()
-    """What it asks the client when it shows `input_required`: keys, each with a question of its own."""
+    """The keys of the client requests that the task sends in the status `input_required`."""
     elsewhere: bool = False
-    """Whether it asks where messages go that belong to no request (2025-11-25)."""
+    """Whether the client requests are sent on the standalone stream (2025-11-25)."""
     told: bool = False
-    """Whether the client is told of it, too."""
+    """Whether the client is also notified of the status."""
     forgotten: bool = False
-    """Whether there is no such task any more once its steps are through."""
+    """Whether the task expires after its last step."""
     id: str = ""
-    """The id that it has; empty: a new one."""
+    """The task id; empty: a random one."""
 
     def listed(self, *, modern: bool) -> JsonObject:
-        """The tool as it is listed."""
+        """Return the definition of the tool."""
         entry = tool(self.name, "Runs as a task")
         return entry if modern or self.support is None else {**entry, "execution": {"taskSupport": self.support}}
 
@@ -85,58 +85,58 @@ PLAIN: Final = Course(name="task_none", support=None)
 
 @attrs.define(kw_only=True, eq=False)
 class Job:
-    """One task."""
+    """A task."""
 
     course: Course
-    """What becomes of it."""
+    """The script."""
     id: str = attrs.field(factory=lambda: secrets.token_hex(16))
-    """Its id."""
+    """The task id."""
     looks: int = 0
-    """How often it was looked at."""
+    """The number of polls."""
     ended: str = ""
-    """How it ended before its steps were through; empty: it did not."""
+    """The final status, if the task ended before its last step; otherwise empty."""
     token: JsonValue = None
-    """What progress is reported by."""
+    """The progress token."""
     asked: bool = False
-    """Whether the client is asked already, or was."""
+    """Whether the client request was sent."""
     settled: trio.Event = attrs.field(factory=trio.Event)
-    """Set when what it was asked is answered, or is not going to be."""
+    """Set when the client request has a response or will get none."""
     answered: set[str] = attrs.field(factory=set)
-    """Which of its questions were answered."""
+    """The keys of the client requests with responses."""
     lingering: int = 0
-    """How many looks it still takes until an answer is seen."""
+    """The number of polls until the response takes effect."""
     done: trio.Event = attrs.field(factory=trio.Event)
-    """Set when it ended before its steps were through."""
+    """Set when the task ended before its last step."""
 
     def status(self) -> str:
-        """What it shows now."""
+        """Return the current status."""
         steps = self.course.steps
         return self.ended or steps[min(self.looks, len(steps) - 1)]
 
     def look(self) -> str:
-        """One look at it: it goes a step, from `input_required` only with all answers, and shows how it stands then."""
+        """Poll the task: advance by one step, from `input_required` only with all responses, and return the status."""
         if self.status() != "input_required" or self.answered >= set(self.course.asks):
             self.looks += 1
         return self.status()
 
     @property
     def forgotten(self) -> bool:
-        """Whether there is no such task any more."""
+        """Whether the task has expired."""
         return self.course.forgotten and (bool(self.ended) or self.looks >= len(self.course.steps))
 
     def end(self, status: str) -> None:
-        """It ends at once."""
+        """End the task now."""
         self.ended = self.ended or status
         self.done.set()
 
     @property
     def interval(self) -> int | None:
-        """What it wants to be left between this look and the next."""
+        """The poll interval at this step."""
         intervals = self.course.intervals
         return intervals[min(self.looks, len(intervals) - 1)]
 
     def shown(self, status: str, *, modern: bool) -> JsonObject:
-        """A task as it is shown."""
+        """Return the task in its wire form."""
         entry: JsonObject = {
             "taskId": self.id,
             "status": status,
@@ -146,29 +146,29 @@ class Job:
         }
         if self.interval is not None:
             entry["pollIntervalMs" if modern else "pollInterval"] = self.interval
-        return {**entry, "statusMessage": "it could not be done"} if status == "failed" else entry
+        return {**entry, "statusMessage": "the task failed"} if status == "failed" else entry
 
     def outcome(self) -> JsonObject:
-        """What the tool gives in the end."""
+        """Return the final result of the tool."""
         return text_result(f"{self.course.name} is done")
 
 
 def enter(stage: Stage, job: Job) -> None:
-    """Begin the notes of a task."""
+    """Begin the log of a task."""
     found = stage.notes.setdefault(_JOBS, {})
     if isinstance(found, dict):
         found[job.id] = {"tool": job.course.name, "log": []}
 
 
 def noted(stage: Stage, job: Job, what: str, came: float, **more: JsonValue) -> None:
-    """Note what happened to a task.
+    """Record an event of a task.
 
     Args:
-        stage: Where.
+        stage: The setup of the scenario.
         job: The task.
         what: The method, or `told`, `created`.
-        came: When it was asked for, in seconds of no particular beginning.
-        more: What else is to be known.
+        came: The time of arrival, in seconds of trio's clock.
+        more: Further data.
     """
     found = stage.notes.get(_JOBS)
     entry = found.get(job.id) if isinstance(found, dict) else None
@@ -178,10 +178,10 @@ def noted(stage: Stage, job: Job, what: str, came: float, **more: JsonValue) -> 
 
 
 def jobs_of(evidence: Evidence) -> dict[str, tuple[str, list[JsonObject]]]:
-    """By the id of each task that was begun in a run, its tool and what happened to it, in order.
+    """Return the tool and the log of each task of a run, by task id.
 
     Raises:
-        NotApplicable: There were none.
+        NotApplicable: There were no tasks.
     """
     found = evidence.notes.get(_JOBS)
     jobs: dict[str, tuple[str, list[JsonObject]]] = {}
@@ -190,32 +190,32 @@ def jobs_of(evidence: Evidence) -> dict[str, tuple[str, list[JsonObject]]]:
         if isinstance(entry, dict) and isinstance(log, list):
             jobs[id] = (str(entry["tool"]), [each for each in log if isinstance(each, dict)])
     if not jobs:
-        raise NotApplicable("the client begins no task")
+        raise NotApplicable("the client creates no task")
     return jobs
 
 
 def logs_of(evidence: Evidence, *tools: str) -> Iterator[tuple[str, list[JsonObject]]]:
-    """The tasks of some tools: the tool, and what happened to it.
+    """Yield the tool and the log of each task of these tools.
 
     Raises:
-        NotApplicable: The client begins no task at all.
-        NotTestable: It begins none of these tools, or says what cannot be read.
+        NotApplicable: The client created no task.
+        NotTestable: The client created no task of these tools, or sent an unreadable message.
     """
     if evidence.unread is not None:
-        raise NotTestable(f"what the client sent could not be read: {brief(evidence.unread)}")
+        raise NotTestable(f"the client sent an unreadable message: {brief(evidence.unread)}")
     found = [(tool, log) for tool, log in jobs_of(evidence).values() if tool in tools]
     if not found:
-        raise NotTestable(f"the client begins no task of {' or '.join(tools)}: {evidence.ending}")
+        raise NotTestable(f"the client creates no task of {' or '.join(tools)}: {evidence.ending}")
     yield from found
 
 
 def in_words(log: list[JsonObject]) -> str:
-    """What happened to a task, for a sentence."""
+    """Return the log of a task as text."""
     return ", ".join(f"{each['what']} {each.get('status', '')}".strip() for each in log)
 
 
 def at_end(log: list[JsonObject]) -> bool:
-    """Whether the client went on with a task until it knew the end, or cancelled it."""
+    """Return whether the client followed a task to its end, or cancelled it."""
     return any(
         each["what"] in ("tasks/result", "tasks/cancel") or (each["what"] == "tasks/get" and each["status"] in ENDED)
         for each in log

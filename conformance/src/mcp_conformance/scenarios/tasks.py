@@ -1,4 +1,4 @@
-"""The scenarios of tasks, in either form and either direction."""
+"""Scenarios of tasks, of both revisions and in both directions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _tasks(stage: Stage) -> None:
 
 
 def _cancel(stage: Stage) -> None:
-    """A task that never ends, and a tool to be called behind it."""
+    """Add a task that never ends, and a tool that must be called after it."""
 
     async def plain(_: Turn) -> JsonObject:
         return text_result("done at once")
@@ -47,59 +47,59 @@ def _cancel(stage: Stage) -> None:
         CoreTasks(stage, courses)
     else:
         ExtensionTasks(stage, courses)
-    stage.server.offers.add_tool("test_behind", "Is to be called last", plain)
+    stage.server.offers.add_tool("test_behind", "Must be called last", plain)
 
 
 TASK_SCENARIOS: Final = (
     Scenario(
         name="conformance_tasks",
-        title="Tools that run as tasks, each in its own way; some ask for forms or samples meanwhile.",
+        title="Tools that run as tasks in different ways; some request forms or sampling meanwhile.",
         prepare=_tasks,
         revisions=_LATE,
     ),
     Scenario(
         name="conformance_tasks_undeclared",
-        title="Tools that say that they run as tasks, of a server that declares no tasks.",
+        title="Tools that declare task support, of a server that does not declare tasks.",
         prepare=core_tasks_undeclared,
         revisions=_CORE,
     ),
     Scenario(
         name="conformance_tasks_cancel",
-        title="A tool `task_waits` whose task never ends: the client is to cancel it, and to call the others after that.",
+        title="A tool `task_waits` whose task never ends: the client must cancel it, and then call the other tools.",
         prepare=_cancel,
         revisions=_LATE,
     ),
     Scenario(
         name="conformance_tasks_unfit",
-        title="A prompt and a resource that are answered by a task, which only calls of tools can be.",
+        title="A prompt and a resource with a task as result, which is valid only for tool calls.",
         prepare=unfit_tasks,
         revisions=frozenset(MODERN),
     ),
     Scenario(
         name="conformance_asks_tasks",
-        title="Tools that ask for forms and samples as tasks; the user takes `seconds` of the context to answer.",
+        title="Tools that request forms and sampling as tasks; the user takes `seconds` of the context to respond.",
         prepare=asks_tasks,
         revisions=_CORE,
         context={"seconds": PONDERED},
     ),
     Scenario(
         name="conformance_asks_tasks_unanswered",
-        title="A tool that asks for a form or a sample as a task, and cancels it; the user takes an hour to answer.",
+        title="A tool that requests a form or sampling as a task, and cancels it; the user takes an hour to respond.",
         prepare=asks_tasks_unanswered,
         revisions=_CORE,
         context={"seconds": 3600},
     ),
     Scenario(
         name="conformance_asks_tasks_undeclared",
-        title="Tools that ask for forms and samples as tasks; the client is to declare both, and no tasks.",
+        title="Tools that request forms and sampling as tasks; the client must declare both, but no tasks.",
         prepare=asks_tasks_undeclared,
         revisions=_CORE,
     ),
     Scenario(
         name="conformance_asks_tasks_declined",
-        title="A tool that asks for a sample, and for one as a task; the user declines both.",
+        title="A tool that requests sampling, without and with a task; the user declines both.",
         prepare=asks_tasks_declined,
         revisions=_CORE,
     ),
 )
-"""They, in order."""
+"""The scenarios, in order."""
