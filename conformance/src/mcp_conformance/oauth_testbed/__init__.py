@@ -1,1 +1,1 @@
-"""A world of OAuth to try a client in: a protected MCP server, authorization servers, and whoever lies in wait."""
+"""The OAuth testbed for clients: an MCP server, authorization servers, an identity provider and an attacker."""

@@ -1,4 +1,4 @@
-"""An authorization server: its metadata, registration, and the page where a person would consent."""
+"""An authorization server: metadata, client registration, and the authorization endpoint with automatic consent."""
 
 from __future__ import annotations
 
@@ -36,59 +36,59 @@ __all__ = ["AuthorizationServer", "Demands"]
 _PATHS: Final = {"/authorize": Part.AUTHORIZATION, "/token": Part.TOKEN, "/register": Part.REGISTRATION}
 _SECRETS: Final = ("client_secret_basic", "client_secret_post")
 _PATIENCE: Final = 6
-"""Authorization requests for one set of scopes. The specification wants a few at most."""
+"""The limit of authorization requests for one set of scopes. The specification recommends a few at most."""
 
 
 @attrs.define
 class Demands:
-    """What the MCP server wants, as the client was told; what the client asked for."""
+    """The scopes that the MCP server required, as known to the client, and the scopes that the client requested."""
 
     challenged: tuple[str, ...] = ()
     """The scopes of the last challenge."""
     supported: tuple[str, ...] = ()
-    """Those of the metadata of the resource."""
+    """The scopes in the resource metadata."""
     insufficient: bool = False
-    """Whether the last challenge said that the token does not suffice."""
+    """Whether the last challenge stated insufficient scopes."""
     asked: set[str] = attrs.field(factory=set)
-    """All scopes that were asked for so far."""
+    """All scopes requested so far."""
     granted: set[str] = attrs.field(factory=set)
-    """All scopes that tokens were given for, asked for or not."""
+    """All scopes of issued tokens, requested or not."""
     times: dict[frozenset[str], int] = attrs.field(factory=dict)
-    """How often for each set of scopes."""
+    """The number of requests for each set of scopes."""
 
 
 @attrs.define(kw_only=True)
 class AuthorizationServer:
-    """One authorization server."""
+    """An authorization server."""
 
     quirks: Quirks
-    """How it behaves."""
+    """The deviations from the default behavior."""
     places: Places
-    """Where it is."""
+    """The URLs of all servers."""
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     demands: Demands
-    """What scopes are wanted."""
+    """The required and the requested scopes."""
     documents: Mapping[str, JsonObject] = attrs.field(factory=dict)
-    """Metadata documents of clients, by their URLs."""
+    """Client ID metadata documents, by URL."""
     assertions: dict[str, str] = attrs.field(factory=dict)
-    """JWTs that it trusts."""
+    """The trusted JWTs."""
     told: Sequence[str] = ()
-    """Issuers that the client has from its user."""
+    """Issuers that the user configured in the client."""
     known_elsewhere: Callable[[str], bool] = attrs.field(default=lambda _: False, repr=False)
-    """Whether another authorization server gave a client id."""
+    """Returns whether another authorization server issued a client id."""
     strays: list[str] = attrs.field(factory=list)
-    """Where a browser is sent by others before the right answer comes."""
+    """The URLs of forged authorization responses, to which the browser is sent before the right one."""
     looked_up: bool = attrs.field(default=False, init=False)
-    """Whether somebody asked for its metadata."""
+    """Whether the metadata were requested."""
     retired: bool = False
-    """Whether the MCP server has gone over to another one."""
+    """Whether the MCP server has moved to another authorization server."""
     _registrations: int = attrs.field(default=0, init=False)
     _states: set[str] = attrs.field(factory=set, init=False)
     clients: Clients = attrs.field(init=False)
-    """Whom it knows."""
+    """The registered clients."""
     tokens: TokenEndpoint = attrs.field(init=False)
-    """What it gave."""
+    """The token endpoint."""
 
     def __attrs_post_init__(self) -> None:
         self.clients = Clients(
@@ -114,14 +114,14 @@ class AuthorizationServer:
         )
 
     def part(self, request: Request) -> Part | None:
-        """What a request is for; `None` for nothing that there is."""
+        """Return the part that a request concerns; `None` for an unknown URL."""
         part = _PATHS.get(request.path)
         if part is None and any(request.url == well.url(self.places.issuer) for well in Well):
             return Part.SERVER_METADATA
         return part
 
     def answer(self, request: Request, part: Part, now: float) -> Response:
-        """Answer a request."""
+        """Respond to a request."""
         if part is Part.SERVER_METADATA:
             return self._metadata(request)
         self._check_flaws(part)
@@ -132,14 +132,16 @@ class AuthorizationServer:
                 return self._authorize(request)
         answer = self.tokens.answer(request, now)
         if answer.status != 200 and single(request.form).get("grant_type") == "refresh_token":
-            # What follows may be a login without any challenge: an older one need not be known any more.
+            # A login without a challenge may follow, and the client may have forgotten an older challenge.
             self.demands.challenged, self.demands.insufficient = (), False
         self.demands.granted.update(*(token.scopes for token in self.tokens.issued.values()))
         return answer
 
     def _metadata(self, request: Request) -> Response:
         self.ledger.expect(
-            request.header("authorization") is None, "auth.client-only-own-as-tokens", "a token goes to metadata"
+            request.header("authorization") is None,
+            "auth.client-only-own-as-tokens",
+            "a request for metadata carries a token",
         )
         if not any(request.url == well.url(self.places.issuer) for well in self.quirks.server_metadata_at):
             return Response(status=404)
@@ -151,10 +153,10 @@ class AuthorizationServer:
                 self.ledger.note(flaw.requirement, f"a request for {part.value}, although {flaw.sentence}")
         if part is Part.TOKEN:
             return
-        sentence = f"a request for {part.value} at the authorization server that was before"
+        sentence = f"a request for {part.value} at the former authorization server"
         self.ledger.expect(not self.retired, "auth.as-change-reregister", sentence)
         if is_offered(self.quirks, self.places, self.told):
-            sentence = f"a request for {part.value} by a client that never looked for the metadata"
+            sentence = f"a request for {part.value} by a client that never requested the metadata"
             self.ledger.expect(self.looked_up, "auth.client-both-as-metadata", sentence)
 
     def _register(self, request: Request) -> Response:
@@ -206,21 +208,21 @@ class AuthorizationServer:
         return Response(status=302, headers=(("Location", location),))
 
     def _check_unknown(self, client_id: str) -> None:
-        """Note why a client id is unknown; what another server gave is shown where it must not be is noted for all."""
+        """Record why a client id is unknown. The misuse of an id of another server is recorded elsewhere."""
         if "://" in client_id:
             taken = self.quirks.documents
-            self.ledger.expect(taken, "auth.cimd-client-checks", "the client id is a URL, and none is taken")
+            self.ledger.expect(taken, "auth.cimd-client-checks", "the client id is a URL, which is not supported")
         elif client_id not in self.clients.forgotten and not self.known_elsewhere(client_id):
             self.ledger.note("auth.registration-obtained", "the client id of a request was never known")
 
     def _check_request(self, request: Request, fields: dict[str, str]) -> None:
         expect, names = self.ledger.expect, [name for name, _ in request.query]
         state, resource = fields.get("state", ""), fields.get("resource", "")
-        expect(request.method == "GET", "auth.oauth21-security", "the browser is not sent by GET")
+        expect(request.method == "GET", "auth.oauth21-security", "the browser does not use GET")
         expect(len(names) == len(set(names)), "auth.oauth21-security", "an authorization request has a field twice")
         expect(fields.get("response_type") == "code", "auth.oauth21-security", "the response_type is not code")
-        expect(len(fields.get("code_challenge", "")) == 43, "auth.pkce", "there is no code_challenge of SHA-256")
-        expect(fields.get("code_challenge_method") == "S256", "auth.pkce-s256", "the method of PKCE is not S256")
+        expect(len(fields.get("code_challenge", "")) == 43, "auth.pkce", "code_challenge is not a SHA-256 hash")
+        expect(fields.get("code_challenge_method") == "S256", "auth.pkce-s256", "the PKCE method is not S256")
         expect(len(state) >= 16 and state not in self._states, "auth.state", "state is missing, short, or not new")
         expect("resource" in fields, "auth.resource-in-authorization", "an authorization request has no resource")
         expect(not urlsplit(resource).fragment, "auth.resource-canonical-uri", "the resource has a fragment")
@@ -235,23 +237,27 @@ class AuthorizationServer:
         demands, expect = self.demands, self.ledger.expect
         offered = listed(server_metadata(self.quirks, self.places), "scopes_supported")
         lacking = sorted(set(demands.challenged) - asked)
-        expect(not lacking, "auth.challenge-authoritative", f"challenged scopes are not asked for: {' '.join(lacking)}")
+        expect(not lacking, "auth.challenge-authoritative", f"challenged scopes are not requested: {' '.join(lacking)}")
         if demands.insufficient:
             lost = sorted(demands.asked - asked)
-            expect(not lost, "auth.step-up-union", f"scopes of before are not asked for: {' '.join(lost)}")
+            expect(not lost, "auth.step-up-union", f"earlier scopes are not requested: {' '.join(lost)}")
         elif not demands.challenged:
             missing = sorted(set(demands.supported) - asked - {"offline_access"})
-            expect(not missing, "auth.scope-priority-supported", f"{' '.join(missing)} are supported and not asked for")
+            expect(not missing, "auth.scope-priority-supported", f"{' '.join(missing)} are supported but not requested")
             fine = bool(demands.supported) or not asked - demands.asked - demands.granted - {"offline_access"}
-            expect(fine, "auth.scope-omitted", "scopes are asked for that nobody named")
+            expect(fine, "auth.scope-omitted", "scopes are requested that neither challenge nor metadata name")
         if "offline_access" in asked and "offline_access" not in {*offered, *demands.challenged}:
-            self.ledger.note("auth.refresh-offline-access-not-otherwise", "offline_access is asked for and not listed")
+            self.ledger.note("auth.refresh-offline-access-not-otherwise", "offline_access is requested but not listed")
         demands.asked |= asked
         demands.times[asked] = demands.times.get(asked, 0) + 1
-        expect(demands.times[asked] <= _PATIENCE, "auth.step-up-retry-limit", "the person is sent again and again")
+        expect(
+            demands.times[asked] <= _PATIENCE,
+            "auth.step-up-retry-limit",
+            "the user is sent to the authorization endpoint too often",
+        )
 
     def _back(self, code: Code, state: str) -> str:
-        """Where the browser goes, after the strays."""
+        """Return the redirect URL, and record the forged ones before it."""
         offered = is_offered(self.quirks, self.places, self.told)
         metadata = server_metadata(self.quirks, self.places) if offered else {}
         advertised = metadata.get("authorization_response_iss_parameter_supported") is True
@@ -274,7 +280,7 @@ class AuthorizationServer:
         return text
 
     def _poison(self, fields: dict[str, str], state: str, *, advertised: bool) -> str | None:
-        """The requirement that is broken by whoever takes an answer for good."""
+        """Return the requirement that a client breaks if it accepts a response; `None` if the response is valid."""
         if fields.get("state") != state:
             return "auth.state"
         if "iss" not in fields:

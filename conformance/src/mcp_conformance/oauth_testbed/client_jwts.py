@@ -1,4 +1,4 @@
-"""JWTs that clients make: DPoP proofs and assertions of who they are, verified by joserfc."""
+"""Verification of the JWTs that clients make: DPoP proofs and client assertions."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ ALGORITHMS: Final = (
     "RS384",
     "RS512",
 )
-"""What is verified here. Nothing symmetric, and not `none`."""
+"""The accepted algorithms: nothing symmetric, and not `none`."""
 _LONGEST: Final = 8_192
-"""Octets of a header. One with a key of RSA has more than the 512 that are usual."""
+"""The limit of a header in bytes. A header with an RSA key exceeds the usual 512."""
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k", "oth"})
 _FRESH: Final = 300.0
-"""Seconds that the time of issue of a proof may be off."""
+"""The tolerance for the time of issue of a proof, in seconds."""
 
 
 def s256(text: str) -> str:
-    """The SHA-256 of a text in base64url: `code_challenge` of a verifier, `ath` of a token."""
+    """Return the SHA-256 of a text in base64url: `code_challenge` of a verifier, `ath` of a token."""
     return urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 @attrs.frozen(kw_only=True)
 class Jwt:
-    """A JWT whose signature was verified."""
+    """A JWT with a verified signature."""
 
     header: JsonObject
     """The protected header."""
     claims: JsonObject
     """The payload."""
     thumbprint: str
-    """Of the key that it was verified with (RFC 7638)."""
+    """The thumbprint of the verification key (RFC 7638)."""
 
 
 def read_jwt(text: str, key: JsonObject | None = None) -> Jwt | None:
     """Verify a JWT.
 
     Args:
-        text: In compact form.
+        text: The JWT in compact form.
         key: The public key; `None`: the one in its header.
 
     Returns:
-        `None` when there is no such key, the signature is wrong, or it is no JWT.
+        The JWT; `None` if there is no such key, the signature is wrong, or the text is not a JWT.
     """
     try:
         registry = jws.JWSRegistry(algorithms=list(ALGORITHMS))
@@ -92,22 +92,22 @@ def _number(value: JsonValue) -> float:
 
 @attrs.define
 class ProofChecks:
-    """Verifies DPoP proofs, and remembers which there were."""
+    """The verification of DPoP proofs. It remembers their ids."""
 
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     _seen: set[str] = attrs.field(factory=set, init=False)
 
     def check(self, request: Request, now: float, *, access_token: str | None = None) -> Jwt | None:
-        """The proof of a request.
+        """Return the verified proof of a request.
 
         Args:
             request: The request.
             now: Seconds since the epoch.
-            access_token: The token that it has to be bound to, if there is one.
+            access_token: The token to which the proof must be bound, if there is one.
 
         Returns:
-            `None` when it is missing or wrong; that was noted, unless it is missing.
+            The proof; `None` if it is missing or wrong. A wrong proof is recorded as a violation.
         """
         given, expect = request.all("dpop"), self.ledger.expect
         if not given:
@@ -129,12 +129,14 @@ class ProofChecks:
         self._seen.add(str(jti))
         good = [
             expect(typed, "dpop.client-proof-header", f"the typ of a proof is {header.get('typ')!a}"),
-            expect(bare, "dpop.client-proof-header", "the header of a proof has a private key"),
+            expect(bare, "dpop.client-proof-header", "the header of a proof contains a private key"),
             expect(named, "dpop.client-proof-claims", f"a proof names {claims.get('htm')!a} {claims.get('htu')!a}"),
             expect(token, "dpop.client-proof-claims", "the ath of a proof is not that of the token"),
-            expect(fresh, "dpop.client-fresh-proof", "the jti of a proof was used before, or is none"),
+            expect(fresh, "dpop.client-fresh-proof", "the jti of a proof was used before, or is not valid"),
             expect(
-                abs(_number(claims.get("iat")) - now) <= _FRESH, "dpop.client-proof-claims", "a proof is not of now"
+                abs(_number(claims.get("iat")) - now) <= _FRESH,
+                "dpop.client-proof-claims",
+                "the iat of a proof is not the current time",
             ),
         ]
         return proof if all(good) else None
@@ -145,31 +147,31 @@ class Nonces:
     """The nonces of one server (RFC 9449 section 8)."""
 
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     requirement: str
-    """The one that is broken by a request without the nonce that it was told."""
+    """The requirement that a request without the current nonce breaks."""
     wanted: bool
-    """Whether proofs need one."""
+    """Whether proofs require a nonce."""
     how: Literal["kept", "renewed", "never right"]
-    """See `Quirks.nonces`."""
+    """The validity of nonces, as in `Quirks.nonces`."""
     _current: str = attrs.field(default="", init=False)
     _told: bool = attrs.field(default=False, init=False)
     _count: int = attrs.field(default=0, init=False)
 
     def accept(self, proof: Jwt) -> bool:
-        """Whether a proof has the right one."""
+        """Return whether a proof has the current nonce."""
         if not self.wanted:
             return True
         given = proof.claims.get("nonce")
         right = bool(self._current) and given == self._current
         if self._told:
             self.ledger.expect(
-                right, self.requirement, f"a proof has the nonce {given!a} in place of the one that was told"
+                right, self.requirement, f"a proof has the nonce {given!a} instead of the last one that the server sent"
             )
         return right and self.how != "never right"
 
     def headers(self) -> Pairs:
-        """What each answer tells of the next nonce."""
+        """Return the header with the next nonce."""
         if not self.wanted:
             return ()
         if not self._current or self.how != "kept":
@@ -186,20 +188,20 @@ def check_assertion(
 
     Args:
         text: The JWT.
-        client_id: Who signed it.
-        key: The public key that is registered.
-        issuer: Whom it has to be for.
+        client_id: The client that signed it.
+        key: The registered public key.
+        issuer: The required audience.
         now: Seconds since the epoch.
-        seen: The ids of those that there were.
-        ledger: Where violations are noted.
+        seen: The ids of earlier assertions.
+        ledger: The recorded violations.
 
     Returns:
-        Whether it is good.
+        Whether the assertion is valid.
     """
     jwt = None if key is None else read_jwt(text, key)
     claims_id = "client-credentials.jwt-claims"
     if jwt is None:
-        ledger.note(claims_id, "an assertion is not signed by the key that is registered")
+        ledger.note(claims_id, "an assertion is not signed by the registered key")
         return False
     claims = jwt.claims
     named = (claims.get("iss"), claims.get("sub")) == (client_id, client_id)
@@ -208,11 +210,13 @@ def check_assertion(
     fresh = "jti" not in claims or jti not in seen
     seen.add(jti)
     good = [
-        ledger.expect(named, claims_id, "iss and sub of an assertion are not the client id"),
+        ledger.expect(named, claims_id, "iss and sub of an assertion do not match the client id"),
         ledger.expect(
             claims.get("aud") in (issuer, [issuer]), claims_id, f"the aud of an assertion is {claims.get('aud')!a}"
         ),
-        ledger.expect(now < ends <= now + 3_600, claims_id, "an assertion has expired, or lasts for more than an hour"),
+        ledger.expect(
+            now < ends <= now + 3_600, claims_id, "an assertion has expired, or is valid for more than an hour"
+        ),
         ledger.expect(fresh, claims_id, "an assertion was sent twice"),
     ]
     return all(good)

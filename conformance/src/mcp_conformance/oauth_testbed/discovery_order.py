@@ -1,4 +1,4 @@
-"""Whether a client looks for metadata where, and in the order in which, the specification says."""
+"""The check that a client requests metadata at the specified URLs and in the specified order."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["DiscoveryOrder"]
 
 @attrs.define(kw_only=True)
 class DiscoveryOrder:
-    """Watches the requests for metadata."""
+    """A recorder of the requests for metadata."""
 
     places: Places
-    """Where everything is."""
+    """The URLs of all servers."""
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     told: str | None = None
-    """The URL of the metadata of the resource in the last challenge."""
+    """The URL of the resource metadata in the last challenge."""
     _asked: list[str] = attrs.field(factory=list, init=False)
 
     def see(self, request: Request) -> None:
-        """Take a request, whatever it is for."""
+        """Record a request of any kind."""
         url = request.url
         if url in (*self.places.prm_candidates, self.told):
             self._resource(url)
@@ -43,19 +43,23 @@ class DiscoveryOrder:
     def _resource(self, url: str) -> None:
         if self.told is not None:
             first = url == self.told or self.told in self._asked
-            self.ledger.expect(first, "auth.client-prm-header-preferred", "the URL in the challenge is not asked first")
+            self.ledger.expect(
+                first, "auth.client-prm-header-preferred", "the URL in the challenge is not requested first"
+            )
             return
         before = self.places.prm_candidates[: self.places.prm_candidates.index(url)]
         right = all(each in self._asked for each in before)
-        self.ledger.expect(right, "auth.client-prm-fallback-order", "the root is asked before the URL with the path")
+        self.ledger.expect(
+            right, "auth.client-prm-fallback-order", "the root is requested before the URL with the path"
+        )
 
     def _server(self, url: str, wells: tuple[str, ...], *, path: bool) -> None:
         looked = any(each in self._asked for each in (*self.places.prm_candidates, self.told))
-        self.ledger.expect(looked, "auth.prm-client-uses", "the metadata of the resource were not asked for")
+        self.ledger.expect(looked, "auth.prm-client-uses", "the metadata of the resource were not requested")
         before = wells[: wells.index(url)]
         requirement = "auth.as-wellknown-path-order" if path else "auth.as-wellknown-root-order"
         right = all(each in self._asked for each in before)
-        self.ledger.expect(right, requirement, f"{url} is asked for before {', '.join(before)}")
+        self.ledger.expect(right, requirement, f"{url} is requested before {', '.join(before)}")
 
     def _wells(self, issuer: str) -> tuple[str, ...]:
         ordered = (Well.OAUTH, Well.OPENID_INSERTED, Well.OPENID_APPENDED, Well.OAUTH_APPENDED)

@@ -1,4 +1,4 @@
-"""HTTP requests and responses as values, read without any of the code that is judged by them."""
+"""HTTP requests and responses as values, parsed without any of the code under test."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["Pairs", "Request", "Response", "json_object", "json_response", "origin_of", "single"]
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and values: headers, or the fields of a query or a form."""
+"""Names and values: headers, or fields of a query or a form."""
 
 _PORTS = {"http": 80, "https": 443}
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL in one spelling; empty for what is no such URL."""
+    """Return the scheme, host and port of a URL in normal form; empty for an invalid URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -33,7 +33,7 @@ def origin_of(url: str) -> str:
 
 
 def json_object(text: bytes | str) -> JsonObject | None:
-    """The object in some JSON; `None` when there is none."""
+    """Parse a JSON object; `None` if the text is not a JSON object."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):
@@ -42,31 +42,31 @@ def json_object(text: bytes | str) -> JsonObject | None:
 
 
 def single(pairs: Pairs) -> dict[str, str]:
-    """The first value of each name."""
+    """Return the first value of each name."""
     return dict(reversed(pairs))
 
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """One HTTP request."""
+    """An HTTP request."""
 
     method: str
-    """`GET`, `POST`."""
+    """The method."""
     url: str
-    """Absolute."""
+    """The absolute URL."""
     headers: Pairs = ()
-    """In their order."""
+    """The headers, in order."""
     body: bytes = b""
-    """All of it."""
+    """The whole body."""
 
     @property
     def origin(self) -> str:
-        """Whom it went to."""
+        """The origin that received the request."""
         return origin_of(self.url)
 
     @property
     def path(self) -> str:
-        """The path, as it came; `/` for none."""
+        """The path as received; `/` if it is empty."""
         return urlsplit(self.url).path or "/"
 
     @property
@@ -90,33 +90,33 @@ class Request:
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     def all(self, name: str) -> list[str]:
-        """The values of all headers of a name."""
+        """Return the values of all headers with this name."""
         return [value for given, value in self.headers if given.lower() == name.lower()]
 
     def header(self, name: str) -> str | None:
-        """The first header of a name."""
+        """Return the first header with this name; `None` if absent."""
         return next(iter(self.all(name)), None)
 
 
 @attrs.frozen(kw_only=True)
 class Response:
-    """One HTTP response."""
+    """An HTTP response."""
 
     status: int
     """The status."""
     headers: Pairs = ()
-    """In their order."""
+    """The headers, in order."""
     body: bytes = b""
-    """All of it."""
+    """The whole body."""
     delay: float = 0.0
-    """Seconds that it is kept back; infinite: there never is one."""
+    """Seconds before the response is sent; infinite: it is never sent."""
 
     def header(self, name: str) -> str | None:
-        """The first header of a name."""
+        """Return the first header with this name; `None` if absent."""
         return next((value for given, value in self.headers if given.lower() == name.lower()), None)
 
 
 def json_response(document: JsonValue, status: int = 200, headers: Pairs = ()) -> Response:
-    """A response with a document that must not be kept."""
+    """Return a response with a document that must not be cached."""
     named = (("Content-Type", "application/json"), ("Cache-Control", "no-store"), *headers)
     return Response(status=status, headers=named, body=json.dumps(document).encode())

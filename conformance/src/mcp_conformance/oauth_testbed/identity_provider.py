@@ -1,4 +1,4 @@
-"""An identity provider, which gives an ID-JAG for an ID token: the first half of enterprise-managed authorization."""
+"""An identity provider that exchanges an ID token for an ID-JAG, the first step of enterprise-managed authorization."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
 
 @attrs.define(kw_only=True)
 class IdentityProvider:
-    """One identity provider."""
+    """An identity provider."""
 
     audience: str
-    """The issuer of the authorization server that it gives assertions for."""
+    """The issuer of the authorization server for which it issues assertions."""
     resources: AbstractSet[str]
-    """What they may be for."""
+    """The resources for which it issues assertions."""
     server: str
     """The origin of that authorization server."""
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     clients: Clients
-    """Whom it knows."""
+    """The registered clients."""
     assertions: dict[str, str]
-    """Where its assertions become known to the authorization server."""
+    """The assertions that the authorization server trusts; new ones are added."""
     id_token: str = attrs.field(repr=False)
-    """What the employee has."""
+    """The ID token of the employee."""
 
     def answer(self, request: Request, now: float) -> Response:
-        """Answer a request for an exchange."""
+        """Respond to a token exchange request."""
         form, expect = single(request.form), self.ledger.expect
         if request.path != "/token" or request.method != "POST":
             return Response(status=404)

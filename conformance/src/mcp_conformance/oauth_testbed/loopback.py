@@ -1,6 +1,7 @@
-"""Puts a `World` on the loopback interface, each of its sides on a port of its own.
+"""The OAuth testbed on the loopback interface, with a port for each server.
 
-The MCP server is called `localhost`, all others `127.0.0.1`: two hosts, so that whatever is kept by host is kept apart.
+The host of the MCP server is `localhost`, that of the others `127.0.0.1`, so that data that a client keeps by host are
+separate.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["open_world", "serve_stream"]
 
 _READ: Final = 65_536
 _LARGEST: Final = 1_048_576
-"""Bytes of a body that are taken. What clients send here has some hundred."""
+"""The limit of a body, in bytes. Clients send some hundred bytes here."""
 _SIDES: Final = ("resource", "server", "other", "evil", "idp")
 
 
@@ -39,20 +40,20 @@ async def open_world(
     documents: Mapping[str, JsonObject] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[World]:
-    """Serve a world until the block is left.
+    """Serve a testbed while the block runs.
 
     Args:
-        quirks: How it behaves.
+        quirks: The deviations from the default behavior.
         path: The path of the MCP server.
         clients: Clients that are registered beforehand.
-        documents: Metadata documents of clients, by their URLs.
-        clock: Seconds since the epoch.
+        documents: Client ID metadata documents, by URL.
+        clock: Returns seconds since the epoch.
 
     Yields:
-        The world; `world.places.resource` is the URL of the MCP server.
+        The testbed; `places.resource` is the URL of the MCP server.
 
     Raises:
-        OSError: There is no port to be had.
+        OSError: No port is available.
     """
     listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in _SIDES]
     origins = [f"http://127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
@@ -86,16 +87,16 @@ async def serve_stream(stream: trio.abc.Stream, origin: str, world: World, clock
 
     Args:
         stream: The connection.
-        origin: Whom the client thinks that it talks to.
-        world: Who answers.
-        clock: Seconds since the epoch.
+        origin: The origin that the client addresses.
+        world: The testbed.
+        clock: Returns seconds since the epoch.
     """
     async with stream:
         await _Connection(stream, origin, world, clock).run()
 
 
 class _Connection:
-    """One connection, with requests one after the other."""
+    """A connection, with requests one after another."""
 
     def __init__(self, stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
         self._stream: Final = stream
@@ -105,11 +106,11 @@ class _Connection:
         self._h11: Final = h11.Connection(h11.SERVER)
 
     async def run(self) -> None:
-        """Answer until the client goes, or says what is no HTTP."""
+        """Respond to requests until the client disconnects or sends invalid HTTP."""
         try:
             while (request := await self._request()) is not None:
                 answer = self._world.answer(request, self._clock()) or Response(status=502)
-                # Infinite: it never comes. The client has to give up, or the block is left.
+                # Infinite: there is no response. The client must give up, or the block ends.
                 await trio.sleep(answer.delay)
                 await self._send(answer)
                 if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
@@ -145,7 +146,7 @@ class _Connection:
         )
 
     async def _send(self, answer: Response) -> None:
-        # Bytes, since a header may have what no ASCII is.
+        # Bytes, because a header may contain other characters than ASCII.
         headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in answer.headers]
         headers.append((b"content-length", b"%d" % len(answer.body)))
         if answer.status == 204:

@@ -1,4 +1,4 @@
-"""The documents that the servers publish, as their quirks make them, and what in them forbids a client to go on."""
+"""The metadata documents of the servers, changed by quirks, and the defects in them that must stop a client."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _PRM = "/.well-known/oauth-protected-resource"
 
 @attrs.frozen(kw_only=True)
 class Places:
-    """Where everything is: what the places in the strings of `Quirks` stand for."""
+    """The URLs of all servers, and the values of the placeholders in `Quirks`."""
 
     resource: str
     """The URL of the MCP server."""
     server: str
     """The origin of the authorization server."""
     issuer: str
-    """What it calls itself."""
+    """The issuer of the authorization server."""
     other: str
-    """The issuer of another authorization server, which is its origin too."""
+    """The issuer of another authorization server, which is also its origin."""
     evil: str
-    """The origin of a stranger, which nobody should come to."""
+    """The origin of an attacker, which no request should reach."""
     prm: str
-    """The URL of the metadata of the resource."""
+    """The URL of the resource metadata."""
 
     @classmethod
     def of(cls, quirks: Quirks, *, resource: str, server: str, other: str, evil: str) -> Places:
-        """The places for some quirks."""
+        """Return the URLs for these quirks."""
         path = urlsplit(resource).path.rstrip("/")
         wells = {"path": f"{_PRM}{path}", "root": _PRM, "elsewhere": "/meta/resource.json", "nowhere": f"{_PRM}{path}"}
         prm = origin_of(resource) + wells[quirks.resource_metadata_at]
@@ -67,24 +67,24 @@ class Places:
 
     @property
     def prm_candidates(self) -> tuple[str, ...]:
-        """Where a client looks that was not told, in this order."""
+        """The well-known URLs of the resource metadata, in the order in which a client tries them."""
         path = urlsplit(self.resource).path.rstrip("/")
         return tuple(dict.fromkeys((f"{self.origin}{_PRM}{path}", f"{self.origin}{_PRM}")))
 
     @property
     def shouted(self) -> str:
-        """The URL of the MCP server, with scheme and host in upper case: the same resource."""
+        """The URL of the MCP server with its scheme and host in upper case, which is the same resource."""
         return self.origin.upper() + self.resource.removeprefix(self.origin)
 
     def fill(self, text: str) -> str:
-        """A string with its places filled."""
+        """Replace the placeholders in a string."""
         for name in ("resource", "server", "issuer", "other", "evil", "prm", "origin", "shouted"):
             value: str = getattr(self, name)
             text = text.replace(f"{{{name}}}", value)
         return text
 
     def filled(self, value: JsonValue) -> JsonValue:
-        """A value with the places of all its strings filled."""
+        """Replace the placeholders in all strings of a value."""
         if isinstance(value, str):
             return self.fill(value)
         if isinstance(value, list):
@@ -95,7 +95,7 @@ class Places:
 
 
 def changed(document: JsonObject, changes: Changes, places: Places) -> JsonObject:
-    """A document with changes."""
+    """Return a document with changes."""
     document = dict(document)
     for name, value in changes.items():
         if isinstance(value, Absent):
@@ -106,7 +106,7 @@ def changed(document: JsonObject, changes: Changes, places: Places) -> JsonObjec
 
 
 def resource_metadata(quirks: Quirks, places: Places) -> JsonObject:
-    """The metadata of the MCP server (RFC 9728)."""
+    """Return the resource metadata of the MCP server (RFC 9728)."""
     document: JsonObject = {
         "resource": places.resource,
         "authorization_servers": [places.issuer],
@@ -120,7 +120,7 @@ def resource_metadata(quirks: Quirks, places: Places) -> JsonObject:
 
 
 def server_metadata(quirks: Quirks, places: Places) -> JsonObject:
-    """The metadata of the authorization server (RFC 8414)."""
+    """Return the authorization server metadata (RFC 8414)."""
     document: JsonObject = {
         "issuer": places.issuer,
         "authorization_endpoint": f"{places.server}/authorize",
@@ -155,7 +155,7 @@ def server_metadata(quirks: Quirks, places: Places) -> JsonObject:
 
 
 def listed(document: JsonObject, name: str) -> tuple[str, ...]:
-    """The strings of a list in a document; also where they are one string, as some write them."""
+    """Return the strings of a list in a document. Some servers write one string with spaces instead."""
     value = document.get(name)
     if isinstance(value, str):
         return tuple(value.split())
@@ -164,14 +164,14 @@ def listed(document: JsonObject, name: str) -> tuple[str, ...]:
 
 @attrs.frozen
 class Flaw:
-    """Why a client must not go on."""
+    """A defect in a document that must stop a client."""
 
     requirement: str
     """The id of the requirement."""
     sentence: str
-    """What is wrong with the documents."""
+    """A description of the defect."""
     parts: frozenset[Part]
-    """What the client must not ask for."""
+    """The parts that the client must not request."""
 
 
 _ALL = frozenset({Part.REGISTRATION, Part.AUTHORIZATION, Part.TOKEN})
@@ -179,19 +179,19 @@ _WEB = frozenset({Part.AUTHORIZATION})
 
 
 def usable_resources(quirks: Quirks, places: Places) -> frozenset[str]:
-    """What a client may ask for tokens for: the URL of the server, what its metadata call it, without a slash."""
+    """Return the resources that a client may request: the server's URL and the name in its metadata, without a slash."""
     named = resource_metadata(quirks, places).get("resource")
     all_names = {places.resource} | ({named} if isinstance(named, str) else set())
     return frozenset(all_names | {name.removesuffix("/") for name in all_names})
 
 
 def is_among(resource: str, names: Collection[str]) -> bool:
-    """Whether a resource is one of some. That it ought to have neither a slash at its end nor a fragment are other rules."""
+    """Return whether a resource is among these. Other rules concern a trailing slash and a fragment."""
     return resource.partition("#")[0].removesuffix("/") in names
 
 
 def _is_above(resource: JsonValue, places: Places) -> bool:
-    """Whether what the metadata are about is the server, or a resource that it is below."""
+    """Return whether the resource in the metadata is the server, or a parent of its path."""
     if not isinstance(resource, str) or origin_of(resource) != places.origin:
         return False
     above = [part for part in urlsplit(resource).path.split("/") if part]
@@ -200,43 +200,43 @@ def _is_above(resource: JsonValue, places: Places) -> bool:
 
 
 def _is_covered(quirks: Quirks, part: Part) -> bool:
-    """Whether something else always comes in place of the right answers."""
+    """Return whether a reply always replaces the right response."""
     reply = quirks.replies.get(part)
     return reply is not None and reply.status is not None and reply.times is None
 
 
 def is_published(quirks: Quirks) -> bool:
-    """Whether the metadata of the resource can be found and read."""
+    """Return whether the resource metadata can be found and parsed."""
     if quirks.resource_metadata_at == "elsewhere" and not any("{prm}" in line for line in quirks.challenge):
         return False
     return quirks.resource_metadata_at != "nowhere" and not _is_covered(quirks, Part.RESOURCE_METADATA)
 
 
 def is_offered(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> bool:
-    """Whether the authorization server has metadata where a client will look for them. See `flaws`."""
+    """Return whether a client finds metadata of the authorization server. The arguments are those of `flaws`."""
     known = is_published(quirks) or bool(told)
     there = bool(quirks.server_metadata_at) and not _is_covered(quirks, Part.SERVER_METADATA)
     return there and (known or places.issuer.removesuffix("/") == places.origin)
 
 
 def flaws(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> list[Flaw]:
-    """All that forbids a client to go on, in what the documents say.
+    """Return all defects in the documents that must stop a client.
 
     Args:
-        quirks: How the servers behave.
-        places: Where they are.
-        told: Issuers that the client has from its user, and may believe in spite of the resource's metadata.
+        quirks: The deviations of the servers.
+        places: The URLs of all servers.
+        told: Issuers that the user configured in the client, which may trust them despite the resource metadata.
     """
     found: list[Flaw] = []
     resource, server = resource_metadata(quirks, places), server_metadata(quirks, places)
     published = is_published(quirks)
     if published and "resource" in resource and not _is_above(resource["resource"], places):
-        found.append(Flaw("auth.prm-resource-mismatch-rejected", "the metadata are of another resource", _ALL))
+        found.append(Flaw("auth.prm-resource-mismatch-rejected", "the metadata are those of another resource", _ALL))
     named = listed(resource, "authorization_servers") if published else ()
-    # Without metadata of the resource a client looks at the root of its origin, and may do without what is none.
+    # Without resource metadata a client tries the root of the origin, and may continue without valid metadata.
     expected = (*named, *told) if published or told else (places.origin, f"{places.origin}/", "", None)
     if is_offered(quirks, places, told) and server.get("issuer") not in expected:
-        found.append(Flaw("auth.as-metadata-mismatch-not-used", "the metadata are of another issuer", _ALL))
+        found.append(Flaw("auth.as-metadata-mismatch-not-used", "the metadata are those of another issuer", _ALL))
     methods = server.get("code_challenge_methods_supported")
     if (
         is_offered(quirks, places, told)
@@ -245,5 +245,5 @@ def flaws(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> list[Flaw
     ):
         openid = Well.OAUTH not in quirks.server_metadata_at
         requirement = "auth.pkce-refuse-oidc" if openid else "auth.pkce-refuse-rfc8414"
-        found.append(Flaw(requirement, "the metadata do not list S256 as a method of PKCE", _WEB))
+        found.append(Flaw(requirement, "the metadata do not list S256 as a PKCE method", _WEB))
     return found

@@ -1,4 +1,4 @@
-"""An MCP server that wants a token: just enough of one that any client gets through a session with it."""
+"""A minimal MCP server that requires a token. Any client can complete a session with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
 
 
 def _result(method: str, params: JsonObject) -> JsonObject | None:
-    """What a method gives; `None` for one that there is not."""
+    """Return the result of a method; `None` for an unknown method."""
     match method:
         case "initialize":
             version: JsonValue = params.get("protocolVersion", "2025-11-25")
@@ -52,13 +52,13 @@ def _result(method: str, params: JsonObject) -> JsonObject | None:
 
 
 def _speak(message: JsonObject, *, modern: bool) -> Response:
-    """The answer of a server that nothing is wrong with."""
+    """Return the response of a correct server."""
     method, params, id = message.get("method"), message.get("params"), message.get("id")
     if id is None:
         return Response(status=202)
     result = _result(str(method), params if isinstance(params, dict) else {})
     if result is None:
-        error: JsonObject = {"code": -32601, "message": "there is no such method"}
+        error: JsonObject = {"code": -32601, "message": "unknown method"}
         return json_response({"jsonrpc": "2.0", "id": id, "error": error}, 404 if modern else 200)
     more: JsonObject = {"resultType": "complete", "_meta": _META} if modern else {}
     return json_response({"jsonrpc": "2.0", "id": id, "result": {**result, **more}})
@@ -69,17 +69,17 @@ class ProtectedResource:
     """The MCP server."""
 
     quirks: Quirks
-    """How it behaves."""
+    """The deviations from the default behavior."""
     places: Places
-    """Where it is."""
+    """The URLs of all servers."""
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     demands: Demands
-    """What scopes are wanted."""
+    """The required and the requested scopes."""
     servers: Sequence[AuthorizationServer]
-    """All authorization servers that there are; its own is the first that is not retired."""
+    """All authorization servers; the first one that is not retired is the current one."""
     accepted: int = 0
-    """How many requests had a good token."""
+    """The number of requests with a valid token."""
     _refusals: int = attrs.field(default=0, init=False)
     _proofs: ProofChecks = attrs.field(init=False)
     _nonces: Nonces = attrs.field(init=False)
@@ -95,21 +95,21 @@ class ProtectedResource:
 
     @property
     def own(self) -> AuthorizationServer:
-        """Its authorization server."""
+        """The current authorization server."""
         return next(server for server in self.servers if not server.retired)
 
     def part(self, request: Request) -> Part | None:
-        """What a request is for; `None` for nothing that there is."""
+        """Return the part that a request concerns; `None` for an unknown URL."""
         if request.url in (*self.places.prm_candidates, self.places.prm):
             return Part.RESOURCE_METADATA
         return Part.MCP if request.place == self.places.resource.partition("?")[0] else None
 
     def answer(self, request: Request, part: Part, now: float) -> Response:
-        """Answer a request."""
+        """Respond to a request."""
         if part is Part.RESOURCE_METADATA:
             return self._metadata(request)
         names = [name for name, _ in request.query]
-        self.ledger.expect("access_token" not in names, "auth.token-not-in-query", "a token is in the URL")
+        self.ledger.expect("access_token" not in names, "auth.token-not-in-query", "the URL contains a token")
         message = json_object(request.body)
         if request.method == "POST" and message is None:
             return Response(status=400)
@@ -124,7 +124,7 @@ class ProtectedResource:
 
     def _metadata(self, request: Request) -> Response:
         bare = request.header("authorization") is None
-        self.ledger.expect(bare, "auth.client-only-own-as-tokens", "a token goes to metadata")
+        self.ledger.expect(bare, "auth.client-only-own-as-tokens", "a request for metadata carries a token")
         if self.quirks.resource_metadata_at == "nowhere" or request.url != self.places.prm:
             return Response(status=404)
         document = resource_metadata(self.quirks, self.places)
@@ -138,7 +138,7 @@ class ProtectedResource:
         if given is None:
             usable = any(token.expires_at > now for token in self.own.tokens.issued.values())
             if self.accepted and usable:
-                self.ledger.note("auth.bearer-every-request", f"{method} comes without the token that there is")
+                self.ledger.note("auth.bearer-every-request", f"{method} is sent without the available token")
             if self.quirks.guarded and method not in self.quirks.guarded:
                 return None
             return self._challenge(401, self.quirks.challenge, self.quirks.scopes)
@@ -149,20 +149,22 @@ class ProtectedResource:
         right = scheme.lower() == token.kind.lower()
         requirement = "auth.bearer-header" if token.kind == "Bearer" else "dpop.client-scheme"
         if not right:
-            self.ledger.expect(not token.said, requirement, f"a token of type {token.kind} comes by {scheme[:20]!a}")
+            self.ledger.expect(
+                not token.said, requirement, f"a token of type {token.kind} is sent with the scheme {scheme[:20]!a}"
+            )
             return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
         if token.thumbprint is not None and (refusal := self._unproved(request, token, now)) is not None:
             return refusal
         return self._lacking(token, method)
 
     def _token(self, text: str) -> Token | None:
-        """The token, if it is of an authorization server that this server names."""
+        """Find the token, if it was issued by an authorization server that this server names."""
         named = listed(resource_metadata(self.quirks, self.places), "authorization_servers")
         for server in self.servers:
             found = server.tokens.issued.get(text)
             if found is not None:
                 own = server is self.own or (server.places.issuer in named and not server.retired)
-                foreign = "a token of another authorization server comes"
+                foreign = "a token of another authorization server is sent"
                 self.ledger.expect(own or server.retired, "auth.client-only-own-as-tokens", foreign)
                 return found if own else None
         return None
@@ -206,6 +208,6 @@ class ProtectedResource:
                 filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
             headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
         told = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
-        # Who asked the person twice in vain may give up, and begin anew without the scopes that were wanted.
+        # A client that asked the user twice in vain may start over without the required scopes.
         self.demands.challenged = tuple(" ".join(told).split()) if self._refusals <= _PATIENCE else ()
         return Response(status=status, headers=(*headers, *self._nonces.headers()))

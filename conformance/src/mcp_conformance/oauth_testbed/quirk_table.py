@@ -1,8 +1,8 @@
-"""What there is to be met, row by row: a quirk, and the requirement that it tries.
+"""The rows of the tables of quirks, with the requirements that they test.
 
-`mcp_conformance.oauth_testbed.tolerated_quirks` has the oddities of peers that mean well: a client that keeps the rules gets its token.
-`mcp_conformance.oauth_testbed.refused_quirks` has those where it must not, or cannot: the peer is hostile, broken, or says no. What the
-error is called is up to the client.
+`mcp_conformance.oauth_testbed.tolerated_quirks` has the deviations of well-meaning servers: a conforming client gets
+its token. `mcp_conformance.oauth_testbed.refused_quirks` has those of hostile, broken or denying servers, where a
+client must not or cannot get one. The client may report any error.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ __all__ = ["STRANGE_URLS", "WEB_PAGE", "Row", "rows"]
 
 @attrs.frozen
 class Row:
-    """One thing to be met."""
+    """A row of a table."""
 
     name: str
-    """Words with hyphens. It stays the same from release to release."""
+    """The name: words with hyphens. It does not change between releases."""
     quirks: Quirks
-    """How to meet it."""
+    """The deviations."""
     requirement: str | None = None
-    """The id of the requirement that it tries, where there is one."""
+    """The id of the requirement that the row tests, if there is one."""
 
 
 def rows(table: Mapping[str, tuple[Quirks, str | None]]) -> tuple[Row, ...]:
-    """A table as rows."""
+    """Return the rows of a table."""
     return tuple(Row(name, quirks, requirement) for name, (quirks, requirement) in table.items())
 
 
 WEB_PAGE: Final = Reply(
     status=200, headers=(("Content-Type", "text/html"),), body=b"<!doctype html><title>Welcome</title>"
 )
-"""What some servers answer to everything that they do not know."""
+"""The response of some servers to any unknown URL."""
 
 STRANGE_URLS: Final[Mapping[str, str]] = {
     "javascript": "javascript:alert(1)",
@@ -76,4 +76,4 @@ STRANGE_URLS: Final[Mapping[str, str]] = {
     "long": "https://as.example/" + "a" * 10_000,
     "empty": "",
 }
-"""URLs that lead where nobody should go, by what is wrong with them."""
+"""URLs that no client may open, by kind of defect."""

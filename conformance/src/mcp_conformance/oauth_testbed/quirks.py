@@ -1,13 +1,12 @@
-"""What may be odd about the other side: one table, whose defaults are a correct peer.
+"""The deviations of the testbed, as one table. Its defaults describe correct servers.
 
-Most oddities of real servers are a member that is missing, or has another value: for these each document and each answer
-has its *changes*. What else can go wrong at an HTTP request, whatever it is for, is a `Reply` in place of the answer. The
-rest are switches.
+Most deviations of real servers are a missing member or a wrong value. For these each document and each response has
+*changes*. A deviation of the HTTP response itself is a `Reply` in place of the response. The rest are switches.
 
-Strings may have the places `{server}`, `{issuer}`, `{other}`, `{resource}`, `{shouted}`, `{origin}`, `{evil}` and `{prm}`
-in them: the origin of the authorization server, its issuer, that of another one, the MCP server, the same with scheme and
-host in upper case, its origin, a stranger's origin, and the URL of the resource's metadata. A challenge may have
-`{scope}` too.
+Strings may contain the placeholders `{server}`, `{issuer}`, `{other}`, `{resource}`, `{shouted}`, `{origin}`, `{evil}`
+and `{prm}`: the origin of the authorization server, its issuer, the issuer of the other one, the URL of the MCP server,
+the same with its scheme and host in upper case, its origin, the origin of an attacker, and the URL of the resource
+metadata. A challenge may also contain `{scope}`.
 """
 
 from __future__ import annotations
@@ -26,52 +25,52 @@ __all__ = ["ABSENT", "CHALLENGE", "INVALID", "SCOPE", "Absent", "Changes", "Part
 
 
 class Absent(enum.Enum):
-    """A member that is left out."""
+    """The marker of a member that is left out."""
 
     ABSENT = "absent"
-    """The only one."""
+    """The only value."""
 
 
 ABSENT: Final = Absent.ABSENT
 """In `Changes`: the member is left out."""
 
 Changes: TypeAlias = Mapping[str, "JsonValue | Absent"]
-"""Members of a document that are other than they should be."""
+"""Members of a document with values other than the right ones."""
 
 _NOTHING: Final[Mapping[str, JsonValue | Absent]] = MappingProxyType({})
 
 
 class Part(enum.Enum):
-    """What a request may be for."""
+    """The part of the testbed that a request concerns."""
 
     RESOURCE_METADATA = "resource metadata"
     """The metadata of the MCP server."""
     SERVER_METADATA = "server metadata"
-    """Those of its authorization server."""
+    """The metadata of its authorization server."""
     REGISTRATION = "registration"
-    """A client id."""
+    """The registration endpoint."""
     AUTHORIZATION = "authorization"
-    """The page where the browser is sent."""
+    """The authorization endpoint, in the browser."""
     TOKEN = "token"
-    """A token."""
+    """The token endpoint."""
     MCP = "mcp"
-    """The MCP server itself."""
+    """The MCP endpoint."""
 
 
 class Well(enum.Enum):
-    """Where the metadata of an authorization server are, relative to its issuer."""
+    """The well-known URLs of authorization server metadata, relative to the issuer."""
 
     OAUTH = "{origin}/.well-known/oauth-authorization-server{path}"
     """RFC 8414."""
     OPENID_INSERTED = "{origin}/.well-known/openid-configuration{path}"
-    """OpenID Connect, in the manner of RFC 8414."""
+    """OpenID Connect, with the path inserted as in RFC 8414."""
     OPENID_APPENDED = "{origin}{path}/.well-known/openid-configuration"
     """OpenID Connect Discovery."""
     OAUTH_APPENDED = "{origin}{path}/.well-known/oauth-authorization-server"
-    """In no specification, and met."""
+    """In no specification, but in use."""
 
     def url(self, issuer: str) -> str:
-        """The URL for an issuer."""
+        """Return the URL for an issuer."""
         head, mark, rest = issuer.partition("://")
         host, slash, path = rest.partition("/")
         return self.value.format(origin=f"{head}{mark}{host}", path=f"{slash}{path}".rstrip("/"))
@@ -79,92 +78,93 @@ class Well(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """An answer in place of the right one."""
+    """A response in place of the right one."""
 
     status: int | None = None
-    """The status; `None`: the right answer, only late."""
+    """The status; `None`: the right response with a delay."""
     headers: tuple[tuple[str, str], ...] = (("Content-Type", "application/json"),)
-    """The headers, with places."""
+    """The headers, with placeholders."""
     body: bytes = b""
     """The body."""
     delay: float = 0.0
-    """Seconds that it is kept back; infinite: it never comes."""
+    """Seconds before the response; infinite: there is no response."""
     times: int | None = None
-    """How often, from the first request on; `None`: always."""
+    """The number of requests that get this response, from the first one; `None`: all."""
 
 
 CHALLENGE: Final = 'Bearer resource_metadata="{prm}", scope="{scope}"'
-"""What a request without token is told."""
+"""The challenge of a request without a token."""
 INVALID: Final = 'Bearer error="invalid_token", resource_metadata="{prm}"'
-"""What one with a bad token is told."""
+"""The challenge of a request with an invalid token."""
 SCOPE: Final = 'Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{prm}"'
-"""What one is told whose token does not suffice."""
+"""The challenge of a request whose token has insufficient scopes."""
 
 
 @attrs.frozen(kw_only=True)
 class Quirks:
-    """How the peers of a client behave."""
+    """The deviations of the servers that a client meets."""
 
     challenge: tuple[str, ...] = (CHALLENGE,)
-    """The `WWW-Authenticate` lines of a 401 without token. `scope` is left out when there is none."""
+    """The `WWW-Authenticate` lines of a 401 without a token. `scope` is omitted if no scope is required."""
     challenge_invalid: tuple[str, ...] = (INVALID,)
-    """Those of a 401 with a token."""
+    """The lines of a 401 with a token."""
     challenge_scope: tuple[str, ...] = (SCOPE,)
-    """Those of a 403."""
+    """The lines of a 403."""
     guarded: tuple[str, ...] = ()
-    """Methods that need a token; nothing: all of them."""
+    """The methods that require a token; empty: all methods."""
     scopes: tuple[str, ...] = ("notes:read",)
-    """Scopes that every request needs, and that the first challenge names."""
+    """The scopes that every request requires, and that the first challenge names."""
     scopes_of: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Scopes that a method needs beyond them."""
+    """Additional scopes that a method requires."""
     insatiable: bool = False
-    """Whether methods of `scopes_of` are refused whatever the token has."""
+    """Whether methods of `scopes_of` are rejected for any scopes."""
     dpop: Literal["off", "accepted", "required"] = "off"
     """Whether tokens are bound to keys (RFC 9449)."""
     nonce_at: frozenset[Part] = frozenset()
-    """Where a proof needs a nonce: `Part.TOKEN`, `Part.MCP`."""
+    """The parts at which a proof requires a nonce: `Part.TOKEN`, `Part.MCP`."""
     nonces: Literal["kept", "renewed", "never right"] = "kept"
-    """Whether a nonce stays good, each answer brings another one, or none ever is."""
+    """Whether a nonce remains valid, is replaced by each response, or is never valid."""
 
     resource_metadata_at: Literal["path", "root", "elsewhere", "nowhere"] = "path"
-    """Where the metadata of the resource are: the well-known URL with its path, that at the root, one that only the
-    challenge knows, or none."""
+    """The place of the resource metadata: at the well-known URL with or without the path, elsewhere, or nowhere."""
     resource_metadata: Changes = _NOTHING
-    """Changes of the metadata of the resource."""
+    """Changes of the resource metadata."""
     issuer: str = "{server}"
-    """What the authorization server calls itself."""
+    """The issuer of the authorization server."""
     same_origin: bool = False
     """Whether the MCP server is its own authorization server, as in 2025-03-26."""
     server_metadata_at: tuple[Well, ...] = (Well.OAUTH,)
-    """Where the metadata of the authorization server are; nothing: nowhere."""
+    """The URLs of the authorization server metadata; empty: no metadata."""
     server_metadata: Changes = _NOTHING
-    """Changes of the metadata of the authorization server."""
+    """Changes of the authorization server metadata."""
 
     registers: bool = True
-    """Whether clients may register themselves (RFC 7591)."""
+    """Whether clients can register dynamically (RFC 7591)."""
     documents: bool = False
-    """Whether the URL of a metadata document is taken as a client id."""
+    """Whether the URL of a metadata document is accepted as client id."""
     registration: Changes = _NOTHING
-    """Changes of the answer to a registration; what comes out is what is registered."""
+    """Changes of the registration response. The changed document is registered."""
     forgets: int = 0
-    """How often the token endpoint has lost the client, as after a restart without a store."""
+    """How often the token endpoint does not know the client, as after a restart without a store."""
 
     strays: tuple[Mapping[str, str], ...] = ()
-    """Parameters of answers that others send to the redirect URI before the right one. `{state}` is the right state, and
-    `{code}` a code that nobody should redeem."""
+    """Parameters of forged authorization responses that precede the right one.
+
+    `{state}` is the right state, and `{code}` a code that the client must not redeem.
+    """
     authorization: Changes = _NOTHING
-    """Changes of the parameters of the answer through the browser."""
+    """Changes of the parameters of the authorization response."""
 
     token: Changes = _NOTHING
-    """Changes of the answer with a token; `scope` is what is granted."""
+    """Changes of the token response; `scope` is granted as stated there."""
     token_as_form: bool = False
-    """Whether the token endpoint answers with a form in place of JSON."""
+    """Whether the token response is a form instead of JSON."""
     lifetime: float = 3600.0
-    """Seconds that a token is good."""
+    """The lifetime of a token, in seconds."""
     refresh: Literal["rotates", "stays", "never"] = "rotates"
-    """Whether there is a refresh token, and another one each time. One that was used up voids all that came of it."""
+    """Whether a refresh token is issued, and rotated. A second use of a rotated one revokes the whole authorization."""
 
     replies: Mapping[Part, Reply] = MappingProxyType({})
-    """Answers in place of the right ones."""
+    """Responses in place of the right ones."""
     appended: Mapping[Part, str] = MappingProxyType({})
-    """JSON members that stand, once more, at the end of an object."""
+    """JSON members that are repeated at the end of an object."""

@@ -1,6 +1,6 @@
-"""What ends without a token, or without the request that it was wanted for: peers that are hostile, broken, or say no.
+"""Deviations of hostile, broken or denying servers, with which a client must not or cannot get a token or its result.
 
-The client of these rows has no client id beforehand, nobody who would type one in, and no key for DPoP.
+The client of these rows has no client id beforehand, no user who would enter one, and no key for DPoP.
 """
 
 from __future__ import annotations
@@ -235,4 +235,4 @@ REFUSED: Final = rows(
         ),
     }
 )
-"""What ends without a token, or without the request that it was wanted for."""
+"""The deviations with which a client gets no token, or no result for it."""

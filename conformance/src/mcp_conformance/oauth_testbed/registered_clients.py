@@ -1,4 +1,4 @@
-"""Clients as an authorization server knows them: registration, and authentication at the token endpoint."""
+"""The clients of an authorization server: registration, and authentication at the token endpoint."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 def is_loopback(uri: str) -> bool:
-    """Whether a URI leads to the machine that it is used on."""
+    """Return whether a URI has a loopback host."""
     host = urlsplit(uri).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def redirect_matches(registered: str, used: str) -> bool:
-    """Whether a redirect URI is a registered one: the same, but for the port on the loopback interface (RFC 8252)."""
+    """Return whether a redirect URI equals a registered one, except for the port of a loopback URI (RFC 8252)."""
     if registered == used:
         return True
     one, other = urlsplit(registered), urlsplit(used)
@@ -51,22 +51,22 @@ def _first_key(jwks: JsonValue) -> JsonObject | None:
 
 @attrs.frozen(kw_only=True)
 class Client:
-    """One client."""
+    """A client."""
 
     client_id: str
-    """Its id."""
+    """The client id."""
     method: str = "none"
-    """How it authenticates, in the words of RFC 7591."""
+    """The authentication method (RFC 7591)."""
     secret: str | None = attrs.field(default=None, repr=False)
-    """Its secret."""
+    """The client secret."""
     redirect_uris: tuple[str, ...] = ()
-    """Where the browser may come back to."""
+    """The redirect URIs."""
     key: JsonObject | None = None
-    """Its public key."""
+    """The public key."""
 
     @classmethod
     def of(cls, document: JsonObject, *, default: str = "client_secret_basic") -> Client:
-        """The client that a document describes, with the default of RFC 7591 for its method."""
+        """Return the client with these metadata, with the default method of RFC 7591."""
         secret, method = document.get("client_secret"), document.get("token_endpoint_auth_method")
         return cls(
             client_id=str(document.get("client_id")),
@@ -93,27 +93,27 @@ class Clients:
     """The clients of one authorization server."""
 
     issuer: str
-    """Whom assertions have to be for."""
+    """The required audience of assertions."""
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     documents: Mapping[str, JsonObject]
-    """Metadata documents of clients, by their URLs; what is not there is taken for good."""
+    """Client ID metadata documents, by URL. A document that is not listed is taken as valid."""
     takes_documents: bool
-    """Whether the URL of a document is taken as a client id."""
+    """Whether the URL of a document is accepted as client id."""
     registered: dict[str, Client] = attrs.field(factory=dict)
-    """Those that are known, by their ids."""
+    """The registered clients, by id."""
     forgotten: set[str] = attrs.field(factory=set, init=False)
-    """Ids of those that were known. Whoever uses one cannot know better."""
+    """The ids of forgotten clients. Their use is not a violation."""
     _assertions: set[str] = attrs.field(factory=set, init=False)
 
     def find(self, client_id: str) -> Client | None:
-        """The client of an id."""
+        """Find a client by id."""
         known = self.registered.get(client_id)
         if known is not None or not self.takes_documents or "://" not in client_id:
             return known
         url, expect = urlsplit(client_id), self.ledger.expect
         form = url.scheme == "https" and url.path not in ("", "/") and not url.fragment
-        if not expect(form, "auth.cimd-client-id-form", f"the client id {client_id} is no https URL with a path"):
+        if not expect(form, "auth.cimd-client-id-form", f"the client id {client_id} is not an https URL with a path"):
             return None
         document = self.documents.get(client_id)
         if document is None:
@@ -125,17 +125,17 @@ class Clients:
         return Client.of(document, default="none") if same and whole else None
 
     def forget(self, client_id: str | None = None) -> None:
-        """Forget one client; all of them, for `None`."""
+        """Forget one client, or all for `None`."""
         for each in [*self.registered] if client_id is None else [client_id]:
             self.registered.pop(each, None)
             self.forgotten.add(each)
 
     def check_registration(self, request: Request, document: JsonObject) -> None:
-        """Note what is wrong with a registration request."""
+        """Record the violations in a registration request."""
         expect, uris = self.ledger.expect, _texts(document.get("redirect_uris"))
-        expect(request.media_type == "application/json", "auth.dcr-client", "a registration request is no JSON")
+        expect(request.media_type == "application/json", "auth.dcr-client", "a registration request is not JSON")
         safe = all(uri.startswith("https://") or (uri.startswith("http://") and is_loopback(uri)) for uri in uris)
-        expect(safe, "auth.redirect-https-or-localhost", f"redirect URIs are neither https nor this machine: {uris}")
+        expect(safe, "auth.redirect-https-or-localhost", f"redirect URIs are neither https nor loopback: {uris}")
         kind = document.get("application_type")
         expect(kind in ("native", "web"), "auth.dcr-application-type", f"the application_type is {kind!a}")
         if any(is_loopback(uri) for uri in uris):
@@ -146,20 +146,20 @@ class Clients:
             expect("refresh_token" in grants, "auth.refresh-grant-type", "grant_types have no refresh_token")
 
     def authenticate(self, request: Request, *, now: float, needed: bool) -> tuple[Client | None, bool]:
-        """Who makes a token request.
+        """Authenticate the client of a token request.
 
         Args:
             request: The request.
             now: Seconds since the epoch.
-            needed: Whether the grant is of no use without a client.
+            needed: Whether the grant requires a client.
 
         Returns:
-            The client, and whether the answer may go on. Without a client id, and where none is needed, it may.
+            The client, and whether the request may continue. Without a client id it may, if the grant requires none.
         """
         form, basic = single(request.form), _basic(request.header("authorization") or "")
         ways: list[str] = [name for name in ("client_secret", "client_assertion") if name in form]
         ways += ["Authorization"] if request.header("authorization") is not None else []
-        self.ledger.expect(len(ways) < 2, "auth.oauth21-security", f"a client authenticates by {' and '.join(ways)}")
+        self.ledger.expect(len(ways) < 2, "auth.oauth21-security", f"a client authenticates with {' and '.join(ways)}")
         client_id = basic[0] if basic is not None else form.get("client_id")
         if client_id is None:
             self.ledger.expect(not needed, "auth.registration-obtained", "a token request names no client")

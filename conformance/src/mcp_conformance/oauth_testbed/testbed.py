@@ -1,9 +1,10 @@
-"""Everybody whom a client can meet, as one object that answers requests and judges them.
+"""All servers that a client can meet, as one object that responds to requests and judges them.
 
-There is the MCP server, its authorization server, another one, an identity provider, and a stranger whom nobody should
-come to. A request that leads to none of them leads astray, and is noted.
+There are the MCP server, its authorization server, another authorization server, an identity provider, and an attacker
+that no request should reach. A request to any other server is a violation.
 
-The world does nothing by itself: it has no sockets and no clock. `mcp_conformance.oauth_testbed.loopback` puts it on the network.
+The testbed is sans-I/O: it has no sockets and no clock. `mcp_conformance.oauth_testbed.loopback` serves it on the
+network.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ _PRIVATE: Final = re.compile(
 
 
 class World:
-    """The other side of a client, whole.
+    """The OAuth testbed.
 
     Args:
-        quirks: How it behaves.
+        quirks: The deviations from the default behavior.
         resource: The URL of the MCP server.
         server: The origin of its authorization server.
-        other: The origin of another one.
-        evil: The origin of a stranger.
+        other: The origin of another authorization server.
+        evil: The origin of an attacker.
         idp: The origin of the identity provider.
-        clients: Clients that are registered at the authorization server beforehand, in the words of RFC 7591.
-        documents: Metadata documents of clients, by their URLs.
-        told: Issuers that the client has from its user, and need not find.
+        clients: Metadata (RFC 7591) of clients that are registered at the authorization server beforehand.
+        documents: Client ID metadata documents, by URL.
+        told: Issuers that the user configured in the client, which needs no discovery for them.
     """
 
     def __init__(
@@ -67,17 +68,17 @@ class World:
         told: Sequence[str] = (),
     ) -> None:
         self.quirks: Final = Quirks() if quirks is None else quirks
-        """How it behaves."""
+        """The deviations from the default behavior."""
         self.places: Final = Places.of(self.quirks, resource=resource, server=server, other=other, evil=evil)
-        """Where everything is."""
+        """The URLs of all servers."""
         self.requests: Final[list[Request]] = []
-        """All requests, in their order."""
+        """All requests, in order."""
         self.answers: Final[list[Response | None]] = []
-        """What each of them was answered; `None` where nobody is."""
+        """The response to each request; `None` where no server was."""
         self.ledger: Final = Ledger()
-        """What was noted."""
+        """The recorded violations."""
         self.demands: Final = Demands()
-        """What scopes were wanted, and asked for."""
+        """The required and the requested scopes."""
         assertions: dict[str, str] = {}
         self._documents: Final[Mapping[str, JsonObject]] = documents or {}
         self.server: Final = self._server(self.quirks, self.places, assertions, told)
@@ -90,7 +91,7 @@ class World:
             attrs.evolve(self.places, server=other, issuer=other),
             {},
         )
-        """Another one, without quirks."""
+        """Another authorization server, without quirks."""
         self.resource: Final = ProtectedResource(
             quirks=self.quirks,
             places=self.places,
@@ -100,7 +101,7 @@ class World:
         )
         """The MCP server."""
         self.workload: Final = self.ledger.new("workload", self.places.server)
-        """A JWT that a platform gave to a workload, and that the authorization server trusts."""
+        """A JWT that a platform issued to a workload, and that the authorization server trusts."""
         assertions[self.workload] = "wif.client-assertion"
         self.id_token: Final = self.ledger.new("id-token", idp)
         """An ID token of an employee."""
@@ -108,7 +109,7 @@ class World:
         """The identity provider."""
         self._idp_origin: Final = idp
         self.watch: Callable[[Request, Response | None], None] | None = None
-        """Is given each request with its answer, before it is sent; it may change what is there from now on."""
+        """Receives each request with its response before the response is sent, and may change the testbed."""
         self._order: Final = DiscoveryOrder(places=self.places, ledger=self.ledger)
         self._replied: Final[dict[Part, int]] = {}
         self._forbidden: Final[set[str]] = set()
@@ -130,7 +131,7 @@ class World:
         )
 
     def _is_client(self, client_id: str) -> bool:
-        """Whether an authorization server knows a client."""
+        """Return whether an authorization server of the testbed registered a client."""
         return any(client_id in each.clients.registered for each in (self.server, self.other))
 
     def _identity_provider(self, origin: str, assertions: dict[str, str]) -> IdentityProvider:
@@ -147,16 +148,16 @@ class World:
 
     @property
     def violations(self) -> Sequence[Violation]:
-        """What the client did wrong so far."""
+        """The violations of the client so far."""
         return self.ledger.violations
 
     @property
     def secrets(self) -> Sequence[str]:
-        """What must not be seen anywhere else: codes, tokens, client secrets, verifiers, assertions."""
+        """Values that must not appear elsewhere: codes, tokens, client secrets, verifiers, assertions."""
         return tuple(self.ledger.secrets)
 
     def register(self, document: JsonObject, *, at_idp: bool = False) -> Client:
-        """Register a client by hand, at the authorization server or at the identity provider."""
+        """Register a client at the authorization server or at the identity provider."""
         client = Client.of(document, default="none")
         clients = self.idp.clients if at_idp else self.server.clients
         clients.registered[client.client_id] = client
@@ -165,38 +166,38 @@ class World:
         return client
 
     def migrate(self) -> None:
-        """The MCP server goes over to the other authorization server.
+        """Move the MCP server to the other authorization server.
 
         Raises:
-            ValueError: It has no metadata in which it could say so.
+            ValueError: The server has no metadata that could name the other one.
         """
         if not is_published(self.quirks):
-            raise ValueError("without metadata of the resource nobody can be told of another authorization server")
+            raise ValueError("without resource metadata the server cannot name another authorization server")
         self.server.retired = True
-        # What was asked for before was asked of somebody else.
+        # Earlier requests asked the other server for scopes.
         self.demands.asked.clear()
 
     def restart(self) -> None:
-        """The authorization server forgets all clients and tokens, as one without a store does."""
+        """Make the authorization server forget all clients and tokens, like a restart without a store."""
         self.server.clients.forget()
         self.server.tokens.revoke()
 
     def answer(self, request: Request, now: float) -> Response | None:
-        """Answer a request, and judges it.
+        """Judge a request and return its response.
 
         Args:
             request: The request.
             now: Seconds since the epoch.
 
         Returns:
-            `None` where nobody is who could answer.
+            The response; `None` where no server is.
         """
         self.ledger.begin(request)
         self.requests.append(request)
         self._check_secrets(request)
         forbidden = request.url in self._forbidden
         self.ledger.expect(
-            not forbidden, "security.redirect-targets-validated", f"a redirect is followed to {request.origin}"
+            not forbidden, "security.redirect-targets-validated", f"the client follows a redirect to {request.origin}"
         )
         self._order.see(request)
         answer = self._answer(request, now)
@@ -208,17 +209,17 @@ class World:
         return answer
 
     def browse(self, url: str, now: float) -> list[str]:
-        """What a browser does in which the person consents.
+        """Open a URL in a simulated browser whose user consents.
 
         Args:
-            url: Where it is sent.
+            url: The URL to open.
             now: Seconds since the epoch.
 
         Returns:
-            The URLs to which it comes back, those that others have a hand in before the right one; perhaps none.
+            The URLs to which the browser is redirected. Those that an attacker injects precede the right one.
         """
         if not url.startswith(("https://", "http://")):
-            self.ledger.note("security.authorization-url-schemes", f"a browser is sent to {url[:40]!a}")
+            self.ledger.note("security.authorization-url-schemes", f"the client opens the browser at {url[:40]!a}")
             return []
         answer = self.answer(Request(method="GET", url=url), now)
         found = [*self.server.strays, *self.other.strays]
@@ -250,11 +251,13 @@ class World:
     def _astray(self, request: Request) -> Response | None:
         if request.origin == self.places.evil:
             harmless = request.method == "GET" and "code_challenge" not in request.url
-            self.ledger.expect(harmless, "security.sanitize-urls", "a stranger is asked for more than a document")
+            self.ledger.expect(
+                harmless, "security.sanitize-urls", "an attacker receives more than a request for a document"
+            )
             return Response(status=404)
         private = _PRIVATE.match(request.url) is not None
         requirement = "security.block-private-ranges" if private else "security.sanitize-urls"
-        self.ledger.note(requirement, f"a request leads astray: {request.url[:200]!a}")
+        self.ledger.note(requirement, f"a request to an unknown server: {request.url[:200]!a}")
         return None
 
     def _reply(self, part: Part) -> Reply | None:
@@ -269,7 +272,7 @@ class World:
         return attrs.evolve(answer, body=answer.body[:-1] + b", " + self.places.fill(text).encode() + b"}")
 
     def _look_at(self, request: Request, answer: Response) -> None:
-        """Remember what the client was told, to judge by it what it does next."""
+        """Record what the response implies for later requests."""
         location = answer.header("location")
         if location is not None and answer.status in (301, 302, 303, 307, 308) and "/authorize" not in request.path:
             target = urljoin(request.url, location)
@@ -286,17 +289,17 @@ class World:
         for server, away in ((self.server, self.other), (self.other, self.server)):
             if request.origin == away.places.server and server.places.server != away.places.server:
                 foreign = client_id in server.clients.registered
-                self.ledger.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is shown")
+                self.ledger.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is used")
         shown = " ".join([request.url, *(value for _, value in request.headers), request.body.decode("latin-1")])
         shown += _unbasic(request.header("authorization") or "")
         for secret, origin in self.ledger.secrets.items():
             if secret in shown and request.origin != origin:
-                sentence = f"{secret.partition('-')[0]} of {origin} goes to {request.origin}"
+                sentence = f"{secret.partition('-')[0]} of {origin} is sent to {request.origin}"
                 self.ledger.note("auth.no-cross-as-credentials", sentence)
 
 
 def _unbasic(header: str) -> str:
-    """The credentials in an Authorization header of Basic, readable."""
+    """Return the decoded credentials of a Basic Authorization header."""
     scheme, _, credentials = header.partition(" ")
     if scheme.lower() != "basic":
         return ""

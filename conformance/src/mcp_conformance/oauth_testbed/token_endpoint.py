@@ -1,4 +1,4 @@
-"""The token endpoint: codes, refresh tokens, client credentials and assertions for tokens."""
+"""The token endpoint, with the grants for codes, refresh tokens, client credentials and assertions."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 @attrs.define(kw_only=True)
 class Code:
-    """What a code was given for."""
+    """The authorization behind a code."""
 
     client_id: str
-    """To whom."""
+    """The client."""
     redirect_uri: str
-    """Where it was brought."""
+    """The redirect URI."""
     challenge: str
-    """What its verifier has to hash to."""
+    """The code challenge."""
     resource: str
-    """What the token will be for."""
+    """The resource of the token."""
     scopes: tuple[str, ...]
-    """What it will be good for."""
+    """The scopes of the token."""
     poison: str | None = None
-    """The requirement that is broken by whoever redeems it."""
+    """The requirement that a client breaks if it redeems the code."""
     used: bool = False
-    """Whether it was redeemed."""
+    """Whether the code was redeemed."""
 
 
 @attrs.define(kw_only=True)
@@ -55,23 +55,23 @@ class Token:
     """An access token."""
 
     text: str = attrs.field(repr=False)
-    """The token."""
+    """The token itself."""
     kind: str
     """`Bearer` or `DPoP`."""
     client_id: str | None
-    """Who got it."""
+    """The client."""
     resource: str
-    """What it is for."""
+    """The resource."""
     scopes: frozenset[str]
-    """What it is good for."""
+    """The scopes."""
     expires_at: float
-    """When it ends."""
+    """The time of expiry, in seconds since the epoch."""
     thumbprint: str | None
-    """Of the key that it is bound to."""
+    """The thumbprint of the key to which the token is bound."""
     family: int
-    """All that came of one authorization has one."""
+    """The number of the authorization from which the token was derived."""
     said: bool = True
-    """Whether the client was told its type."""
+    """Whether the token response stated its type."""
 
 
 @attrs.define
@@ -82,7 +82,7 @@ class _Refresh:
 
 @attrs.define
 class _Refused(Exception):
-    """The answer is an error."""
+    """The response is an error."""
 
     error: str
     status: int = 400
@@ -94,38 +94,38 @@ class TokenEndpoint:
     """The token endpoint of one authorization server."""
 
     quirks: Quirks
-    """How it behaves."""
+    """The deviations from the default behavior."""
     places: Places
-    """Where it is."""
+    """The URLs of all servers."""
     ledger: Ledger
-    """Where violations are noted."""
+    """The recorded violations."""
     clients: Clients
-    """Whom it knows."""
+    """The registered clients."""
     proofs: ProofChecks
-    """Verifies proofs."""
+    """The verification of proofs."""
     nonces: Nonces
-    """Those that proofs need."""
+    """The nonces that proofs require."""
     resources: AbstractSet[str]
-    """What tokens may be for."""
+    """The resources that tokens can be issued for."""
     assertions: Mapping[str, str]
-    """JWTs that are trusted, with the requirement by which they are known."""
+    """The trusted JWTs, with the requirement that each tests."""
     codes: dict[str, Code] = attrs.field(factory=dict, repr=False)
-    """Codes that were given."""
+    """The issued codes."""
     issued: dict[str, Token] = attrs.field(factory=dict, repr=False)
-    """Access tokens that were given and are good, but for their time."""
+    """The issued access tokens that are not revoked. They may have expired."""
     _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
     _families: int = attrs.field(default=0, init=False)
     _forgotten: int = attrs.field(default=0, init=False)
 
     def answer(self, request: Request, now: float) -> Response:
-        """Answer a request for a token."""
+        """Respond to a token request."""
         expect, form = self.ledger.expect, request.form
         names = [name for name, _ in form]
-        expect(request.method == "POST", "auth.oauth21-security", "a token request is no POST")
+        expect(request.method == "POST", "auth.oauth21-security", "a token request is not a POST")
         expect(
             request.media_type == "application/x-www-form-urlencoded",
             "auth.oauth21-security",
-            "a token request is no form",
+            "a token request is not a form",
         )
         expect(len(names) == len(set(names)), "auth.oauth21-security", "a token request has a field twice")
         expect(not request.query, "auth.oauth21-security", "a token request has fields in its URL")
@@ -151,7 +151,7 @@ class TokenEndpoint:
         resource = form.get("resource", "")
         self.ledger.expect("resource" in form, "auth.resource-in-token", "a token request has no resource")
         known = is_among(resource, self.resources) or "resource" not in form
-        self.ledger.expect(known, "auth.resource-identifies-server", f"a token for {resource!a} is asked for")
+        self.ledger.expect(known, "auth.resource-identifies-server", f"a token for {resource!a} is requested")
         asked = frozenset(form.get("scope", "").split())
         match kind:
             case "authorization_code":
@@ -168,14 +168,14 @@ class TokenEndpoint:
         return self._answer(token, now, refreshable=kind in ("authorization_code", "refresh_token"))
 
     def _bound(self, request: Request, now: float) -> str | None:
-        """The thumbprint of the key that the token will be bound to."""
+        """Return the thumbprint of the key to which the token will be bound."""
         if self.quirks.dpop == "off":
             return None
         proof = self.proofs.check(request, now)
         if proof is None:
             if request.header("dpop") is None and self.quirks.dpop == "accepted":
                 return None
-            # Who has no metadata cannot know that it is wanted.
+            # A client without metadata cannot know that a proof is required.
             known = bool(self.quirks.server_metadata_at) and is_published(self.quirks)
             if request.header("dpop") is None and known:
                 self.ledger.note("dpop.client-token-request-proof", "a token request has no proof")
@@ -190,7 +190,7 @@ class TokenEndpoint:
         if code is None or client is None:
             raise _Refused("invalid_grant")
         if code.poison is not None:
-            self.ledger.note(code.poison, "a code that came in an answer that had to be dropped is redeemed")
+            self.ledger.note(code.poison, "a code of a response that had to be dropped is redeemed")
             raise _Refused("invalid_grant")
         verifier = form.get("code_verifier", "")
         verified = _VERIFIER.fullmatch(verifier) is not None and s256(verifier) == code.challenge
@@ -200,9 +200,9 @@ class TokenEndpoint:
             expect(
                 form.get("redirect_uri") == code.redirect_uri,
                 "auth.oauth21-security",
-                "the redirect URI is another one",
+                "the redirect URI is not that of the authorization request",
             ),
-            expect(verified, "auth.pkce", "the verifier is not the one of the challenge"),
+            expect(verified, "auth.pkce", "the verifier does not match the challenge"),
             expect(
                 not code.resource or form.get("resource", code.resource) == code.resource,
                 "auth.resource-identifies-server",
@@ -219,13 +219,11 @@ class TokenEndpoint:
         if kept is None or client is None or kept.token.client_id != client.client_id:
             raise _Refused("invalid_grant")
         if kept.used and self.quirks.refresh == "rotates":
-            self.ledger.note("auth.oauth21-security", "a refresh token is used twice, though there was another one")
+            self.ledger.note("auth.oauth21-security", "a refresh token is used twice, although it was rotated")
             self.revoke(kept.token.family)
             raise _Refused("invalid_grant")
         wider = asked - kept.token.scopes
-        self.ledger.expect(
-            not wider, "auth.step-up-union", f"a refresh asks for more scopes: {' '.join(sorted(wider))}"
-        )
+        self.ledger.expect(not wider, "auth.step-up-union", f"a refresh request adds scopes: {' '.join(sorted(wider))}")
         kept.used = True
         scopes = kept.token.scopes & asked if asked else kept.token.scopes
         token = self._fresh(client, kept.token.resource, scopes)
@@ -273,19 +271,19 @@ class TokenEndpoint:
         return Response(status=200, headers=typed, body=urlencode({n: str(v) for n, v in document.items()}).encode())
 
     def revoke(self, family: int | None = None) -> None:
-        """Voids all that came of one authorization; of all of them, for `None`."""
+        """Revoke all tokens of one authorization, or of all for `None`."""
         self.issued = {text: each for text, each in self.issued.items() if family not in (None, each.family)}
         self._refreshes = {
             text: each for text, each in self._refreshes.items() if family not in (None, each.token.family)
         }
 
     def expire(self) -> None:
-        """End all access tokens, as if their time were over. Refresh tokens stay."""
+        """Expire all access tokens. Refresh tokens stay valid."""
         self.issued.clear()
 
 
 def _scopes(value: JsonValue, asked: frozenset[str]) -> frozenset[str]:
-    """What is granted, by what the answer says."""
+    """Return the granted scopes as the token response states them."""
     if isinstance(value, str):
         return frozenset(value.split())
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""An authorization server that only signs: for protected servers under test, which have to believe it.
+"""An authorization server that only signs tokens. Protected servers under test must trust it.
 
-It has a key, metadata and a JWK set, and makes whatever token a check wants: for the server or for another one, of the
-past, of a key that nobody knows. Nobody logs in there.
+It has a key, metadata and a JWK set, and issues any token that a check needs: for the server or another one, expired,
+or signed by an unknown key. It has no login.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["ADMIN", "BASE", "ROOT", "Issuer", "ProofKey", "open_issuer"]
 
 BASE: Final = "mcp"
-"""The scope that every request needs."""
+"""The scope that every request requires."""
 ADMIN: Final = "mcp:admin"
-"""The scope that the fixture tool `test_admin` needs besides."""
+"""The additional scope that the fixture tool `test_admin` requires."""
 ROOT: Final = "mcp:root"
 """The scope that includes both."""
 
@@ -41,19 +41,19 @@ class Issuer:
     """The authorization server.
 
     Args:
-        url: What it calls itself.
+        url: The issuer.
     """
 
     def __init__(self, url: str) -> None:
         self.url: Final = url
         self.resource = ""
-        """The URL of the server under test: what tokens are for."""
+        """The URL of the server under test, which is the audience of tokens."""
         self._key: Final = RSAKey.generate_key(2048)
         self._other: Final = RSAKey.generate_key(2048)
 
     @property
     def metadata(self) -> JsonObject:
-        """What it tells of itself (RFC 8414)."""
+        """The authorization server metadata (RFC 8414)."""
         return {
             "issuer": self.url,
             "jwks_uri": f"{self.url}/jwks",
@@ -67,16 +67,16 @@ class Issuer:
 
     @property
     def keys(self) -> JsonObject:
-        """Its keys, as a JWK set."""
+        """The public keys, as a JWK set."""
         public: JsonObject = {name: str(value) for name, value in self._key.as_dict(private=False).items()}
         return {"keys": [{**public, "kid": "suite", "alg": "RS256", "use": "sig"}]}
 
     def token(self, *, foreign_key: bool = False, changes: JsonObject | None = None) -> str:
-        """An access token (RFC 9068), right but for what is changed.
+        """Issue an access token (RFC 9068), valid except for the changes.
 
         Args:
-            foreign_key: Whether it is signed by a key that nobody knows.
-            changes: Claims that differ; `None` as a value: left out.
+            foreign_key: Whether to sign it with an unknown key.
+            changes: Claims with other values; `None` omits a claim.
         """
         now = int(time.time())
         claims: JsonObject = {
@@ -95,7 +95,7 @@ class Issuer:
         return jws.serialize_compact(header, json.dumps(told), self._other if foreign_key else self._key)
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answer a request for metadata or keys."""
+        """Respond to a request for metadata or keys."""
         wells = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
         if incoming.path in wells:
             await incoming.respond(200, _JSON, json.dumps(self.metadata).encode())
@@ -107,7 +107,7 @@ class Issuer:
 
 @asynccontextmanager
 async def open_issuer() -> AsyncIterator[Issuer]:
-    """Serve one on the loopback interface, for a block."""
+    """Serve an issuer on the loopback interface while the block runs."""
     issuers: list[Issuer] = []
 
     async def handle(incoming: Incoming) -> None:
@@ -119,14 +119,14 @@ async def open_issuer() -> AsyncIterator[Issuer]:
 
 
 class ProofKey:
-    """A key that tokens can be bound to (RFC 9449)."""
+    """A key to which tokens can be bound (RFC 9449)."""
 
     def __init__(self) -> None:
         self._key: Final = ECKey.generate_key("P-256")
 
     @property
     def thumbprint(self) -> str:
-        """What `cnf.jkt` of its tokens is."""
+        """The thumbprint, which is `cnf.jkt` of its tokens."""
         found: str = self._key.thumbprint()
         return found
 
@@ -139,14 +139,14 @@ class ProofKey:
         changes: JsonObject | None = None,
         symmetric: bool = False,
     ) -> str:
-        """A proof for a POST, right but for what is changed.
+        """Make a proof for a POST, valid except for the changes.
 
         Args:
-            url: Where the request goes.
-            token: What it comes with.
-            header: Header members that differ.
-            changes: Claims that differ; `None` as a value: left out.
-            symmetric: Whether it is signed by a secret that is in its own header.
+            url: The URL of the request.
+            token: The access token of the request.
+            header: Header members with other values.
+            changes: Claims with other values; `None` omits a claim.
+            symmetric: Whether to sign it with a secret that is in its own header.
         """
         claims: JsonObject = {
             "jti": secrets.token_urlsafe(16),

@@ -1,4 +1,4 @@
-"""Oddities of peers that mean well: a client that keeps the rules gets its token all the same."""
+"""Deviations of well-meaning servers, with which a conforming client still gets its token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADVERTISED: Final = "authorization_response_iss_parameter_supported"
 TOLERATED: Final = rows(
     {
         "nothing-odd": (Quirks(), None),
-        # How the server says where its metadata are.
+        # The challenge.
         "challenge-unquoted": (
             Quirks(challenge=("Bearer resource_metadata={prm}, scope=notes:read",)),
             "auth.client-parses-www-authenticate",
@@ -49,7 +49,7 @@ TOLERATED: Final = rows(
         ),
         "only-initialized-is-refused": (Quirks(guarded=("notifications/initialized",)), None),
         "only-calls-are-refused": (Quirks(guarded=("tools/call",)), None),
-        # Where they are, and what is in them.
+        # The location and the content of the metadata.
         "metadata-elsewhere": (Quirks(resource_metadata_at="elsewhere"), "auth.client-prm-header-preferred"),
         "metadata-at-root": (Quirks(resource_metadata_at="root"), "auth.client-prm-header-preferred"),
         "resource-with-slash": (
@@ -141,7 +141,7 @@ TOLERATED: Final = rows(
             ),
             "auth.client-default-endpoints",
         ),
-        # How a client is registered.
+        # Client registration.
         "registration-gives-a-secret": (
             Quirks(registration={_METHOD: "client_secret_post", "client_secret": "given-secret-text"}),
             "auth.dcr-client",
@@ -165,7 +165,7 @@ TOLERATED: Final = rows(
             None,
         ),
         "client-forgotten-once": (Quirks(forgets=1), "auth.registration-obtained"),
-        # What comes back from the browser, and from the token endpoint.
+        # The authorization response and the token response.
         "stray-answers-first": (
             Quirks(strays=({"code": "{code}", "state": "guessed"}, {"error": "access_denied"}, {"code": "{code}"})),
             "auth.state",
@@ -185,9 +185,9 @@ TOLERATED: Final = rows(
         "token-as-form": (Quirks(token_as_form=True), None),
         "token-answer-with-more": (Quirks(token={"id_token": "x.y.z", "error": None, "example_parameter": [1]}), None),
         "token-member-twice": (Quirks(appended={Part.TOKEN: '"expires_in": 3600'}), None),
-        # A key that tokens are bound to: a client without one is not asked for it.
+        # Tokens bound to keys. A client without a key is not required to have one.
         "keys-accepted": (Quirks(dpop="accepted"), "dpop.optional"),
-        # What is slow.
+        # Slow responses.
         "slow-answers": (
             Quirks(replies=dict.fromkeys((_RESOURCE, _SERVER, Part.REGISTRATION, Part.TOKEN), Reply(delay=2.0))),
             None,
@@ -198,4 +198,4 @@ TOLERATED: Final = rows(
         ),
     }
 )
-"""Oddities with which a client gets its token all the same."""
+"""The deviations with which a client still gets its token."""

@@ -1,7 +1,7 @@
-"""Somebody at a browser, who logs in at the authorization server under test whenever the suite sends them there.
+"""The login of a user in a browser at the authorization server under test.
 
-The suite is an OAuth client on this machine (RFC 8252): it listens at a loopback address, hands the browser a URL, and
-waits until the browser comes back. Who is at the browser, a program or a person, it does not know.
+The suite is an OAuth client on this machine (RFC 8252): it listens on a loopback address, opens a URL in the browser,
+and waits for the redirect. A program or a user may operate the browser.
 """
 
 from __future__ import annotations
@@ -32,32 +32,34 @@ __all__ = ["Login", "NotBack", "Trial", "command_browser", "open_login"]
 _CALLBACK: Final = "/callback"
 _PATIENCE: Final = 120.0
 _SHOWN: Final = 300
-"""Characters of what the browser wrote."""
-_THANKS: Final = b"<!doctype html><title>mcp-conformance</title><p>The suite has its answer. You can close this window."
+"""Characters of the browser's output that are shown."""
+_THANKS: Final = (
+    b"<!doctype html><title>mcp-conformance</title><p>The suite has received the response. You can close this window."
+)
 
 
 class NotBack(Exception):
-    """The browser did not come back. Why is the only argument."""
+    """The browser was not redirected back. The only argument is the cause."""
 
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """A request for authorization, and what came of it."""
+    """An authorization request, with its outcome."""
 
     client_id: str
-    """Who asked."""
+    """The client id."""
     state: str
-    """By which `state`."""
+    """The `state`."""
     verifier: str
-    """The verifier of its challenge."""
+    """The verifier of the code challenge."""
     fields: Mapping[str, str]
-    """What the browser brought back; empty where it did not come back."""
+    """The fields of the authorization response; empty without a response."""
     answers: tuple[HttpAnswer, ...] = ()
-    """What the token endpoint said after that, in order."""
+    """The later responses of the token endpoint, in order."""
 
 
 class _Return:
-    """The return of the browser that is waited for."""
+    """A pending redirect of the browser."""
 
     def __init__(self) -> None:
         self.fields: dict[str, str] | None = None
@@ -65,13 +67,13 @@ class _Return:
 
 
 class Login:
-    """Somebody at a browser. Made by `open_login`.
+    """The login of a user at a browser. Created by `open_login`.
 
     Args:
-        browser: Opens a URL, and raises `NotBack` when it knows that it leads nowhere.
-        patience: Seconds that a login may take. It may be a person who does it.
-        client_id: A client that is known already; `None`: the suite registers one.
-        resource: The MCP server that tokens are asked for; `None`: what the metadata say.
+        browser: Opens a URL, and raises `NotBack` if it knows that there will be no redirect.
+        patience: Seconds that a login may take. A user may do it by hand.
+        client_id: A registered client; `None`: the suite registers one.
+        resource: The MCP server for which tokens are requested; `None`: the one in the metadata.
     """
 
     def __init__(
@@ -83,37 +85,39 @@ class Login:
         resource: str | None = None,
     ) -> None:
         self.client_id: Final = client_id
-        """A client that is known already; `None`: the suite registers one."""
+        """A registered client; `None`: the suite registers one."""
         self.resource: Final = resource
-        """The MCP server that tokens are asked for; `None`: what the metadata say."""
+        """The MCP server for which tokens are requested; `None`: the one in the metadata."""
         self.redirect_uri = ""
-        """Where the suite listens."""
+        """The redirect URI of the suite."""
         self.registered: Final[dict[str, JsonObject]] = {}
-        """The clients that the suite registered, by what they are for. Few: who registers many is turned away."""
+        """The clients that the suite registered, by purpose. They are few, because servers limit registrations."""
         self.metadata: JsonObject | None = None
-        """What the authorization server tells of itself; `None`: it was not asked yet."""
+        """The authorization server metadata; `None` before they are requested."""
         self.trials: Final[dict[str, Trial | str]] = {}
-        """What was tried, by name, or why it could not be. The revisions of a run share it: each login may be work for a
-        person."""
+        """The login attempts, or the reasons against them, by name.
+
+        The revisions of a run share them, because a user may have to log in by hand.
+        """
         self.lost: str | None = None
-        """Why the browser did not come back; `None`: it always did. Nobody is kept waiting for it twice."""
+        """Why the browser was not redirected back; `None` if it always was. The suite does not wait for it twice."""
         self._browser: Final = browser
         self._patience: Final = patience
         self._past: Final[set[str]] = set()
         self._awaited = _Return()
 
     async def visit(self, url: str, state: str) -> dict[str, str]:
-        """Send the browser to a URL.
+        """Open a URL in the browser.
 
         Args:
             url: An authorization URL.
             state: The `state` in it.
 
         Returns:
-            What it brings back.
+            The fields of the authorization response.
 
         Raises:
-            NotBack: It does not come back.
+            NotBack: The browser is not redirected back.
         """
         awaited = self._awaited = _Return()
         try:
@@ -125,48 +129,48 @@ class Login:
         finally:
             self._past.add(state)
         if awaited.fields is None:
-            raise NotBack(f"nobody came to {self.redirect_uri} within {self._patience:g} seconds")
+            raise NotBack(f"no request to {self.redirect_uri} within {self._patience:g} seconds")
         return awaited.fields
 
     async def _open(self, url: str) -> None:
         try:
             await self._browser(url)
         except NotBack:
-            # Once it was here, what becomes of it is all the same.
+            # After the redirect, a failure of the browser does not matter.
             if self._awaited.fields is None:
                 raise
 
     async def handle(self, incoming: Incoming) -> None:
-        """Answer the browser."""
+        """Respond to the browser."""
         if incoming.path != _CALLBACK:
             await incoming.respond(404)
             return
         fields = dict(parse_qsl(urlsplit(incoming.target).query, keep_blank_values=True))
-        # One who was given up before may still come.
+        # The response to an abandoned request may still arrive.
         awaited = self._awaited
         first = awaited.fields is None and fields.get("state") not in self._past
         if first:
             awaited.fields = fields
         await incoming.respond(200, (("Content-Type", "text/html; charset=utf-8"),), _THANKS)
         if first:
-            # Not before: what comes of it may end the browser, which should have its page.
+            # Only now, because the next step may end the browser, which should show the page first.
             awaited.over.set()
 
 
 @asynccontextmanager
 async def open_login(login: Login) -> AsyncIterator[Login]:
-    """Listen for the browser, for a block."""
+    """Listen for the browser while the block runs."""
     async with open_http_server(login.handle) as port:
         login.redirect_uri = f"http://127.0.0.1:{port}{_CALLBACK}"
         yield login
 
 
 def command_browser(words: Sequence[str]) -> Browser:
-    """A browser that is a command, run anew for each login.
+    """Return a browser that runs a command for each login.
 
     Args:
-        words: The program and its arguments, with `{url}` where the URL goes. One that ends with another status than 0
-            got nowhere; one that ends with 0 may have opened a window, and is waited for.
+        words: The program and its arguments, with the placeholder `{url}`. An exit status other than 0 means failure. A
+            program that exits with 0 may have opened a window, so the suite waits for it.
     """
 
     async def open_url(url: str) -> None:
@@ -175,8 +179,8 @@ def command_browser(words: Sequence[str]) -> Browser:
                 status = await process.wait()
                 log = " ".join(process.log.split())[-_SHOWN:]
         except OSError as error:
-            raise NotBack(f"its command cannot be started: {error}") from error
+            raise NotBack(f"the browser command cannot be started: {error}") from error
         if status:
-            raise NotBack(f"its command ended with the status {status}: {log}")
+            raise NotBack(f"the browser command ended with the status {status}: {log}")
 
     return open_url
