@@ -132,7 +132,7 @@ def _invalid(stage: Stage) -> None:
 
 HEADER_SCENARIOS: Final = (
     Scenario(
-        name="Tools, resources and prompts with names of every kind.",
+        name="http-standard-headers",
         title="Tools, resources and prompts with names of every kind.",
         prepare=_standard,
         revisions=frozenset(MODERN),
