@@ -14,7 +14,7 @@ from joserfc.jwk import ECKey
 
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import Request, Response, json_object, origin_of
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 NOW: Final = 1_800_000_000.0
@@ -62,7 +62,7 @@ def document(answer: Response | None) -> JsonObject:
 class Hand:
     """One client, and what it has learned so far."""
 
-    world: World
+    world: OAuthTestbed
     client_id: str = ""
     secret: str | None = None
     code: str = ""

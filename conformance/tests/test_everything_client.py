@@ -18,7 +18,7 @@ from program_path import PROGRAM_PATH
 from everything_client.examples import arguments_for, example
 from everything_client.instructions import BadCommission, Commission, read_commission
 from mcp_client.auth.keys import PrivateKey
-from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.oauth_testbed.quirks import Quirks
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import (
@@ -145,7 +145,7 @@ async def test_it_gets_its_token_in_each_way(scenario: str | None, dpop: Literal
     }
     keys: JsonObject = {"keys": [dict(key.jwk)]}
     by_key: JsonObject = {"client_id": "c2", "token_endpoint_auth_method": "private_key_jwt", "jwks": keys}
-    async with open_world(Quirks(dpop=dpop), clients=[basic, by_key]) as world:
+    async with open_testbed(Quirks(dpop=dpop), clients=[basic, by_key]) as world:
         world.register({"client_id": "i1"}, at_idp=True)
         context = {
             **AGREED[scenario],
@@ -168,7 +168,7 @@ async def test_it_gets_its_token_in_each_way(scenario: str | None, dpop: Literal
 
 @pytest.mark.spec("auth.iss-advertised-present", "auth.iss-validate-before-token")
 async def test_a_refusal_is_an_error_unless_the_scenario_wants_it() -> None:
-    async with open_world(Quirks(authorization={"iss": "https://evil.example"})) as world:
+    async with open_testbed(Quirks(authorization={"iss": "https://evil.example"})) as world:
         wanted = await run(world.places.resource, MCP_CONFORMANCE_SCENARIO="auth/iss-wrong-issuer")
         assert (wanted.returncode, wanted.stderr) == (0, b"")
         assert b"refused, as it should be: IssuerMismatch" in wanted.stdout

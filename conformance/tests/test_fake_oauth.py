@@ -14,14 +14,14 @@ import mcp_conformance.oauth_testbed
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.quirks import ABSENT, Absent, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import Client
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_conformance.oauth_testbed.violations import Violation
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 Doing = Callable[[Hand], object]
 
 
-def blamed(world: World) -> list[str]:
+def blamed(world: OAuthTestbed) -> list[str]:
     return list(dict.fromkeys(violation.requirement for violation in world.violations))
 
 
@@ -45,7 +45,7 @@ def equipped(hand: Hand) -> Hand:
 
 
 def test_a_client_that_keeps_the_rules_is_not_blamed_and_gets_the_note() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = equipped(Hand(world))
     assert b"the note" in hand.call("tools/call", hand.bearer()).body
     hand.now += 3_000
@@ -114,13 +114,13 @@ WRONG: list[tuple[str, Doing]] = [
 
 @pytest.mark.parametrize(("requirement", "doing"), WRONG, ids=[f"{n}-{each[0]}" for n, each in enumerate(WRONG)])
 def test_a_client_that_breaks_a_rule_is_blamed_for_that_rule_alone(requirement: str, doing: Doing) -> None:
-    world = World()
+    world = OAuthTestbed()
     doing(Hand(world))
     assert blamed(world) == [requirement]
 
 
 def test_a_violation_says_what_was_done_and_by_which_request() -> None:
-    world = World()
+    world = OAuthTestbed()
     Hand(world).send("GET", "http://10.0.0.1/")
     (violation,) = world.violations
     assert isinstance(violation, Violation)
@@ -141,7 +141,7 @@ def test_where_the_challenge_names_no_scopes_those_that_are_supported_are_asked_
     supported: list[str] | Absent, asked: str | None, blame: list[str]
 ) -> None:
     listed: JsonValue | Absent = supported if isinstance(supported, Absent) else [*supported]
-    world = World(Quirks(challenge=("Bearer",), resource_metadata={"scopes_supported": listed}))
+    world = OAuthTestbed(Quirks(challenge=("Bearer",), resource_metadata={"scopes_supported": listed}))
     ready(Hand(world)).authorize(scope=asked)
     assert blamed(world) == blame
 
@@ -149,7 +149,7 @@ def test_where_the_challenge_names_no_scopes_those_that_are_supported_are_asked_
 @pytest.mark.parametrize(("asked", "blame"), [("notes:read notes:write", []), ("notes:write", ["auth.step-up-union"])])
 def test_more_scopes_are_asked_for_with_those_of_before(asked: str, blame: list[str]) -> None:
     challenge = 'Bearer error="insufficient_scope", scope="notes:write"'
-    world = World(Quirks(scopes_of={"tools/call": ("notes:write",)}, challenge_scope=(challenge,)))
+    world = OAuthTestbed(Quirks(scopes_of={"tools/call": ("notes:write",)}, challenge_scope=(challenge,)))
     equipped(Hand(world)).authorize(state="state-of-another-one", scope=asked)
     assert blamed(world) == blame
 
@@ -157,7 +157,7 @@ def test_more_scopes_are_asked_for_with_those_of_before(asked: str, blame: list[
 @pytest.mark.parametrize("refreshes", [True, False])
 def test_a_refresh_that_is_refused_may_lead_to_a_login_without_the_last_challenge(refreshes: bool) -> None:
     challenge = 'Bearer error="insufficient_scope", scope="extra"'
-    world = World(Quirks(scopes_of={"tools/call": ("notes:write",)}, challenge_scope=(challenge,)))
+    world = OAuthTestbed(Quirks(scopes_of={"tools/call": ("notes:write",)}, challenge_scope=(challenge,)))
     hand = equipped(Hand(world))
     world.restart()
     if refreshes:
@@ -168,7 +168,7 @@ def test_a_refresh_that_is_refused_may_lead_to_a_login_without_the_last_challeng
 
 
 def test_a_client_id_that_was_forgotten_is_no_fault_of_the_client() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = ready(Hand(world))
     world.restart()
     assert hand.authorize() == []
@@ -176,7 +176,7 @@ def test_a_client_id_that_was_forgotten_is_no_fault_of_the_client() -> None:
 
 
 def test_two_codes_for_two_clients_are_not_mixed() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = sent_back(Hand(world))
     code = hand.code
     hand.register()
@@ -195,13 +195,13 @@ FLAWED: list[tuple[str, Quirks]] = [
 
 @pytest.mark.parametrize(("requirement", "quirks"), FLAWED)
 def test_a_client_that_goes_on_in_spite_of_the_metadata_is_blamed(requirement: str, quirks: Quirks) -> None:
-    world = World(quirks)
+    world = OAuthTestbed(quirks)
     sent_back(Hand(world))
     assert blamed(world) == [requirement]
 
 
 def test_openid_metadata_without_pkce_are_as_bad() -> None:
-    world = World(
+    world = OAuthTestbed(
         Quirks(server_metadata_at=(Well.OPENID_APPENDED,), server_metadata={"code_challenge_methods_supported": ABSENT})
     )
     hand = Hand(world)
@@ -223,26 +223,26 @@ def test_openid_metadata_without_pkce_are_as_bad() -> None:
     ],
 )
 def test_a_client_that_takes_a_bad_answer_for_good_is_blamed(changes: dict[str, str], requirement: str) -> None:
-    world = World(Quirks(authorization=changes))
+    world = OAuthTestbed(Quirks(authorization=changes))
     sent_back(Hand(world)).token()
     assert blamed(world) == [requirement]
 
 
 def test_an_issuer_that_is_not_advertised_is_compared_all_the_same() -> None:
     advertised = "authorization_response_iss_parameter_supported"
-    world = World(Quirks(server_metadata={advertised: False}, authorization={"iss": "https://evil.example"}))
+    world = OAuthTestbed(Quirks(server_metadata={advertised: False}, authorization={"iss": "https://evil.example"}))
     sent_back(Hand(world)).token()
     assert blamed(world) == ["auth.iss-unadvertised-present"]
 
 
 def test_a_code_beside_an_error_is_not_redeemed() -> None:
-    world = World(Quirks(authorization={"error": "access_denied"}))
+    world = OAuthTestbed(Quirks(authorization={"error": "access_denied"}))
     sent_back(Hand(world)).token()
     assert blamed(world) == ["auth.oauth21-security"]
 
 
 def test_a_code_of_a_stray_answer_is_not_redeemed() -> None:
-    world = World(Quirks(strays=({"code": "{code}", "state": "guessed"}, {"error": "no"})))
+    world = OAuthTestbed(Quirks(strays=({"code": "{code}", "state": "guessed"}, {"error": "no"})))
     hand = ready(Hand(world))
     back = hand.authorize()
     assert len(back) == 3
@@ -252,7 +252,7 @@ def test_a_code_of_a_stray_answer_is_not_redeemed() -> None:
 
 
 def test_tokens_and_clients_of_the_authorization_server_before_are_not_shown_to_the_next() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = equipped(Hand(world))
     old = hand.access
     world.migrate()
@@ -270,7 +270,7 @@ def test_tokens_and_clients_of_the_authorization_server_before_are_not_shown_to_
 
 
 def test_a_token_of_an_authorization_server_that_is_not_the_own_one_is_not_taken() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = Hand(world)
     token = world.other.tokens
     hand.access = token._fresh(None, world.places.resource, frozenset({"notes:read"})).text
@@ -282,7 +282,7 @@ def test_a_token_of_an_authorization_server_that_is_not_the_own_one_is_not_taken
 # Client authentication
 
 
-def secret_client(world: World, method: str) -> Hand:
+def secret_client(world: OAuthTestbed, method: str) -> Hand:
     hand = Hand(world)
     hand.discover()
     hand.register(token_endpoint_auth_method=method)
@@ -292,7 +292,7 @@ def secret_client(world: World, method: str) -> Hand:
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_a_client_with_a_secret_shows_it_in_its_own_way(method: str) -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = secret_client(world, method)
     assert hand.secret is not None
     assert hand.token(client_secret="wrong").status == 401
@@ -304,7 +304,7 @@ def test_a_client_with_a_secret_shows_it_in_its_own_way(method: str) -> None:
 
 
 def test_a_secret_goes_nowhere_else_also_where_it_is_encoded() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = secret_client(world, "client_secret_basic")
     assert hand.secret is not None
     hand.send("GET", world.places.other, basic("x", hand.secret))
@@ -344,7 +344,7 @@ def test_a_client_that_signs_names_itself_and_the_authorization_server(text: str
         "token_endpoint_auth_method": "private_key_jwt",
         "jwks": {"keys": [{**PUBLIC}]},
     }
-    world = World(clients=[registered])
+    world = OAuthTestbed(clients=[registered])
     form = {"grant_type": "client_credentials", "client_id": "signs", "resource": world.places.resource}
     kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
     answer = Hand(world).post({**form, "client_assertion_type": kind, "client_assertion": text})
@@ -358,7 +358,7 @@ def test_an_assertion_is_sent_once_and_says_what_it_is() -> None:
         "token_endpoint_auth_method": "private_key_jwt",
         "jwks": {"keys": [{**PUBLIC}]},
     }
-    world = World(clients=[registered])
+    world = OAuthTestbed(clients=[registered])
     form = {"grant_type": "client_credentials", "client_id": "signs", "resource": world.places.resource}
     kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
     hand = Hand(world)
@@ -369,7 +369,7 @@ def test_an_assertion_is_sent_once_and_says_what_it_is() -> None:
 
 
 def test_a_way_that_nobody_knows_proves_nothing() -> None:
-    world = World(clients=[{"client_id": "odd", "token_endpoint_auth_method": "tls_client_auth"}])
+    world = OAuthTestbed(clients=[{"client_id": "odd", "token_endpoint_auth_method": "tls_client_auth"}])
     answer = Hand(world).post({"grant_type": "client_credentials", "client_id": "odd"})
     assert document(answer) == {"error": "invalid_client"}
 
@@ -390,7 +390,7 @@ DOCUMENT = "https://app.example/client.json"
     ],
 )  # fmt: skip
 def test_the_url_of_a_document_is_a_client_id(client_id: str, published: JsonObject | None, blame: list[str]) -> None:
-    world = World(Quirks(documents=True), documents={} if published is None else {client_id: published})
+    world = OAuthTestbed(Quirks(documents=True), documents={} if published is None else {client_id: published})
     hand = Hand(world, client_id=client_id)
     hand.discover()
     hand.authorize()
@@ -398,7 +398,7 @@ def test_the_url_of_a_document_is_a_client_id(client_id: str, published: JsonObj
 
 
 def test_the_url_of_a_document_is_no_client_id_where_none_is_taken() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = Hand(world, client_id=DOCUMENT)
     hand.discover()
     hand.authorize()
@@ -406,7 +406,7 @@ def test_the_url_of_a_document_is_no_client_id_where_none_is_taken() -> None:
 
 
 def test_a_client_id_of_another_server_was_obtained_though_not_here() -> None:
-    world = World()
+    world = OAuthTestbed()
     world.other.clients.registered["theirs"] = Client(client_id="theirs")
     hand = Hand(world, client_id="theirs")
     hand.discover()
@@ -416,7 +416,7 @@ def test_a_client_id_of_another_server_was_obtained_though_not_here() -> None:
 
 @pytest.mark.parametrize(("end", "blame"), [("", []), ("/", []), ("#part", ["auth.resource-canonical-uri"])])
 def test_a_slash_or_a_fragment_makes_no_other_resource(end: str, blame: list[str]) -> None:
-    world = World()
+    world = OAuthTestbed()
     resource = f"{world.places.resource}{end}"
     hand = Hand(world)
     ready(hand).authorize(resource=resource)
@@ -428,7 +428,7 @@ def test_a_slash_or_a_fragment_makes_no_other_resource(end: str, blame: list[str
 
 
 def bound(quirks: Quirks | None = None) -> Hand:
-    world = World(quirks or Quirks(dpop="required"))
+    world = OAuthTestbed(quirks or Quirks(dpop="required"))
     hand = sent_back(Hand(world))
     hand.token(hand.proof())
     return hand
@@ -487,13 +487,13 @@ def test_a_proof_with_another_key_is_no_proof() -> None:
 
 
 def test_where_keys_are_only_accepted_a_token_without_one_is_given() -> None:
-    world = World(Quirks(dpop="accepted"))
+    world = OAuthTestbed(Quirks(dpop="accepted"))
     equipped(Hand(world))
     assert blamed(world) == []
 
 
 def test_where_nobody_knows_of_keys_a_proof_is_passed_over() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = sent_back(Hand(world))
     assert document(hand.token(hand.proof()))["token_type"] == "Bearer"
 
@@ -527,7 +527,7 @@ def test_a_server_may_never_be_content_with_a_nonce() -> None:
 
 
 def test_a_workload_shows_its_jwt() -> None:
-    world = World()
+    world = OAuthTestbed()
     form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "resource": world.places.resource}
     hand = Hand(world)
     assert document(hand.post({**form, "assertion": "x"}))["error"] == "invalid_grant"
@@ -536,14 +536,14 @@ def test_a_workload_shows_its_jwt() -> None:
 
 
 def test_a_grant_that_there_is_not_is_refused() -> None:
-    world = World(clients=[{"client_id": "public"}])
+    world = OAuthTestbed(clients=[{"client_id": "public"}])
     for grant in "password", "client_credentials":
         answer = Hand(world).post({"grant_type": grant, "client_id": "public", "resource": world.places.resource})
         assert document(answer)["error"] == "unsupported_grant_type"
 
 
 def test_an_employee_gets_an_id_jag_and_for_it_a_token() -> None:
-    world = World(clients=[{"client_id": "given"}])
+    world = OAuthTestbed(clients=[{"client_id": "given"}])
     world.register(
         {
             "client_id": "at-idp",
@@ -577,7 +577,7 @@ def test_an_employee_gets_an_id_jag_and_for_it_a_token() -> None:
 
 def test_a_redirect_that_leaves_the_origin_is_not_followed() -> None:
     away = Reply(status=307, headers=(("Location", "{evil}/token"),))
-    world = World(Quirks(replies={Part.TOKEN: away, Part.SERVER_METADATA: away}))
+    world = OAuthTestbed(Quirks(replies={Part.TOKEN: away, Part.SERVER_METADATA: away}))
     hand = Hand(world)
     hand.call()
     hand.send("GET", world.places.prm)
@@ -594,6 +594,6 @@ def test_the_oracle_uses_nothing_of_what_it_judges() -> None:
 
 
 def test_verifiers_are_secrets_too() -> None:
-    world = World()
+    world = OAuthTestbed()
     sent_back(Hand(world)).token()
     assert VERIFIER in world.secrets

@@ -14,7 +14,7 @@ from mcp_conformance.oauth_testbed.metadata_documents import server_metadata
 from mcp_conformance.oauth_testbed.quirk_table import Row
 from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.refused_quirks import REFUSED
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_conformance.oauth_testbed.tolerated_quirks import TOLERATED
 from mcp_core.jsonrpc.messages import JsonObject
 
@@ -25,7 +25,7 @@ def challenges(answer: Response) -> list[str]:
     return [value for name, value in answer.headers if name == "WWW-Authenticate"]
 
 
-def got(world: World, url: str) -> Response:
+def got(world: OAuthTestbed, url: str) -> Response:
     answer = Hand(world).send("GET", url)
     assert answer is not None
     return answer
@@ -33,7 +33,7 @@ def got(world: World, url: str) -> Response:
 
 def everything(quirks: Quirks) -> list[object]:
     """What anybody can see of a world: the answers to one walk through it, and all its places."""
-    world = World(quirks)
+    world = OAuthTestbed(quirks)
     hand = Hand(world)
     methods = ("initialize", "notifications/initialized", "tools/call")
     seen: list[object] = [hand.call(method) for method in methods]
@@ -66,15 +66,17 @@ def test_each_row_has_a_name_of_its_own() -> None:
 
 
 def test_without_quirks_the_challenge_names_metadata_and_scopes() -> None:
-    world = World()
+    world = OAuthTestbed()
     answer = Hand(world).call("initialize")
     assert answer.status == 401
     assert challenges(answer) == [f'Bearer resource_metadata="{world.places.prm}", scope="notes:read"']
-    assert challenges(Hand(World(Quirks(scopes=()))).call()) == [f'Bearer resource_metadata="{world.places.prm}"']
+    assert challenges(Hand(OAuthTestbed(Quirks(scopes=()))).call()) == [
+        f'Bearer resource_metadata="{world.places.prm}"'
+    ]
 
 
 def test_a_bad_token_and_one_that_does_not_suffice_are_told() -> None:
-    world = World(Quirks(scopes_of={"tools/call": ("notes:write",)}))
+    world = OAuthTestbed(Quirks(scopes_of={"tools/call": ("notes:write",)}))
     hand = Hand(world)
     hand.all()
     assert 'error="invalid_token"' in challenges(hand.call("ping", ("Authorization", "Bearer x")))[0]
@@ -87,13 +89,13 @@ def test_a_bad_token_and_one_that_does_not_suffice_are_told() -> None:
 
 
 def test_methods_that_are_not_guarded_need_no_token() -> None:
-    hand = Hand(World(Quirks(guarded=("tools/call",))))
+    hand = Hand(OAuthTestbed(Quirks(guarded=("tools/call",))))
     assert [hand.call(method).status for method in ("initialize", "tools/call")] == [200, 401]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_there_is_an_mcp_server_behind_it(revision: str) -> None:
-    world = World(Quirks(guarded=("nothing",)))
+    world = OAuthTestbed(Quirks(guarded=("nothing",)))
     hand = Hand(world)
     version = ("MCP-Protocol-Version", revision)
     modern = revision == "2026-07-28"
@@ -129,7 +131,7 @@ def test_there_is_an_mcp_server_behind_it(revision: str) -> None:
 def test_the_metadata_of_the_resource_are_in_one_place(
     place: Literal["path", "root", "elsewhere", "nowhere"], url: str
 ) -> None:
-    world = World(Quirks(resource_metadata_at=place))
+    world = OAuthTestbed(Quirks(resource_metadata_at=place))
     for each in (*world.places.prm_candidates, "https://mcp.example/meta/resource.json"):
         assert got(world, each).status == (200 if each == url else 404)
 
@@ -137,7 +139,7 @@ def test_the_metadata_of_the_resource_are_in_one_place(
 @pytest.mark.parametrize("well", list(Well))
 @pytest.mark.parametrize("issuer", ["{server}", "{server}/", "{server}/tenant"])
 def test_those_of_the_authorization_server_are_where_they_should_be(well: Well, issuer: str) -> None:
-    world = World(Quirks(issuer=issuer, server_metadata_at=(well,)))
+    world = OAuthTestbed(Quirks(issuer=issuer, server_metadata_at=(well,)))
     url = well.url(world.places.issuer)
     found = {each: got(world, each.url(world.places.issuer)).status for each in Well}
     assert {each.url(world.places.issuer) for each, status in found.items() if status == 200} == {url}
@@ -146,7 +148,7 @@ def test_those_of_the_authorization_server_are_where_they_should_be(well: Well, 
 
 def test_members_are_changed_with_their_places_filled() -> None:
     changes: JsonObject = {"a": "{issuer} of {origin}", "b": ["{evil}"], "c": {"d": "{resource}"}, "e": 1}
-    world = World(Quirks(server_metadata={**changes, "jwks_uri": ABSENT}))
+    world = OAuthTestbed(Quirks(server_metadata={**changes, "jwks_uri": ABSENT}))
     found = server_metadata(world.quirks, world.places)
     assert found["a"] == "https://as.example of https://mcp.example"
     assert (found["b"], found["c"], found["e"]) == (["https://evil.example"], {"d": "https://mcp.example/mcp"}, 1)
@@ -155,7 +157,7 @@ def test_members_are_changed_with_their_places_filled() -> None:
 
 def test_a_reply_stands_in_for_the_right_answer_as_often_as_it_says() -> None:
     quirks = Quirks(replies={Part.SERVER_METADATA: Reply(status=503, times=2), Part.MCP: Reply(delay=math.inf)})
-    world = World(quirks)
+    world = OAuthTestbed(quirks)
     url = Well.OAUTH.url(world.places.issuer)
     assert [got(world, url).status for _ in range(4)] == [503, 503, 200, 200]
     late = Hand(world).call()
@@ -163,7 +165,7 @@ def test_a_reply_stands_in_for_the_right_answer_as_often_as_it_says() -> None:
 
 
 def test_a_member_may_stand_there_twice() -> None:
-    world = World(Quirks(appended={Part.SERVER_METADATA: '"issuer": "{evil}"', Part.MCP: '"x": 1'}))
+    world = OAuthTestbed(Quirks(appended={Part.SERVER_METADATA: '"issuer": "{evil}"', Part.MCP: '"x": 1'}))
     body = got(world, Well.OAUTH.url(world.places.issuer)).body.decode()
     assert body.count('"issuer"') == 2
     assert body.endswith('"issuer": "https://evil.example"}')
@@ -172,7 +174,7 @@ def test_a_member_may_stand_there_twice() -> None:
 
 @pytest.mark.parametrize("registers", [True, False])
 def test_registration_may_be_missing(registers: bool) -> None:
-    world = World(Quirks(registers=registers))
+    world = OAuthTestbed(Quirks(registers=registers))
     hand = Hand(world)
     assert ("registration_endpoint" in hand.discover()) is registers
     assert ("client_id" in hand.register()) is registers
@@ -180,7 +182,7 @@ def test_registration_may_be_missing(registers: bool) -> None:
 
 def test_a_client_is_registered_as_the_answer_says() -> None:
     changes = {"client_secret": "given", "token_endpoint_auth_method": "client_secret_post"}
-    hand = Hand(World(Quirks(registration={**changes})))
+    hand = Hand(OAuthTestbed(Quirks(registration={**changes})))
     hand.discover()
     hand.register()
     hand.authorize()
@@ -189,13 +191,13 @@ def test_a_client_is_registered_as_the_answer_says() -> None:
 
 
 def test_what_is_no_registration_is_refused() -> None:
-    world = World()
+    world = OAuthTestbed()
     answer = Hand(world).send("POST", f"{world.places.server}/register", body=b"[]")
     assert document(answer)["error"] == "invalid_client_metadata"
 
 
 def test_a_client_may_be_forgotten() -> None:
-    hand = Hand(World(Quirks(forgets=1)))
+    hand = Hand(OAuthTestbed(Quirks(forgets=1)))
     hand.discover()
     for status in 401, 200:
         hand.register()
@@ -204,7 +206,7 @@ def test_a_client_may_be_forgotten() -> None:
 
 
 def test_after_a_restart_nobody_is_known() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = Hand(world)
     hand.all()
     world.restart()
@@ -214,7 +216,7 @@ def test_after_a_restart_nobody_is_known() -> None:
 
 @pytest.mark.parametrize(("kind", "again"), [("rotates", "invalid_grant"), ("stays", None), ("never", "invalid_grant")])
 def test_a_refresh_token_is_rotated_or_stays(kind: Literal["rotates", "stays", "never"], again: str | None) -> None:
-    hand = Hand(World(Quirks(refresh=kind)))
+    hand = Hand(OAuthTestbed(Quirks(refresh=kind)))
     hand.all()
     first = hand.refresh
     assert (first == "") is (kind == "never")
@@ -226,7 +228,7 @@ def test_a_refresh_token_is_rotated_or_stays(kind: Literal["rotates", "stays", "
 
 
 def test_a_refresh_may_ask_for_less() -> None:
-    hand = Hand(World(Quirks(scopes=("a", "b"))))
+    hand = Hand(OAuthTestbed(Quirks(scopes=("a", "b"))))
     hand.discover()
     hand.register()
     hand.authorize(scope="a b")
@@ -235,7 +237,7 @@ def test_a_refresh_may_ask_for_less() -> None:
 
 
 def test_tokens_may_end_all_at_once() -> None:
-    world = World()
+    world = OAuthTestbed()
     hand = Hand(world)
     hand.all()
     world.server.tokens.expire()
@@ -248,11 +250,11 @@ def test_tokens_may_end_all_at_once() -> None:
 )
 def test_a_server_that_cannot_be_asked_cannot_go_over_to_another_authorization_server(quirks: Quirks) -> None:
     with pytest.raises(ValueError, match="nobody can be told"):
-        World(quirks).migrate()
+        OAuthTestbed(quirks).migrate()
 
 
 def test_a_token_that_never_ends_says_nothing_of_it() -> None:
-    hand = Hand(World(Quirks(lifetime=math.inf)))
+    hand = Hand(OAuthTestbed(Quirks(lifetime=math.inf)))
     hand.discover()
     hand.register()
     hand.authorize()
@@ -260,7 +262,7 @@ def test_a_token_that_never_ends_says_nothing_of_it() -> None:
 
 
 def test_the_token_endpoint_may_answer_with_a_form() -> None:
-    hand = Hand(World(Quirks(token_as_form=True)))
+    hand = Hand(OAuthTestbed(Quirks(token_as_form=True)))
     hand.discover()
     hand.register()
     hand.authorize()
@@ -271,21 +273,21 @@ def test_the_token_endpoint_may_answer_with_a_form() -> None:
 
 @pytest.mark.parametrize(("scope", "status"), [("notes:read", 200), (["notes:read"], 200), ("other", 403), (7, 200)])
 def test_what_the_answer_says_is_granted(scope: str | list[str] | int, status: int) -> None:
-    world = World(Quirks(token={"scope": [*scope] if isinstance(scope, list) else scope}))
+    world = OAuthTestbed(Quirks(token={"scope": [*scope] if isinstance(scope, list) else scope}))
     hand = Hand(world)
     hand.all()
     assert hand.call("ping", hand.bearer()).status == status
 
 
 def test_a_server_that_is_never_content_wants_something_else_each_time() -> None:
-    hand = Hand(World(Quirks(insatiable=True, scopes_of={"tools/call": ("notes:write",)})))
+    hand = Hand(OAuthTestbed(Quirks(insatiable=True, scopes_of={"tools/call": ("notes:write",)})))
     hand.all()
     first, second = (challenges(hand.call("tools/call", hand.bearer()))[0] for _ in range(2))
     assert first != second
 
 
 def test_what_comes_back_from_the_browser_may_be_anything() -> None:
-    world = World(Quirks(authorization={"code": ABSENT, "error": "access_denied", "iss": "{evil}"}))
+    world = OAuthTestbed(Quirks(authorization={"code": ABSENT, "error": "access_denied", "iss": "{evil}"}))
     hand = Hand(world)
     hand.discover()
     hand.register()
@@ -295,7 +297,7 @@ def test_what_comes_back_from_the_browser_may_be_anything() -> None:
 
 
 def test_a_browser_that_is_sent_nowhere_brings_nothing() -> None:
-    world = World(Quirks(replies={Part.AUTHORIZATION: Reply(status=500)}))
+    world = OAuthTestbed(Quirks(replies={Part.AUTHORIZATION: Reply(status=500)}))
     hand = Hand(world)
     hand.discover()
     hand.register()
@@ -304,7 +306,7 @@ def test_a_browser_that_is_sent_nowhere_brings_nothing() -> None:
 
 
 def test_a_challenge_for_keys_names_their_scheme() -> None:
-    world = World(Quirks(dpop="required"))
+    world = OAuthTestbed(Quirks(dpop="required"))
     assert challenges(Hand(world).call()) == [CHALLENGE.replace("Bearer", 'DPoP algs="ES256",').replace("{prm}", world.places.prm).replace("{scope}", "notes:read")]  # fmt: skip
     assert document(got(world, world.places.prm))["dpop_bound_access_tokens_required"] is True
     assert Hand(world).discover()["dpop_signing_alg_values_supported"] == ["ES256"]

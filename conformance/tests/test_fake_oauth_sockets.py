@@ -13,9 +13,9 @@ from oauth_by_hand import Hand
 from raw_http import asked
 from trio.testing import MockClock, memory_stream_pair
 
-from mcp_conformance.oauth_testbed.loopback import open_world, serve_stream
+from mcp_conformance.oauth_testbed.loopback import open_testbed, serve_stream
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply, Well
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 
 CALL = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {}}).encode()
 
@@ -27,7 +27,7 @@ def port(url: str) -> int:
 
 
 async def test_each_side_has_a_port_and_a_name() -> None:
-    async with open_world() as world:
+    async with open_testbed() as world:
         places = world.places
         origins = [places.origin, places.server, places.other, places.evil]
         assert len({port(origin) for origin in origins}) == 4
@@ -46,7 +46,7 @@ async def test_each_side_has_a_port_and_a_name() -> None:
 
 
 async def test_a_whole_flow_goes_through_and_the_clock_is_the_one_that_is_given() -> None:
-    async with open_world(Quirks(lifetime=10.0), path="/here", clock=lambda: 5.0) as world:
+    async with open_testbed(Quirks(lifetime=10.0), path="/here", clock=lambda: 5.0) as world:
         hand = Hand(world, now=5.0)
         hand.all()
         headers = [("authorization", f"Bearer {hand.access}")]
@@ -56,12 +56,12 @@ async def test_a_whole_flow_goes_through_and_the_clock_is_the_one_that_is_given(
 
 
 async def test_clients_may_be_known_beforehand() -> None:
-    async with open_world(clients=[{"client_id": "given"}], documents={"https://a.example/c": {}}) as world:
+    async with open_testbed(clients=[{"client_id": "given"}], documents={"https://a.example/c": {}}) as world:
         assert "given" in world.server.clients.registered
 
 
 async def test_one_connection_takes_one_request_after_the_other() -> None:
-    world = World()
+    world = OAuthTestbed()
     ours, theirs = memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, theirs, world.places.origin, world, lambda: 0.0)
@@ -82,7 +82,7 @@ async def test_one_connection_takes_one_request_after_the_other() -> None:
     ids=["no HTTP", "too long", "cut"],
 )
 async def test_what_is_no_request_is_not_answered(sent: bytes) -> None:
-    world = World()
+    world = OAuthTestbed()
     ours, theirs = memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_stream, theirs, world.places.origin, world, lambda: 0.0)
@@ -94,7 +94,7 @@ async def test_what_is_no_request_is_not_answered(sent: bytes) -> None:
 
 
 async def test_a_client_that_goes_before_the_answer_is_survived() -> None:
-    world = World()
+    world = OAuthTestbed()
     ours, theirs = memory_stream_pair()
     await ours.send_all(b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n")
     await ours.aclose()
@@ -103,7 +103,7 @@ async def test_a_client_that_goes_before_the_answer_is_survived() -> None:
 
 
 async def test_an_answer_may_come_late_or_never(autojump_clock: MockClock) -> None:
-    world = World(
+    world = OAuthTestbed(
         Quirks(replies={Part.MCP: Reply(delay=100.0, times=1), Part.RESOURCE_METADATA: Reply(delay=math.inf)})
     )
     ours, theirs = memory_stream_pair()
@@ -122,7 +122,7 @@ async def test_an_answer_may_come_late_or_never(autojump_clock: MockClock) -> No
 
 
 async def test_an_answer_without_a_body_and_one_from_nobody() -> None:
-    world = World(Quirks(replies={Part.MCP: Reply(status=204, headers=())}))
+    world = OAuthTestbed(Quirks(replies={Part.MCP: Reply(status=204, headers=())}))
     for origin, status in ((world.places.origin, 204), ("http://nobody.example", 502)):
         ours, theirs = memory_stream_pair()
         async with trio.open_nursery() as nursery:

@@ -16,7 +16,7 @@ from zoo import legacy as old
 
 from mcp_client import Handlers, open_http
 from mcp_client.auth import OAuth, SystemBrowser
-from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.oauth_testbed.quirk_table import STRANGE_URLS
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply
 from mcp_core.errors import AuthorizationError, McpError, RequestFailed
@@ -46,7 +46,7 @@ def recorder(folder: Path) -> tuple[str, Path]:
 async def test_no_program_is_started_for_a_page_that_is_none(url: str, tmp_path: Path) -> None:
     browser, written = recorder(tmp_path)
     told: list[str] = []
-    async with open_world(Quirks(server_metadata={"authorization_endpoint": url})) as world:
+    async with open_testbed(Quirks(server_metadata={"authorization_endpoint": url})) as world:
         agent = SystemBrowser(environment={"BROWSER": browser}, show_message=told.append)
         with pytest.raises(AuthorizationError):
             async with open_http(world.places.resource, auth=OAuth("App", user_agent=agent)):
@@ -105,7 +105,7 @@ async def test_an_application_is_not_sent_to_a_page_that_is_none(era: str, url: 
 async def test_a_server_cannot_send_a_token_on_to_a_stranger(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     away = Reply(status=status, headers=(("Location", "{evil}/mcp"),))
-    async with open_world(Quirks(replies={Part.MCP: away})) as world:
+    async with open_testbed(Quirks(replies={Part.MCP: away})) as world:
         token = world.ledger.new("access", world.places.origin)
         headers = {"Authorization": f"Bearer {token}"}
         with pytest.raises(McpError) as caught:

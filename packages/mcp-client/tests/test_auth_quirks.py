@@ -14,11 +14,11 @@ import trio
 from mcp_client import open_http
 from mcp_client.auth import OAuth, Receiver
 from mcp_client.auth.keys import PrivateKey
-from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.oauth_testbed.quirk_table import Row
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks
 from mcp_conformance.oauth_testbed.refused_quirks import REFUSED
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_conformance.oauth_testbed.tolerated_quirks import TOLERATED
 from mcp_core.errors import AccessDenied, AuthorizationError, AuthorizationRefused
 from mcp_core.oauth.client_metadata import ClientSettings
@@ -39,7 +39,7 @@ def quick(rows: tuple[Row, ...]) -> list[Row]:
 class Browser:
     """A person who consents at once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: OAuthTestbed) -> None:
         self.world: Final = world
         self.opened: list[str] = []
 
@@ -70,7 +70,7 @@ class Back:
         return self._came.pop(0)
 
 
-async def session(world: World, oauth: OAuth) -> None:
+async def session(world: OAuthTestbed, oauth: OAuth) -> None:
     async with open_http(world.places.resource, auth=oauth) as client:
         await client.list_tools()
         await client.call_tool("read", {})
@@ -83,7 +83,7 @@ def names(rows: list[Row]) -> list[str]:
 @pytest.mark.parametrize("row", quick(TOLERATED), ids=names(quick(TOLERATED)))
 async def test_what_is_odd_is_survived(row: Row, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with open_world(row.quirks) as world:
+    async with open_testbed(row.quirks) as world:
         await session(world, OAuth(settings=SETTINGS, user_agent=Browser(world)))
     assert [str(violation) for violation in world.violations] == []
     assert [secret for secret in world.secrets if secret in caplog.text] == []
@@ -92,7 +92,7 @@ async def test_what_is_odd_is_survived(row: Row, caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize("row", quick(REFUSED), ids=names(quick(REFUSED)))
 async def test_what_is_hostile_gets_nothing_and_is_told(row: Row, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with open_world(row.quirks) as world:
+    async with open_testbed(row.quirks) as world:
         browser = Browser(world)
         with pytest.raises((AuthorizationError, AccessDenied)) as caught:
             await session(world, OAuth(settings=SETTINGS, user_agent=browser))
@@ -109,6 +109,6 @@ async def test_what_is_hostile_gets_nothing_and_is_told(row: Row, caplog: pytest
 async def test_a_key_is_proved_with_the_nonces_of_both_servers(at: set[Part], nonces: str) -> None:
     quirks = Quirks(dpop="required", nonce_at=frozenset(at), nonces="kept" if nonces == "kept" else "renewed")
     proof = Dpop(PrivateKey.generate("ES256"), secrets.token_bytes)
-    async with open_world(quirks) as world:
+    async with open_testbed(quirks) as world:
         await session(world, OAuth(settings=SETTINGS, user_agent=Browser(world), proof=proof))
     assert [str(violation) for violation in world.violations] == []

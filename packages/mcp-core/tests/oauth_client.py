@@ -11,7 +11,7 @@ import attrs
 from oauth_world import NOW, REDIRECT, random_bytes
 
 from mcp_conformance.oauth_testbed.http_messages import Request, Response
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_core.errors import UnsafeUrl
 from mcp_core.oauth.challenge import choose_challenge, read_challenges
 from mcp_core.oauth.client_metadata import ClientSettings
@@ -57,7 +57,7 @@ class GaveUp(Exception):
 class Walker:
     """One client."""
 
-    world: World
+    world: OAuthTestbed
     grant: Grant = attrs.field(factory=lambda: AuthorizationCode(redirect_uri=REDIRECT))
     credentials: tuple[ClientRecord, ...] = ()
     scopes: tuple[str, ...] | None = None

@@ -19,7 +19,7 @@ from mcp_conformance.oauth_testbed.metadata_documents import is_published
 from mcp_conformance.oauth_testbed.quirk_table import Row
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks
 from mcp_conformance.oauth_testbed.refused_quirks import REFUSED
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_conformance.oauth_testbed.tolerated_quirks import TOLERATED
 from mcp_core.errors import (
     AuthorizationError,
@@ -68,7 +68,7 @@ def refused(row: Row) -> type[Exception]:
     return next(error for pattern, error in ERRORS.items() if re.fullmatch(pattern, row.name))
 
 
-def leaks(walker: Walker, world: World) -> list[str]:
+def leaks(walker: Walker, world: OAuthTestbed) -> list[str]:
     return [secret for secret in world.secrets if any(secret in text for text in walker.shown)]
 
 
@@ -87,7 +87,7 @@ def names(rows: tuple[Row, ...]) -> list[str]:
 )  # fmt: skip
 @pytest.mark.parametrize("row", TOLERATED, ids=names(TOLERATED))
 def test_what_is_odd_is_survived(row: Row) -> None:
-    world = World(row.quirks)
+    world = OAuthTestbed(row.quirks)
     walker = Walker(world=world)
     walker.session()
     assert world.violations == []
@@ -106,7 +106,7 @@ def test_what_is_odd_is_survived(row: Row) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("row", REFUSED, ids=names(REFUSED))
 def test_what_is_hostile_gets_nothing_and_is_told(row: Row) -> None:
-    world = World(row.quirks)
+    world = OAuthTestbed(row.quirks)
     walker = Walker(world=world)
     with pytest.raises(refused(row)) as caught:
         walker.session()
@@ -118,7 +118,7 @@ def test_what_is_hostile_gets_nothing_and_is_told(row: Row) -> None:
 
 
 def test_an_error_names_what_was_tried() -> None:
-    world = World(next(row.quirks for row in REFUSED if row.name == "server-metadata-nowhere"))
+    world = OAuthTestbed(next(row.quirks for row in REFUSED if row.name == "server-metadata-nowhere"))
     with pytest.raises(DiscoveryFailed) as caught:
         Walker(world=world).session()
     tried = [attempt.url for attempt in caught.value.attempts]
@@ -128,7 +128,7 @@ def test_an_error_names_what_was_tried() -> None:
 
 @pytest.mark.spec("auth.step-up-union", "auth.step-up-user", "auth.reauth-keeps-scopes")
 def test_more_scopes_are_asked_for_together_with_those_of_before() -> None:
-    world = World(READ)
+    world = OAuthTestbed(READ)
     walker = Walker(world=world)
     walker.session()
     assert world.violations == []
@@ -139,7 +139,7 @@ def test_more_scopes_are_asked_for_together_with_those_of_before() -> None:
 
 @pytest.mark.parametrize("kind", ["rotates", "stays"])
 def test_a_token_that_ends_is_refreshed_each_time_with_the_newest(kind: str) -> None:
-    world = World(Quirks(refresh="rotates" if kind == "rotates" else "stays"))
+    world = OAuthTestbed(Quirks(refresh="rotates" if kind == "rotates" else "stays"))
     walker = Walker(world=world)
     walker.session()
     for _ in range(3):
@@ -151,7 +151,7 @@ def test_a_token_that_ends_is_refreshed_each_time_with_the_newest(kind: str) -> 
 
 
 def test_a_refresh_token_that_was_used_up_is_void_and_leads_to_the_person() -> None:
-    world = World()
+    world = OAuthTestbed()
     walker = Walker(world=world)
     walker.session()
     stale = walker.tokens
@@ -165,7 +165,7 @@ def test_a_refresh_token_that_was_used_up_is_void_and_leads_to_the_person() -> N
 
 @pytest.mark.spec("auth.as-change-reregister", "auth.as-change-no-reuse", "auth.no-cross-as-credentials")
 def test_a_server_that_goes_over_to_another_authorization_server_takes_nothing_with_it() -> None:
-    world = World(
+    world = OAuthTestbed(
         Quirks(registration={"token_endpoint_auth_method": "client_secret_post", "client_secret": "old-secret"})
     )
     walker = Walker(world=world)
@@ -178,7 +178,7 @@ def test_a_server_that_goes_over_to_another_authorization_server_takes_nothing_w
 
 
 def test_an_authorization_server_without_memory_is_registered_at_anew() -> None:
-    world = World()
+    world = OAuthTestbed()
     walker = Walker(world=world)
     walker.session()
     world.restart()
@@ -190,7 +190,7 @@ def test_an_authorization_server_without_memory_is_registered_at_anew() -> None:
 
 @pytest.mark.spec("auth.cimd-client-id-form", "auth.cimd-client-checks", "auth.registration-priority")
 def test_a_client_with_a_document_does_not_register() -> None:
-    world = World(Quirks(documents=True))
+    world = OAuthTestbed(Quirks(documents=True))
     walker = Walker(world=world)
     walker.session()
     assert world.violations == []
@@ -209,7 +209,7 @@ def test_a_client_with_a_document_does_not_register() -> None:
 )
 def test_who_knows_the_authorization_server_can_name_it(quirks: Quirks) -> None:
     issuer = "https://as.example"
-    world = World(quirks, told=[issuer])
+    world = OAuthTestbed(quirks, told=[issuer])
     walker = Walker(world=world, authorization_server=issuer)
     walker.session()
     assert world.violations == []
@@ -219,13 +219,15 @@ def test_who_knows_the_authorization_server_can_name_it(quirks: Quirks) -> None:
 
 @pytest.mark.spec("auth.preregistration", "auth.credentials-keyed-by-issuer")
 def test_where_nobody_can_register_a_client_that_is_known_gets_its_token() -> None:
-    world = World(Quirks(registers=False), clients=[{**CLIENT, "token_endpoint_auth_method": "client_secret_post"}])
+    world = OAuthTestbed(
+        Quirks(registers=False), clients=[{**CLIENT, "token_endpoint_auth_method": "client_secret_post"}]
+    )
     walker = Walker(world=world, credentials=(attrs.evolve(GIVEN, auth_method=AuthMethod.SECRET_POST),))
     walker.session()
     assert world.violations == []
 
 
-def grants(world: World) -> list[tuple[Grant, tuple[ClientRecord, ...]]]:
+def grants(world: OAuthTestbed) -> list[tuple[Grant, tuple[ClientRecord, ...]]]:
     idp = ClientRecord(client_id="at-idp", issuer="https://idp.example", client_secret="the-secret-of-at-idp")
     world.register({"client_id": "at-idp", "client_secret": "the-secret-of-at-idp",
                     "token_endpoint_auth_method": "client_secret_basic"}, at_idp=True)  # fmt: skip
@@ -249,7 +251,7 @@ def test_other_grants_need_no_person_and_no_registration(number: int, nonces: st
         nonce_at=frozenset({Part.TOKEN, Part.MCP}),
         nonces="kept" if nonces == "kept" else "renewed",
     )
-    world = World(quirks, clients=[{**CLIENT, "token_endpoint_auth_method": "client_secret_basic"}])
+    world = OAuthTestbed(quirks, clients=[{**CLIENT, "token_endpoint_auth_method": "client_secret_basic"}])
     grant, credentials = grants(world)[number]
     proof = None if dpop == "off" else Dpop(EcKey(), random_bytes())
     walker = Walker(world=world, grant=grant, credentials=credentials, proof=proof)
@@ -264,7 +266,9 @@ def test_other_grants_need_no_person_and_no_registration(number: int, nonces: st
 def test_a_client_that_signs_is_known_by_its_key() -> None:
     key = EcKey()
     jwks: JsonObject = {"keys": [{**key.jwk}]}
-    world = World(clients=[{"client_id": "signs", "token_endpoint_auth_method": "private_key_jwt", "jwks": jwks}])
+    world = OAuthTestbed(
+        clients=[{"client_id": "signs", "token_endpoint_auth_method": "private_key_jwt", "jwks": jwks}]
+    )
     credentials = ClientRecord(client_id="signs", issuer="https://as.example")
     walker = Walker(world=world, grant=ClientCredentials(), credentials=(credentials,), signer=key)
     walker.session()
@@ -282,7 +286,7 @@ def test_a_key_is_proved_at_both_servers_with_their_nonces(dpop: str, at: set[Pa
         nonce_at=frozenset(at),
         nonces="kept" if nonces == "kept" else "renewed",
     )
-    world = World(quirks)
+    world = OAuthTestbed(quirks)
     walker = Walker(world=world, proof=Dpop(EcKey(), random_bytes()))
     walker.session()
     walker.refresh()
@@ -295,7 +299,7 @@ def test_a_key_is_proved_at_both_servers_with_their_nonces(dpop: str, at: set[Pa
 
 @pytest.mark.parametrize("at", [Part.TOKEN, Part.MCP])
 def test_a_server_that_no_nonce_is_right_for_is_given_up(at: Part) -> None:
-    world = World(Quirks(dpop="required", nonce_at=frozenset({at}), nonces="never right"))
+    world = OAuthTestbed(Quirks(dpop="required", nonce_at=frozenset({at}), nonces="never right"))
     walker = Walker(world=world, proof=Dpop(EcKey(), random_bytes()))
     with pytest.raises((TokenRefused, GaveUp)):
         walker.session()
@@ -330,7 +334,7 @@ def merged(several: list[Quirks]) -> Quirks:
 def test_whatever_comes_together_a_flow_ends_and_breaks_no_rule(
     rows: list[Row], doings: list[str], proof: bool
 ) -> None:
-    world = World(merged([row.quirks for row in rows]))
+    world = OAuthTestbed(merged([row.quirks for row in rows]))
     walker = Walker(world=world, proof=Dpop(EcKey(), random_bytes()) if proof else None)
     for doing in ["session", *doings]:
         try:
@@ -359,7 +363,7 @@ def test_whatever_comes_together_a_flow_ends_and_breaks_no_rule(
 
 def test_a_client_that_breaks_a_rule_is_found_out() -> None:
     """The control: what the tests above rely on does go red."""
-    world = World()
+    world = OAuthTestbed()
     walker = Walker(world=world)
     walker.session()
     assert walker.tokens is not None

@@ -14,7 +14,7 @@ import h11
 import trio
 
 from mcp_conformance.oauth_testbed.http_messages import Request, Response
-from mcp_conformance.oauth_testbed.testbed import World
+from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.quirks import Quirks
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["open_world", "serve_stream"]
+__all__ = ["open_testbed", "serve_stream"]
 
 _READ: Final = 65_536
 _LARGEST: Final = 1_048_576
@@ -32,14 +32,14 @@ _SIDES: Final = ("resource", "server", "other", "evil", "idp")
 
 
 @asynccontextmanager
-async def open_world(
+async def open_testbed(
     quirks: Quirks | None = None,
     *,
     path: str = "/mcp",
     clients: Sequence[JsonObject] = (),
     documents: Mapping[str, JsonObject] | None = None,
     clock: Callable[[], float] = time.time,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[OAuthTestbed]:
     """Serve a testbed while the block runs.
 
     Args:
@@ -58,7 +58,7 @@ async def open_world(
     listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in _SIDES]
     origins = [f"http://127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
     origins[0] = origins[0].replace("127.0.0.1", "localhost")
-    world = World(
+    testbed = OAuthTestbed(
         quirks,
         resource=origins[0] + path,
         server=origins[1],
@@ -73,35 +73,35 @@ async def open_world(
         for listener, origin in zip(listeners, origins, strict=True):
 
             async def handle(stream: trio.SocketStream, origin: str = origin) -> None:
-                await serve_stream(stream, origin, world, clock)
+                await serve_stream(stream, origin, testbed, clock)
 
             await nursery.start(trio.serve_listeners, handle, [listener])
         try:
-            yield world
+            yield testbed
         finally:
             nursery.cancel_scope.cancel()
 
 
-async def serve_stream(stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
+async def serve_stream(stream: trio.abc.Stream, origin: str, testbed: OAuthTestbed, clock: Callable[[], float]) -> None:
     """Serve one connection, and close it.
 
     Args:
         stream: The connection.
         origin: The origin that the client addresses.
-        world: The testbed.
+        testbed: The testbed.
         clock: Returns seconds since the epoch.
     """
     async with stream:
-        await _Connection(stream, origin, world, clock).run()
+        await _Connection(stream, origin, testbed, clock).run()
 
 
 class _Connection:
     """A connection, with requests one after another."""
 
-    def __init__(self, stream: trio.abc.Stream, origin: str, world: World, clock: Callable[[], float]) -> None:
+    def __init__(self, stream: trio.abc.Stream, origin: str, testbed: OAuthTestbed, clock: Callable[[], float]) -> None:
         self._stream: Final = stream
         self._origin: Final = origin
-        self._world: Final = world
+        self._testbed: Final = testbed
         self._clock: Final = clock
         self._h11: Final = h11.Connection(h11.SERVER)
 
@@ -109,7 +109,7 @@ class _Connection:
         """Respond to requests until the client disconnects or sends invalid HTTP."""
         try:
             while (request := await self._request()) is not None:
-                answer = self._world.answer(request, self._clock()) or Response(status=502)
+                answer = self._testbed.answer(request, self._clock()) or Response(status=502)
                 # Infinite: there is no response. The client must give up, or the block ends.
                 await trio.sleep(answer.delay)
                 await self._send(answer)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["World"]
+__all__ = ["OAuthTestbed"]
 
 _NAMED_URL: Final = re.compile(r'resource_metadata="?([^",\s]+)')
 _PRIVATE: Final = re.compile(
@@ -39,7 +39,7 @@ _PRIVATE: Final = re.compile(
 )
 
 
-class World:
+class OAuthTestbed:
     """The OAuth testbed.
 
     Args:

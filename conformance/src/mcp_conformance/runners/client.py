@@ -21,7 +21,7 @@ from mcp_conformance.drivers.client.sse_host import SseHost, open_sse_host
 from mcp_conformance.drivers.client.stdio_host import StdioHost, open_stdio_host
 from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.verdict import Lane, Run, Verdict
-from mcp_conformance.oauth_testbed.loopback import open_world
+from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.runners.check_run import judged
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.scenario import Stage
@@ -294,17 +294,17 @@ async def _play_scene(
 ) -> Evidence:
     """Runs the client once in a world of OAuth, whose MCP server wants a token."""
     transcript = Transcript()
-    async with open_world(scene.quirks) as world:
-        context = scene.enter(world, transcript)
+    async with open_testbed(scene.quirks) as testbed:
+        context = scene.enter(testbed, transcript)
         environment = _environment(scenario, revision, context)
-        status, log = await _run(command.words(world.places.resource), environment, settings, transcript)
+        status, log = await _run(command.words(testbed.places.resource), environment, settings, transcript)
     return Evidence(
         scenario=scenario,
         revision=revision,
         transport=Transport.HTTP,
         transcript=transcript,
         server=FakeServer((revision,), settings.patience),
-        world=world,
+        testbed=testbed,
         status=status,
         log=log,
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport
-    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_conformance.scenarios.scenario import Scenario
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -48,7 +48,7 @@ class Evidence:
     """The starts of the server; empty over HTTP."""
     notes: Mapping[str, JsonValue] = attrs.field(factory=dict)
     """The data that the scenario left for its checks."""
-    world: World | None = None
+    testbed: OAuthTestbed | None = None
     """The OAuth testbed; `None` for scenarios without OAuth."""
     status: int | None
     """The exit status; `None` if the client did not exit and was killed."""

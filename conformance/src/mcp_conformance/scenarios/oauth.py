@@ -17,7 +17,7 @@ from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, be
 
 if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.http_messages import Request, Response
-    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_conformance.scenarios.scenario import Stage
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
@@ -49,27 +49,27 @@ _NO_URIS: Final = Reply(
 )
 
 
-def _preregistered(world: World) -> JsonObject:
+def _preregistered(testbed: OAuthTestbed) -> JsonObject:
     """Give the client an id, a secret and their issuer."""
-    world.register(_GIVEN)
-    return {"client_id": "given-client", "client_secret": "given-client-secret", "issuer": world.places.issuer}
+    testbed.register(_GIVEN)
+    return {"client_id": "given-client", "client_secret": "given-client-secret", "issuer": testbed.places.issuer}
 
 
-def _preregistered_elsewhere(world: World) -> JsonObject:
+def _preregistered_elsewhere(testbed: OAuthTestbed) -> JsonObject:
     """Give the client an id and a secret of another authorization server."""
     client = Client.of(_GIVEN)
-    world.other.clients.registered[client.client_id] = client
-    return {**_GIVEN, "issuer": world.places.other}
+    testbed.other.clients.registered[client.client_id] = client
+    return {**_GIVEN, "issuer": testbed.places.other}
 
 
-def _migrating(world: World) -> None:
+def _migrating(testbed: OAuthTestbed) -> None:
     """Move the server to another authorization server after the first request with a token."""
 
     def watch(_request: Request, _answer: Response | None) -> None:
-        if world.resource.accepted and not world.server.retired:
-            world.migrate()
+        if testbed.resource.accepted and not testbed.server.retired:
+            testbed.migrate()
 
-    world.watch = watch
+    testbed.watch = watch
 
 
 def _nothing(_: Stage) -> None:

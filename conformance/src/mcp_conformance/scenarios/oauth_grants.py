@@ -15,7 +15,7 @@ from mcp_conformance.scenarios.oauth_scenario import Scene
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["GRANTS"]
@@ -24,44 +24,46 @@ _SECRET: Final = "machine:secret with space"
 _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
 
 
-def _by_secret(world: World) -> JsonObject:
-    world.register(
+def _by_secret(testbed: OAuthTestbed) -> JsonObject:
+    testbed.register(
         {"client_id": "machine", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"}
     )
     return {"client_id": "machine", "client_secret": _SECRET}
 
 
-def _by_key(world: World) -> JsonObject:
+def _by_key(testbed: OAuthTestbed) -> JsonObject:
     key = ECKey.generate_key("P-256")
     public: JsonObject = {name: str(value) for name, value in key.as_dict(private=False).items()}
-    world.register(
+    testbed.register(
         {"client_id": "machine", "jwks": {"keys": [public]}, "token_endpoint_auth_method": "private_key_jwt"}
     )
     pem = key.as_pem(private=True).decode("ascii")
     return {"client_id": "machine", "private_key_pem": pem, "signing_algorithm": "ES256"}
 
 
-def _by_employee(world: World) -> JsonObject:
-    world.register({"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"})
-    world.register({"client_id": "app-at-idp"}, at_idp=True)
-    origin = world.idp.clients.issuer
+def _by_employee(testbed: OAuthTestbed) -> JsonObject:
+    testbed.register(
+        {"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"}
+    )
+    testbed.register({"client_id": "app-at-idp"}, at_idp=True)
+    origin = testbed.idp.clients.issuer
     return {
         "client_id": "app",
         "client_secret": _SECRET,
         "idp_client_id": "app-at-idp",
-        "idp_id_token": world.id_token,
+        "idp_id_token": testbed.id_token,
         "idp_issuer": origin,
         "idp_token_endpoint": f"{origin}/token",
     }
 
 
-def _by_workload(world: World) -> JsonObject:
-    return {"client_id": "workload", "valid_jwt": world.workload}
+def _by_workload(testbed: OAuthTestbed) -> JsonObject:
+    return {"client_id": "workload", "valid_jwt": testbed.workload}
 
 
-def _by_workload_refused(world: World) -> JsonObject:
+def _by_workload_refused(testbed: OAuthTestbed) -> JsonObject:
     """Issue a JWT of a platform that the authorization server does not trust."""
-    return {"client_id": "workload", "valid_jwt": world.ledger.new("workload", world.places.server)}
+    return {"client_id": "workload", "valid_jwt": testbed.ledger.new("workload", testbed.places.server)}
 
 
 _CLOSED: Final = Quirks(registers=False)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_conformance.oauth_testbed.http_messages import Request, Response
-    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["Scene"]
 
 
-def _nothing(_: World) -> None:
+def _nothing(_: OAuthTestbed) -> None:
     """Give the client no data."""
 
 
@@ -29,25 +29,25 @@ class Scene:
 
     quirks: Quirks = attrs.field(factory=Quirks)
     """The deviations from the default behavior."""
-    begin: Callable[[World], JsonObject | None] = _nothing
+    begin: Callable[[OAuthTestbed], JsonObject | None] = _nothing
     """A function that prepares the testbed before the client starts, and returns the data for the client, or `None`."""
 
-    def enter(self, world: World, transcript: Transcript) -> JsonObject | None:
+    def enter(self, testbed: OAuthTestbed, transcript: Transcript) -> JsonObject | None:
         """Prepare the testbed, and return the data for the client.
 
         Args:
-            world: The testbed.
+            testbed: The testbed.
             transcript: The transcript that records all HTTP exchanges.
         """
-        context = self.begin(world)
-        after = world.watch
+        context = self.begin(testbed)
+        after = testbed.watch
 
         def watch(request: Request, answer: Response | None) -> None:
             _entered(transcript, request, answer)
             if after is not None:
                 after(request, answer)
 
-        world.watch = watch
+        testbed.watch = watch
         return context
 
 

@@ -53,7 +53,7 @@ def _too_many_scopes(found: Seen) -> str | None:
 
 
 def _least_specific(found: Seen) -> str | None:
-    url = found.world.places.resource
+    url = found.testbed.places.resource
     return next((f"resource {each!a} for {url}" for each in _resources(found) if not is_among(each, {url})), None)
 
 
@@ -71,7 +71,7 @@ def _not_absolute(found: Seen) -> str | None:
 
 def _fell_short(found: Seen) -> bool:
     """Whether a token was refused that does not suffice."""
-    return any(answer is not None and answer.status == _FORBIDDEN for answer in found.world.answers)
+    return any(answer is not None and answer.status == _FORBIDDEN for answer in found.testbed.answers)
 
 
 def _steps_up(found: Seen) -> str | None:
@@ -93,7 +93,7 @@ def _tries_on(found: Seen) -> str | None:
 
 
 def _verified(found: Seen) -> bool:
-    return found.world.server.looked_up
+    return found.testbed.server.looked_up
 
 
 def _proceeds(found: Seen) -> str | None:
@@ -101,7 +101,7 @@ def _proceeds(found: Seen) -> str | None:
 
 
 def _smuggled(found: Seen) -> str | None:
-    for each in found.world.requests:
+    for each in found.testbed.requests:
         if each.header("x-smuggled") is not None:
             return f"{each.method} {each.place} has a header out of the URL"
     return None

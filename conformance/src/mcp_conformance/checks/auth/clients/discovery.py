@@ -22,7 +22,7 @@ _WELL: Final = "/.well-known/oauth-authorization-server"
 
 
 def _looked(found: Seen) -> bool:
-    return any(".well-known" in each.url for each in found.world.requests)
+    return any(".well-known" in each.url for each in found.testbed.requests)
 
 
 def _authorized(found: Seen) -> bool:
@@ -35,12 +35,12 @@ def _got_in(found: Seen) -> bool:
 
 def _finds_server(found: Seen) -> str | None:
     """Whether it came as far as the authorization server."""
-    came = found.world.server.looked_up or _goes_on(found)
+    came = found.testbed.server.looked_up or _goes_on(found)
     return None if came else f"the authorization server is not found, {found.evidence.ending}"
 
 
 def _looked_up(found: Seen) -> bool:
-    return found.world.server.looked_up
+    return found.testbed.server.looked_up
 
 
 def _goes_on(found: Seen) -> str | None:
@@ -53,7 +53,7 @@ def _goes_on(found: Seen) -> str | None:
 
 
 def _metadata_asked(found: Seen) -> str | None:
-    before = found.world.requests
+    before = found.testbed.requests
     ask = next((i for i, each in enumerate(before) if each.path == _WELL), None)
     used = next((i for i, each in enumerate(before) if each.path in ("/register", "/authorize", "/token")), None)
     if ask is None or (used is not None and used < ask):
@@ -62,17 +62,17 @@ def _metadata_asked(found: Seen) -> str | None:
 
 
 def _version_told(found: Seen) -> str | None:
-    for each in found.world.requests:
+    for each in found.testbed.requests:
         if each.path == _WELL and each.header("mcp-protocol-version") != found.evidence.revision.name:
             return f"MCP-Protocol-Version is {each.header('mcp-protocol-version')!a}"
     return None
 
 
 def _at_base(found: Seen) -> str | None:
-    wrong = [each.url for each in found.world.requests if _WELL in each.path and each.path != _WELL]
+    wrong = [each.url for each in found.testbed.requests if _WELL in each.path and each.path != _WELL]
     if wrong:
         return f"{wrong[0]} is asked for"
-    return None if any(each.path == _WELL for each in found.world.requests) else f"{_WELL} is not asked for"
+    return None if any(each.path == _WELL for each in found.testbed.requests) else f"{_WELL} is not asked for"
 
 
 @check("auth.client-optional", proves=("auth.optional",), needs=("scenario:tools_call",), transports=(Transport.HTTP,))

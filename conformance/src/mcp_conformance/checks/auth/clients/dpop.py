@@ -21,7 +21,7 @@ _NO_PROOF: Final = "makes no proofs of DPoP"
 
 
 def _proofs(found: Seen) -> bool:
-    return any(each.header("dpop") is not None for each in found.world.requests)
+    return any(each.header("dpop") is not None for each in found.testbed.requests)
 
 
 def _bound_calls(found: Seen) -> bool:
@@ -31,8 +31,8 @@ def _bound_calls(found: Seen) -> bool:
 def _nonces_told(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
     """Where a proof was refused for its nonce, and the one that was told."""
     told: list[tuple[int, str]] = []
-    for index, (request, answer) in enumerate(zip(found.world.requests, found.world.answers, strict=True)):
-        if answer is None or (request.place == found.world.places.resource) is not at_server:
+    for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
+        if answer is None or (request.place == found.testbed.places.resource) is not at_server:
             continue
         nonce = answer.header("dpop-nonce")
         if nonce is not None and "use_dpop_nonce" in (answer.header("www-authenticate") or answer.body.decode()):
@@ -44,17 +44,17 @@ def _nonce_wanted(found: Seen, *, at_server: bool) -> bool:
     """Whether a proof was refused for its nonce, or came with one at once, as one may that was told before."""
     if _nonces_told(found, at_server=at_server):
         return True
-    place = found.world.places.resource
+    place = found.testbed.places.resource
     proofs = [
-        read_jwt(each.header("dpop") or "") for each in found.world.requests if (each.place == place) is at_server
+        read_jwt(each.header("dpop") or "") for each in found.testbed.requests if (each.place == place) is at_server
     ]
     return any(proof is not None and "nonce" in proof.claims for proof in proofs)
 
 
 def _nonce_ignored(found: Seen, *, at_server: bool) -> str | None:
     for index, nonce in _nonces_told(found, at_server=at_server):
-        place = found.world.requests[index].place
-        again = next((each for each in found.world.requests[index + 1 :] if each.place == place), None)
+        place = found.testbed.requests[index].place
+        again = next((each for each in found.testbed.requests[index + 1 :] if each.place == place), None)
         if again is None:
             return f"no further request to {place}"
         proof = read_jwt(again.header("dpop") or "")
@@ -76,7 +76,7 @@ def _nonce_rule(id: str, title: str, note: str, *, at_server: bool) -> Rule:
 
 
 def _algorithm(found: Seen) -> str | None:
-    for each in found.world.requests:
+    for each in found.testbed.requests:
         proof = read_jwt(each.header("dpop") or "")
         if proof is not None and proof.header.get("alg") not in _MODERN_ALGORITHMS:
             return f"alg {proof.header.get('alg')!a}"

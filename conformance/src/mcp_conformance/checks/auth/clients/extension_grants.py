@@ -81,7 +81,7 @@ def _consents(found: Seen) -> str | None:
 
 
 def _no_resource(found: Seen) -> str | None:
-    right = {found.world.places.resource}
+    right = {found.testbed.places.resource}
     named = [form.get("resource") for form in _forms(found)]
     return next((f"resource {each!a}" for each in named if each is None or not is_among(each, right)), None)
 
@@ -107,7 +107,7 @@ def _workload(found: Seen) -> bool:
 
 
 def _assertion(found: Seen) -> str | None:
-    told = {secret for secret in found.world.secrets if secret.startswith("workload-")}
+    told = {secret for secret in found.testbed.secrets if secret.startswith("workload-")}
     return next(
         (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") not in told), None
     )
@@ -134,7 +134,7 @@ def _again(found: Seen) -> str | None:
 
 
 def _exchanges(found: Seen) -> Sequence[Request]:
-    return [each for each in found.world.requests if each.place == f"{found.world.idp.clients.issuer}/token"]
+    return [each for each in found.testbed.requests if each.place == f"{found.testbed.idp.clients.issuer}/token"]
 
 
 def _asks_idp(found: Seen) -> bool:
@@ -142,7 +142,7 @@ def _asks_idp(found: Seen) -> bool:
 
 
 def _got_assertion(found: Seen) -> bool:
-    return any(secret.startswith("id-jag-") for secret in found.world.secrets)
+    return any(secret.startswith("id-jag-") for secret in found.testbed.secrets)
 
 
 def _undeclared(found: Seen) -> str | None:

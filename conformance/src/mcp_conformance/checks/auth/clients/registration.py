@@ -16,7 +16,7 @@ _OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
 
 
 def _looked(found: Seen) -> bool:
-    return any(".well-known" in each.url for each in found.world.requests)
+    return any(".well-known" in each.url for each in found.testbed.requests)
 
 
 def _authorized(found: Seen) -> bool:
@@ -67,12 +67,12 @@ def _reported(found: Seen) -> str | None:
 
 
 def _foreign_id_shown(found: Seen) -> str | None:
-    shown = [each for each in found.world.requests if "given-client" in each.url + each.body.decode("latin-1")]
+    shown = [each for each in found.testbed.requests if "given-client" in each.url + each.body.decode("latin-1")]
     return f"{shown[0].method} {shown[0].place} shows the client id of another authorization server" if shown else None
 
 
 def _migrated(found: Seen) -> bool:
-    return found.world.server.retired
+    return found.testbed.server.retired
 
 
 add_rules(
@@ -222,7 +222,7 @@ add_rules(
             tested=_migrated,
             wrong=lambda found: (
                 None
-                if any(each.origin == found.world.places.other for each in found.registrations)
+                if any(each.origin == found.testbed.places.other for each in found.registrations)
                 else f"no registration there; {found.ending}"
             ),
         ),

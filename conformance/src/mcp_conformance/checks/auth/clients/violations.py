@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mcp_conformance.oauth_testbed.http_messages import Request
-    from mcp_conformance.oauth_testbed.testbed import World
+    from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 
 __all__ = ["PLAIN", "Rule", "Seen", "add_rules", "control", "scenes", "seen"]
@@ -45,7 +45,7 @@ class Seen:
 
     evidence: Evidence
     """The run."""
-    world: World
+    testbed: OAuthTestbed
     """Where."""
 
     @property
@@ -55,8 +55,8 @@ class Seen:
 
     def at(self, path: str, method: str | None = None) -> list[Request]:
         """The requests to either authorization server that have a path, in order."""
-        places = {f"{self.world.places.server}{path}", f"{self.world.places.other}{path}"}
-        return [each for each in self.world.requests if each.place in places and method in (None, each.method)]
+        places = {f"{self.testbed.places.server}{path}", f"{self.testbed.places.other}{path}"}
+        return [each for each in self.testbed.requests if each.place in places and method in (None, each.method)]
 
     @property
     def authorizations(self) -> list[Request]:
@@ -76,13 +76,13 @@ class Seen:
     @property
     def calls(self) -> list[Request]:
         """The requests to the MCP server."""
-        url = self.world.places.resource
-        return [each for each in self.world.requests if each.place == url]
+        url = self.testbed.places.resource
+        return [each for each in self.testbed.requests if each.place == url]
 
     @property
     def accepted(self) -> int:
         """How many requests came with a good token."""
-        return self.world.resource.accepted
+        return self.testbed.resource.accepted
 
     @property
     def ending(self) -> str:
@@ -98,19 +98,19 @@ def seen(client: ClientUnderTest, name: str) -> Seen:
         NotTestable: It did nothing at all.
     """
     evidence = client.runs.get(name)
-    if evidence is None or evidence.world is None:
+    if evidence is None or evidence.testbed is None:
         raise NotApplicable(f"the scenario {name} is not for {client.revision} over {client.transport.value}")
     client.looked_at = evidence
-    if not evidence.world.requests:
+    if not evidence.testbed.requests:
         raise NotTestable(f"the client never turned up in the scenario {name}: {evidence.ending}")
-    return Seen(evidence, evidence.world)
+    return Seen(evidence, evidence.testbed)
 
 
 def scenes(client: ClientUnderTest, names: Iterable[str]) -> Iterator[Seen]:
     """What the client did in each of some scenarios, as far as they are for this revision and it turned up."""
     for name in names:
         evidence = client.runs.get(name)
-        if evidence is not None and evidence.world is not None and evidence.world.requests:
+        if evidence is not None and evidence.testbed is not None and evidence.testbed.requests:
             yield seen(client, name)
 
 
@@ -118,7 +118,7 @@ def _require_login(client: ClientUnderTest) -> Seen:
     """The run in which nothing is odd. Raises `NotApplicable` when the client asks for no token even there."""
     found = seen(client, _CONTROLS.get(client.revision.name, _CONTROL))
     # What else it looks for there, as the endpoints of older revisions, is no login.
-    if not any(".well-known" in each.url or each.path in _ENDPOINTS for each in found.world.requests):
+    if not any(".well-known" in each.url or each.path in _ENDPOINTS for each in found.testbed.requests):
         raise NotApplicable(f"the client asks for no token: {found.ending}")
     return found
 
@@ -137,7 +137,7 @@ def control(client: ClientUnderTest) -> None:
 
 def _no_other_reason(found: Seen) -> None:
     """Whoever breaks another rule on the way does not get in. Raises `NotTestable` then: that rule has its own check."""
-    for violation in found.world.violations:
+    for violation in found.testbed.violations:
         # The oracle knows the rules of all revisions.
         if found.evidence.revision.name in _JUDGED.get(violation.requirement, ()):
             told = f"in the scenario {found.name} the client breaks another rule first: {violation.sentence}"
@@ -178,7 +178,7 @@ class Rule:
         found = list(scenes(client, self.within))
         tested = [each for each in found if self.tested(each)]
         for each in tested if self.optional else found:
-            for violation in each.world.violations:
+            for violation in each.testbed.violations:
                 if violation.requirement in self.notes:
                     raise self._deviation(client, each, violation.sentence)
         for each in tested:
