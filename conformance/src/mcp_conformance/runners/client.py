@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Check
-    from mcp_conformance.scenarios.oauth_scenario import Scene
+    from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
     from mcp_conformance.scenarios.scenario import Host, Scenario
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
@@ -195,7 +195,8 @@ def _wanted(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str]
     return [
         scenario
         for name, scenario in SCENARIOS.items()
-        if name in named or (passive and scenario.scene is None if looked_at is None else passive and name in looked_at)
+        if name in named
+        or (passive and scenario.oauth_setup is None if looked_at is None else passive and name in looked_at)
     ]
 
 
@@ -244,8 +245,8 @@ async def play(
         revision: What it is told to speak.
         transport: Over what.
     """
-    if scenario.scene is not None:
-        return await _play_scene(command, settings, scenario, scenario.scene, revision)
+    if scenario.oauth_setup is not None:
+        return await _play_scene(command, settings, scenario, scenario.oauth_setup, revision)
     transcript = Transcript()
     server = FakeServer(scenario.speaks or (revision,), settings.patience)
     notes: dict[str, JsonValue] = {}
@@ -290,12 +291,12 @@ async def play(
 
 
 async def _play_scene(
-    command: ClientCommand, settings: Settings, scenario: Scenario, scene: Scene, revision: Revision
+    command: ClientCommand, settings: Settings, scenario: Scenario, oauth_setup: OAuthSetup, revision: Revision
 ) -> Evidence:
     """Runs the client once in a world of OAuth, whose MCP server wants a token."""
     transcript = Transcript()
-    async with open_testbed(scene.quirks) as testbed:
-        context = scene.enter(testbed, transcript)
+    async with open_testbed(oauth_setup.quirks) as testbed:
+        context = oauth_setup.enter(testbed, transcript)
         environment = _environment(scenario, revision, context)
         status, log = await _run(command.words(testbed.places.resource), environment, settings, transcript)
     return Evidence(

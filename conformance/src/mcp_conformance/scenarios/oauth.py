@@ -11,7 +11,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import Client
 from mcp_conformance.scenarios.oauth_grants import GRANTS
-from mcp_conformance.scenarios.oauth_scenario import Scene
+from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, between
 
@@ -77,7 +77,7 @@ def _nothing(_: Stage) -> None:
 
 
 def _of(
-    name: str, title: str, revisions: frozenset[Revision], scene: Quirks | Scene, *, prefix: str = "auth/"
+    name: str, title: str, revisions: frozenset[Revision], oauth_setup: Quirks | OAuthSetup, *, prefix: str = "auth/"
 ) -> Scenario:
     return Scenario(
         name=prefix + name,
@@ -85,7 +85,7 @@ def _of(
         prepare=_nothing,
         revisions=revisions,
         transports=_HTTP,
-        scene=Scene(quirks=scene) if isinstance(scene, Quirks) else scene,
+        oauth_setup=OAuthSetup(quirks=oauth_setup) if isinstance(oauth_setup, Quirks) else oauth_setup,
     )
 
 
@@ -170,7 +170,7 @@ _DISCOVERY: Final = (
         "2025-03-26-pre-registration",
         "A server that is its own authorization server, without client registration.",
         _FIRST,
-        Scene(
+        OAuthSetup(
             quirks=Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=(), registers=False),
             begin=_preregistered,
         ),
@@ -188,19 +188,19 @@ _REGISTRATION: Final = (
         "pre-registration",
         "The client has an id and a secret; there is no client registration.",
         _RESOURCES,
-        Scene(quirks=Quirks(registers=False), begin=_preregistered),
+        OAuthSetup(quirks=Quirks(registers=False), begin=_preregistered),
     ),
     _of(
         "pre-registration-first",
         "The client has an id and a secret, although other ways are available.",
         _LATE,
-        Scene(quirks=Quirks(documents=True), begin=_preregistered),
+        OAuthSetup(quirks=Quirks(documents=True), begin=_preregistered),
     ),
     _of(
         "pre-registration-elsewhere",
         "The client has an id and a secret of another authorization server; there is no client registration.",
         _NOW,
-        Scene(quirks=Quirks(registers=False), begin=_preregistered_elsewhere),
+        OAuthSetup(quirks=Quirks(registers=False), begin=_preregistered_elsewhere),
     ),
     _of(
         "registration-refused",
@@ -212,7 +212,7 @@ _REGISTRATION: Final = (
         "authorization-server-migration",
         "After the first request with a token the server names another authorization server.",
         _NOW,
-        Scene(begin=_migrating),
+        OAuthSetup(begin=_migrating),
     ),
 )
 
@@ -347,6 +347,6 @@ OAUTH_SCENARIOS: Final = (
     *_REGISTRATION,
     *_SCOPES,
     *_ANSWERS,
-    *(_of(name, title, _NOW, scene) for name, (title, scene) in GRANTS.items()),
+    *(_of(name, title, _NOW, oauth_setup) for name, (title, oauth_setup) in GRANTS.items()),
 )
 """All OAuth scenarios. The last ones are for extensions."""

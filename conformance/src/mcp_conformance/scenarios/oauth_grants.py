@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from joserfc.jwk import ECKey
 
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks
-from mcp_conformance.scenarios.oauth_scenario import Scene
+from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,25 +68,25 @@ def _by_workload_refused(testbed: OAuthTestbed) -> JsonObject:
 
 _CLOSED: Final = Quirks(registers=False)
 
-GRANTS: Final[Mapping[str, tuple[str, Scene]]] = {
-    "client-credentials-basic": ("A client that acts on its own behalf, with a secret.", Scene(begin=_by_secret)),
-    "client-credentials-jwt": ("A client that acts on its own behalf, with a key.", Scene(begin=_by_key)),
+GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
+    "client-credentials-basic": ("A client that acts on its own behalf, with a secret.", OAuthSetup(begin=_by_secret)),
+    "client-credentials-jwt": ("A client that acts on its own behalf, with a key.", OAuthSetup(begin=_by_key)),
     "enterprise-managed-authorization": (
         "A client of an employee who has an ID token of the enterprise.",
-        Scene(quirks=_CLOSED, begin=_by_employee),
+        OAuthSetup(quirks=_CLOSED, begin=_by_employee),
     ),
     "wif-jwt-bearer": (
         "A workload with a JWT of its platform, which the authorization server trusts.",
-        Scene(begin=_by_workload),
+        OAuthSetup(begin=_by_workload),
     ),
     "wif-refused": (
         "A workload with a JWT of its platform, which the authorization server does not trust.",
-        Scene(begin=_by_workload_refused),
+        OAuthSetup(begin=_by_workload_refused),
     ),
-    "dpop": ("Access tokens are bound to keys (DPoP).", Scene(quirks=Quirks(dpop="required"))),
+    "dpop": ("Access tokens are bound to keys (DPoP).", OAuthSetup(quirks=Quirks(dpop="required"))),
     "dpop-nonce": (
         "Access tokens are bound to keys, and proofs need a nonce of each server.",
-        Scene(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed")),
+        OAuthSetup(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed")),
     ),
 }
 """The description and the setup of each scenario, by name."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["Scene"]
+__all__ = ["OAuthSetup"]
 
 
 def _nothing(_: OAuthTestbed) -> None:
@@ -24,7 +24,7 @@ def _nothing(_: OAuthTestbed) -> None:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Scene:
+class OAuthSetup:
     """The behavior of the OAuth testbed, and the data that the client receives beforehand."""
 
     quirks: Quirks = attrs.field(factory=Quirks)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_conformance.drivers.client.fake_server import FakeServer
-    from mcp_conformance.scenarios.oauth_scenario import Scene
+    from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -77,7 +77,7 @@ class Scenario:
     """Whether the client may use any revision. Otherwise it is instructed which one to use."""
     context: JsonObject | None = None
     """Further data that the client receives."""
-    scene: Scene | None = None
+    oauth_setup: OAuthSetup | None = None
     """The OAuth setup with its own MCP server; `None` for scenarios without OAuth."""
 
     def belongs(self, revision: Revision, transport: Transport) -> bool:
