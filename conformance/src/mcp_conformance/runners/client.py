@@ -24,7 +24,7 @@ from mcp_conformance.model.verdict import Lane, Run, Verdict
 from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.runners.check_run import judged
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
-from mcp_conformance.scenarios.scenario import Stage
+from mcp_conformance.scenarios.scenario import ScenarioSetup
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
@@ -253,7 +253,7 @@ async def play(
 
     def prepare(host: Host) -> None:
         scenario.prepare(
-            Stage(
+            ScenarioSetup(
                 revision=revision,
                 transport=transport,
                 server=server,

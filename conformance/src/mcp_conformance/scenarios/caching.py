@@ -15,7 +15,7 @@ from mcp_core.types.meta import SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ASKING", "CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "PLAIN"]
@@ -39,12 +39,12 @@ _LONG: Final = 0.5
 """Seconds in which that result expires several times."""
 
 
-def _freshness(stage: Stage) -> None:
+def _freshness(setup: ScenarioSetup) -> None:
     """Set up all parts of the scenario."""
-    _changing_tools(stage)
-    _paged_prompts(stage)
-    _asking_resource(stage)
-    handlers = stage.server.handlers
+    _changing_tools(setup)
+    _paged_prompts(setup)
+    _asking_resource(setup)
+    handlers = setup.server.handlers
     listed = handlers["resources/list"]
 
     async def resources(turn: Turn) -> JsonObject:
@@ -53,9 +53,9 @@ def _freshness(stage: Stage) -> None:
     handlers["resources/list"] = resources
 
 
-def _changing_tools(stage: Stage) -> None:
+def _changing_tools(setup: ScenarioSetup) -> None:
     """Serve a list of tools that is valid for an hour, a tool that notifies of a change, and a slow tool."""
-    server = stage.server
+    server = setup.server
     open_now: list[Turn] = []
     right = server.handlers["tools/list"]
 
@@ -64,7 +64,7 @@ def _changing_tools(stage: Stage) -> None:
 
     async def change(_: Turn) -> JsonObject:
         for listener in open_now:
-            stage.notes["changed"] = True
+            setup.notes["changed"] = True
             params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.request["id"]}}
             await listener.notify("notifications/tools/list_changed", params)
         return text_result("changed")
@@ -88,9 +88,9 @@ def _changing_tools(stage: Stage) -> None:
     server.offers.add_tool(IDLE, "Takes half a second", take_long)
 
 
-def _paged_prompts(stage: Stage) -> None:
+def _paged_prompts(setup: ScenarioSetup) -> None:
     """Serve two pages, of which only the first may be cached. At last its cursor becomes invalid."""
-    server = stage.server
+    server = setup.server
     prompts = server.offers.prompts
 
     async def page(turn: Turn) -> JsonObject:
@@ -111,9 +111,9 @@ def _cursor(message: JsonObject) -> object:
     return params.get("cursor") if isinstance(params, dict) else None
 
 
-def _asking_resource(stage: Stage) -> None:
+def _asking_resource(setup: ScenarioSetup) -> None:
     """Serve a resource that needs a round trip, and is then valid for an hour."""
-    server = stage.server
+    server = setup.server
     server.offers.resources.append({"uri": ASKING, "name": "asks-first"})
     server.offers.texts[ASKING] = "read in one round trip"
     right = server.handlers["resources/read"]

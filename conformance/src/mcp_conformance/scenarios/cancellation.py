@@ -15,7 +15,7 @@ from mcp_core.revisions import LEGACY, R2025_03_26, Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["BATCHED", "CANCELLED", "CANCEL_SCENARIOS", "WAITING"]
@@ -28,31 +28,31 @@ BATCHED: Final = "test_batches"
 """The tool that sends batches."""
 
 
-def _client_cancels(stage: Stage) -> None:
+def _client_cancels(setup: ScenarioSetup) -> None:
     """Add a tool that never ends, and still responds after its cancellation."""
 
     async def wait(turn: Turn) -> JsonObject:
-        stage.notes["id"] = turn.request["id"]
+        setup.notes["id"] = turn.request["id"]
         try:
             await trio.sleep_forever()
         except trio.Cancelled:
             # Checks compare this number to distinguish a cancellation from a later disconnect.
-            stage.notes["received"] = len(stage.server.received)
+            setup.notes["received"] = len(setup.server.received)
             if turn.revision.era is Era.LEGACY or not turn.revision.disconnect_cancels:
-                result = stage.server.complete("tools/call", text_result("too late"), turn.revision)
+                result = setup.server.complete("tools/call", text_result("too late"), turn.revision)
                 late: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
                 with trio.CancelScope(shield=True):
                     await turn.outlet.send(encoded(late), final=True, deviant="a response to a cancelled request")
             raise
         raise AssertionError("the tool ends only by cancellation")
 
-    stage.server.offers.add_tool(WAITING, "Never ends; must be cancelled", wait)
+    setup.server.offers.add_tool(WAITING, "Never ends; must be cancelled", wait)
 
 
-def _server_cancels(stage: Stage) -> None:
+def _server_cancels(setup: ScenarioSetup) -> None:
     """Add a tool that requests a form and cancels the request, with pings that separate the effects."""
     question = (
-        by_name("ask_form")[0] if stage.revision in by_name("ask_form")[0].revisions else by_name("ask_sample")[0]
+        by_name("ask_form")[0] if setup.revision in by_name("ask_form")[0].revisions else by_name("ask_sample")[0]
     )
 
     async def give_up(turn: Turn) -> JsonObject:
@@ -72,10 +72,10 @@ def _server_cancels(stage: Stage) -> None:
         await turn.ask("ping", name="fence")
         return text_result("given up")
 
-    stage.server.offers.add_tool(CANCELLED, "Sends a client request and cancels it", give_up)
+    setup.server.offers.add_tool(CANCELLED, "Sends a client request and cancels it", give_up)
 
 
-def _batches(stage: Stage) -> None:
+def _batches(setup: ScenarioSetup) -> None:
     """Add a tool that sends two pings and an unknown method in one batch."""
 
     async def batch(turn: Turn) -> JsonObject:
@@ -89,7 +89,7 @@ def _batches(stage: Stage) -> None:
         await turn.ask("ping", name="behind")
         return text_result("batched")
 
-    stage.server.offers.add_tool(BATCHED, "Sends a batch", batch)
+    setup.server.offers.add_tool(BATCHED, "Sends a batch", batch)
 
 
 CANCEL_SCENARIOS: Final = (

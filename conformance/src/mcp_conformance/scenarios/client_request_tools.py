@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.scripted_request import Session, Turn
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -62,39 +62,39 @@ def declares(session: Session, capability: str) -> bool:
     return session.has(capability)
 
 
-def ask_all(stage: Stage, questions: Iterable[Question], *, undeclared: bool = False) -> None:
+def ask_all(setup: ScenarioSetup, questions: Iterable[Question], *, undeclared: bool = False) -> None:
     """Replace all tools with a tool for each client request.
 
     Args:
-        stage: The setup of the scenario.
+        setup: The setup of the scenario.
         questions: The client requests. Those that the revision does not have are omitted.
         undeclared: Whether to send them even to clients that did not declare the capability, which breaks a rule.
     """
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     for question in questions:
-        if stage.revision in question.revisions:
-            offers.add_tool(question.name, "Sends a client request", _asking(stage, question, undeclared=undeclared))
+        if setup.revision in question.revisions:
+            offers.add_tool(question.name, "Sends a client request", _asking(setup, question, undeclared=undeclared))
 
 
-def _asking(stage: Stage, question: Question, *, undeclared: bool) -> Callable[[Turn], Awaitable[JsonObject]]:
+def _asking(setup: ScenarioSetup, question: Question, *, undeclared: bool) -> Callable[[Turn], Awaitable[JsonObject]]:
     async def ask(turn: Turn) -> JsonObject:
         declared = declares(turn.session, question.needs)
         if not declared and not undeclared:
-            _note(stage, _SPARED, question.name)
+            _note(setup, _SPARED, question.name)
             return text_result(f"not asked: {question.needs} is not declared")
         wrong = question.deviant or ("" if declared else f"{question.needs} is not declared")
-        _note(stage, _POSED, question.name)
+        _note(setup, _POSED, question.name)
         if turn.revision.era is Era.LEGACY:
             await turn.ask(question.method, question.params, deviant=wrong, name=question.name)
             return text_result("asked")
-        return _round(stage, question, turn, wrong)
+        return _round(setup, question, turn, wrong)
 
     return ask
 
 
-def _round(stage: Stage, question: Question, turn: Turn, wrong: str) -> JsonObject:
+def _round(setup: ScenarioSetup, question: Question, turn: Turn, wrong: str) -> JsonObject:
     """Return the input request, or record the input response."""
     entry: JsonObject = {"method": question.method}
     if question.params is not None:
@@ -102,17 +102,17 @@ def _round(stage: Stage, question: Question, turn: Turn, wrong: str) -> JsonObje
     given = turn.params.get("inputResponses")
     if isinstance(given, dict):
         response: JsonObject | None = {"result": given[KEY]} if KEY in given else None
-        stage.server.asked.append(Asked(method=question.method, request=entry, response=response, name=question.name))
+        setup.server.asked.append(Asked(method=question.method, request=entry, response=response, name=question.name))
         return text_result("asked")
     result: JsonObject = {"resultType": "input_required", "inputRequests": {KEY: entry}, "requestState": STATE}
     if wrong:
-        whole = stage.server.complete(turn.method, result, turn.revision)
+        whole = setup.server.complete(turn.method, result, turn.revision)
         raise Instead(encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": whole}), wrong)
     return result
 
 
-def _note(stage: Stage, name: str, question: str) -> None:
-    found = stage.notes.setdefault(name, [])
+def _note(setup: ScenarioSetup, name: str, question: str) -> None:
+    found = setup.notes.setdefault(name, [])
     if isinstance(found, list):
         found.append(question)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
     Call = Callable[[Turn], Awaitable[JsonObject]]
@@ -26,53 +26,53 @@ _LATE: Final = between(R2025_11_25)
 _LEGACY: Final = frozenset(LEGACY)
 
 
-def _asks(stage: Stage) -> None:
-    ask_all(stage, asked())
+def _asks(setup: ScenarioSetup) -> None:
+    ask_all(setup, asked())
 
 
-def _asks_undeclared(stage: Stage) -> None:
-    ask_all(stage, by_name("ask_form", "ask_url", "ask_sample", "ask_roots"), undeclared=True)
+def _asks_undeclared(setup: ScenarioSetup) -> None:
+    ask_all(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_roots"), undeclared=True)
 
 
-def _declares_little(stage: Stage) -> None:
-    ask_all(stage, by_name("ask_form", "ask_url", "ask_sample", "ask_sample_tools_auto"), undeclared=True)
+def _declares_little(setup: ScenarioSetup) -> None:
+    ask_all(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_sample_tools_auto"), undeclared=True)
 
 
-def _asks_wrongly(stage: Stage) -> None:
-    ask_all(stage, [*by_name("ask_form", "ask_sample", "ask_sample_tool_results"), *WRONG])
+def _asks_wrongly(setup: ScenarioSetup) -> None:
+    ask_all(setup, [*by_name("ask_form", "ask_sample", "ask_sample_tool_results"), *WRONG])
 
 
-def _declines(stage: Stage) -> None:
-    ask_all(stage, by_name("ask_form", "ask_url", "ask_sample"))
+def _declines(setup: ScenarioSetup) -> None:
+    ask_all(setup, by_name("ask_form", "ask_url", "ask_sample"))
 
 
-def _hinted(stage: Stage) -> None:
-    ask_all(stage, HINTED)
+def _hinted(setup: ScenarioSetup) -> None:
+    ask_all(setup, HINTED)
 
 
-def _form(stage: Stage) -> None:
-    ask_all(stage, by_name("ask_form"))
+def _form(setup: ScenarioSetup) -> None:
+    ask_all(setup, by_name("ask_form"))
 
 
-def _defaults(stage: Stage) -> None:
-    ask_all(stage, [DEFAULTS])
+def _defaults(setup: ScenarioSetup) -> None:
+    ask_all(setup, [DEFAULTS])
 
 
-def _roots(stage: Stage) -> None:
-    ask_all(stage, by_name("ask_roots"))
+def _roots(setup: ScenarioSetup) -> None:
+    ask_all(setup, by_name("ask_roots"))
 
 
-def _completions(stage: Stage) -> None:
+def _completions(setup: ScenarioSetup) -> None:
     """Send notifications of unknown elicitations along with a client request."""
-    ask_all(stage, by_name("ask_form"))
-    call = stage.server.offers.calls["ask_form"]
+    ask_all(setup, by_name("ask_form"))
+    call = setup.server.offers.calls["ask_form"]
 
     async def told(turn: Turn) -> JsonObject:
         for _ in range(2):
             await turn.notify(_COMPLETE, {"elicitationId": "unknown"}, deviant="an unknown elicitation")
         return await call(turn)
 
-    stage.server.offers.calls["ask_form"] = told
+    setup.server.offers.calls["ask_form"] = told
 
 
 ASKING_SCENARIOS: Final = (

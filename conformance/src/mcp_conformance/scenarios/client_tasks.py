@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.scripted_request import Session, Turn
     from mcp_conformance.scenarios.client_request_tools import Question
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
     Drive = Callable[[Turn, Question], Awaitable[None]]
@@ -166,7 +166,7 @@ async def _unanswered(turn: Turn, question: Question, name: str) -> None:
         await turn.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
 
 
-def _tool(name: str, questions: list[Question], drive: Drive, stage: Stage) -> None:
+def _tool(name: str, questions: list[Question], drive: Drive, setup: ScenarioSetup) -> None:
     async def call(turn: Turn) -> JsonObject:
         able = [each for each in questions if _able(turn.session, each)]
         if not able:
@@ -174,7 +174,7 @@ def _tool(name: str, questions: list[Question], drive: Drive, stage: Stage) -> N
         await drive(turn, able[0])
         return text_result("asked")
 
-    stage.server.offers.add_tool(name, "Sends a task-augmented client request", call)
+    setup.server.offers.add_tool(name, "Sends a task-augmented client request", call)
 
 
 async def _unknown(turn: Turn) -> JsonObject:
@@ -201,16 +201,16 @@ async def _ping(turn: Turn) -> JsonObject:
     return text_result("asked")
 
 
-def asks_tasks(stage: Stage) -> None:
+def asks_tasks(setup: ScenarioSetup) -> None:
     """Request tasks of clients that declare them."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     form, sample = _questions()
     for name, question in (("ask_task_form", form), ("ask_task_sample", sample)):
-        _tool(name, [question], _named(name, _whole), stage)
-    _tool(MANY, [form, sample], _named(MANY, _many), stage)
-    _tool(CANCELS, [form, sample], _named(CANCELS, _cancelled), stage)
+        _tool(name, [question], _named(name, _whole), setup)
+    _tool(MANY, [form, sample], _named(MANY, _many), setup)
+    _tool(CANCELS, [form, sample], _named(CANCELS, _cancelled), setup)
     offers.add_tool(UNKNOWN, "Requests tasks that do not exist", _unknown)
     offers.add_tool(PLAIN_PING, "Requests a ping as a task", _ping)
 
@@ -222,17 +222,17 @@ def _named(name: str, drive: Callable[[Turn, Question, str], Awaitable[None]]) -
     return named
 
 
-def asks_tasks_unanswered(stage: Stage) -> None:
+def asks_tasks_unanswered(setup: ScenarioSetup) -> None:
     """Request a task that ends only by cancellation."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    _tool(UNANSWERED, _questions(), _named(UNANSWERED, _unanswered), stage)
+    _tool(UNANSWERED, _questions(), _named(UNANSWERED, _unanswered), setup)
 
 
-def asks_tasks_undeclared(stage: Stage) -> None:
+def asks_tasks_undeclared(setup: ScenarioSetup) -> None:
     """Request elicitation and sampling as tasks of clients that declare both, but no tasks."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     for name, question in zip(KINDS, _questions(), strict=True):
@@ -247,9 +247,9 @@ def asks_tasks_undeclared(stage: Stage) -> None:
         offers.add_tool(name, "Sends a task-augmented client request", ask)
 
 
-def asks_tasks_declined(stage: Stage) -> None:
+def asks_tasks_declined(setup: ScenarioSetup) -> None:
     """Request sampling twice, without and with a task. The user declines both."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     sample = _questions()[1]
@@ -262,4 +262,4 @@ def asks_tasks_declined(stage: Stage) -> None:
         await turn.ask("tasks/result", {"taskId": id}, name="ask_declined: result")
         await turn.ask("tasks/get", {"taskId": id}, name="ask_declined: get")
 
-    _tool("ask_declined", [sample], decline, stage)
+    _tool("ask_declined", [sample], decline, setup)

@@ -8,7 +8,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["CHOSEN", "COMPLETES", "COMPLETION_SCENARIOS"]
@@ -19,7 +19,7 @@ CHOSEN: Final = "the only value"
 """The only value of the first argument."""
 
 
-def _completes(stage: Stage) -> None:
+def _completes(setup: ScenarioSetup) -> None:
     """Complete the first argument with one value, the second with none, without a total."""
 
     async def complete(turn: Turn) -> JsonObject:
@@ -27,7 +27,7 @@ def _completes(stage: Stage) -> None:
         first = isinstance(argument, dict) and argument.get("name") == "arg1"
         return {"completion": {"values": [CHOSEN] if first else []}}
 
-    stage.server.handlers["completion/complete"] = complete
+    setup.server.handlers["completion/complete"] = complete
 
 
 COMPLETION_SCENARIOS: Final = (

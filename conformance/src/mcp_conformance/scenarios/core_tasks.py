@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
     Handler = Callable[[Turn], Awaitable[JsonObject]]
@@ -59,15 +59,15 @@ class CoreTasks:
     """The tasks of a server of 2025-11-25.
 
     Args:
-        stage: The setup of the scenario.
+        setup: The setup of the scenario.
         courses: The scripts of the tools.
     """
 
-    def __init__(self, stage: Stage, courses: tuple[Course, ...]) -> None:
-        self._stage: Final = stage
+    def __init__(self, setup: ScenarioSetup, courses: tuple[Course, ...]) -> None:
+        self._setup: Final = setup
         self._courses: Final = {each.name: each for each in courses}
         self._jobs: Final[dict[str, Job]] = {}
-        server = stage.server
+        server = setup.server
         requests: JsonObject = {"tools": {"call": {}}}
         server.capabilities = {**server.capabilities, "tasks": {"list": {}, "cancel": {}, "requests": requests}}
         server.offers.tools[:] = [each.listed(modern=False) for each in courses]
@@ -94,8 +94,8 @@ class CoreTasks:
             raise Refuse(-32601, f"{course.name} does not run as a task")
         job = Job(course=course, token=turn.token)
         self._jobs[job.id] = job
-        enter(self._stage, job)
-        noted(self._stage, job, "created", trio.current_time(), status="working")
+        enter(self._setup, job)
+        noted(self._setup, job, "created", trio.current_time(), status="working")
         created: JsonObject = {"task": job.shown("working", modern=False)}
         raise Instead(_checked(turn, created))
 
@@ -110,22 +110,22 @@ class CoreTasks:
         job = self._job(turn)
         status = job.look()
         if job.forgotten:
-            noted(self._stage, job, "tasks/get", came, status="forgotten")
+            noted(self._setup, job, "tasks/get", came, status="forgotten")
             raise Refuse(-32602, "the task has expired")
         if status == "working":
             await self._report(turn, job)
-        noted(self._stage, job, "tasks/get", came, status=status, interval=job.interval)
+        noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval)
         return job.shown(status, modern=False)
 
     async def _report(self, turn: Turn, job: Job) -> None:
         """Report progress and status on the standalone stream."""
         standing = turn.session.standing
         if standing is None:
-            noted(self._stage, job, "nowhere", trio.current_time())
+            noted(self._setup, job, "nowhere", trio.current_time())
             return
         if job.course.told:
             told = notification(_STATUS, job.shown("working", modern=False), turn.revision, "")
-            noted(self._stage, job, "told", trio.current_time(), status="working")
+            noted(self._setup, job, "told", trio.current_time(), status="working")
             await standing.send(encoded(told))
         if job.token is not None:
             progress: JsonObject = {"progressToken": job.token, "progress": job.looks, **_related(job)}
@@ -134,7 +134,7 @@ class CoreTasks:
     async def _result(self, turn: Turn) -> JsonObject:
         came = trio.current_time()
         job = self._job(turn)
-        noted(self._stage, job, "tasks/result", came, status=job.status())
+        noted(self._setup, job, "tasks/result", came, status=job.status())
         if job.course.name == WAITING_TASK:
             await job.done.wait()
         if job.course.asks and not job.ended:
@@ -170,7 +170,7 @@ class CoreTasks:
             params: JsonObject = {**(question.params or {}), **_related(job)}
             elsewhere = job.course.elsewhere
             if elsewhere and turn.session.standing is None:
-                noted(self._stage, job, "nowhere", trio.current_time())
+                noted(self._setup, job, "nowhere", trio.current_time())
                 elsewhere = False
             name = f"{job.course.name} {job.id}"
             await turn.ask(question.method, params, standing=elsewhere, name=name)
@@ -184,7 +184,7 @@ class CoreTasks:
             raise Refuse(-32602, "unknown cursor")
         begin = 0 if cursor is None else _PAGE * cursors.index(cursor)
         page: JsonObject = {"tasks": [each.shown(each.status(), modern=False) for each in jobs[begin : begin + _PAGE]]}
-        given = self._stage.notes.setdefault("cursors", [])
+        given = self._setup.notes.setdefault("cursors", [])
         if begin + _PAGE < len(jobs):
             page["nextCursor"] = _cursor(begin + _PAGE)
             if isinstance(given, list):
@@ -199,19 +199,19 @@ class CoreTasks:
         job.end("cancelled")
         # A server may forget a cancelled task at any time.
         del self._jobs[job.id]
-        noted(self._stage, job, "tasks/cancel", came, status="cancelled")
+        noted(self._setup, job, "tasks/cancel", came, status="cancelled")
         return job.shown("cancelled", modern=False)
 
 
-def core_tasks_undeclared(stage: Stage) -> None:
+def core_tasks_undeclared(setup: ScenarioSetup) -> None:
     """Add tools that declare task support, of a server that does not declare tasks, so that they run without."""
 
     async def call(turn: Turn) -> JsonObject:
         if "task" in turn.params:
-            stage.notes["augmented"] = turn.text("name")
+            setup.notes["augmented"] = turn.text("name")
         return text_result("done at once")
 
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools[:] = [
         Course(name=f"task_{support}", support=support).listed(modern=False) for support in ("required", "optional")
     ]

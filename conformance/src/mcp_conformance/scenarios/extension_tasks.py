@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.client.scripted_request import Session, Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
     Handler = Callable[[Turn], Awaitable[JsonObject]]
@@ -62,15 +62,15 @@ class ExtensionTasks:
     """The tasks of a server of 2026-07-28.
 
     Args:
-        stage: The setup of the scenario.
+        setup: The setup of the scenario.
         courses: The scripts of the tools.
     """
 
-    def __init__(self, stage: Stage, courses: tuple[Course, ...]) -> None:
-        self._stage: Final = stage
+    def __init__(self, setup: ScenarioSetup, courses: tuple[Course, ...]) -> None:
+        self._setup: Final = setup
         self._courses: Final = {each.name: each for each in courses}
         self._jobs: Final[dict[str, Job]] = {}
-        server = stage.server
+        server = setup.server
         server.capabilities = {**server.capabilities, "extensions": {TASKS_EXTENSION: {}}}
         server.offers.tools[:] = [each.listed(modern=True) for each in courses]
         server.offers.calls.clear()
@@ -92,13 +92,13 @@ class ExtensionTasks:
             course = attrs.evolve(course, steps=("working", "completed"), asks=())
         job = Job(course=course, id=course.id) if course.id else Job(course=course)
         self.add(job)
-        noted(self._stage, job, "created", trio.current_time(), status="working")
-        raise Instead(_as_task(self._stage, turn, job.shown("working", modern=True)))
+        noted(self._setup, job, "created", trio.current_time(), status="working")
+        raise Instead(_as_task(self._setup, turn, job.shown("working", modern=True)))
 
     def add(self, job: Job) -> None:
         """Add a task that was not created by a tool."""
         self._jobs[job.id] = job
-        enter(self._stage, job)
+        enter(self._setup, job)
 
     def _job(self, turn: Turn) -> Job:
         if not declares_tasks(turn.session):
@@ -116,7 +116,7 @@ class ExtensionTasks:
         job.lingering -= 1 if late else 0
         status = job.status() if late else job.look()
         if job.forgotten:
-            noted(self._stage, job, "tasks/get", came, status="forgotten")
+            noted(self._setup, job, "tasks/get", came, status="forgotten")
             raise Refuse(-32602, "the task has expired")
         shown = job.shown(status, modern=True)
         keys: list[JsonValue] = []
@@ -127,7 +127,7 @@ class ExtensionTasks:
             shown["inputRequests"] = {
                 str(key): questions[index % len(questions)] for index, key in enumerate(job.course.asks) if key in keys
             }
-        noted(self._stage, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
+        noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
         return {**shown, **_outcome(job, status)}
 
     async def _update(self, turn: Turn) -> JsonObject:
@@ -138,13 +138,13 @@ class ExtensionTasks:
         keys: list[JsonValue] = [*given]
         job.answered.update(key for key in given if key in job.course.asks)
         job.lingering = 1
-        noted(self._stage, job, "tasks/update", came, status=job.status(), keys=keys)
+        noted(self._setup, job, "tasks/update", came, status=job.status(), keys=keys)
         return {}
 
     async def _cancel(self, turn: Turn) -> JsonObject:
         came = trio.current_time()
         job = self._job(turn)
-        noted(self._stage, job, "tasks/cancel", came, status=job.status())
+        noted(self._setup, job, "tasks/cancel", came, status=job.status())
         job.end("cancelled")
         return {}
 
@@ -163,7 +163,7 @@ class ExtensionTasks:
         await turn.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted})
         for job in told:
             for status in ("working", "completed"):
-                noted(self._stage, job, "told", trio.current_time(), status=status)
+                noted(self._setup, job, "told", trio.current_time(), status=status)
                 shown: JsonObject = {"_meta": meta, **job.shown(status, modern=True), **_outcome(job, status)}
                 if status == "completed":
                     job.end("completed")
@@ -173,24 +173,24 @@ class ExtensionTasks:
         raise AssertionError("the subscription ends only by cancellation")
 
 
-def unfit_tasks(stage: Stage) -> None:
+def unfit_tasks(setup: ScenarioSetup) -> None:
     """Respond to a prompt and a resource with a task, which is valid only for tool calls."""
-    tasks = ExtensionTasks(stage, (Course(name="task_soon"),))
+    tasks = ExtensionTasks(setup, (Course(name="task_soon"),))
     for method, id in UNFIT_TASKS.items():
-        right = stage.server.handlers[method]
+        right = setup.server.handlers[method]
 
         async def unfit(turn: Turn, id: str = id, right: Handler = right) -> JsonObject:
             if not declares_tasks(turn.session):
                 return await right(turn)
-            posed = stage.notes.setdefault("unfit", [])
+            posed = setup.notes.setdefault("unfit", [])
             if isinstance(posed, list):
                 posed.append(turn.method)
             job = Job(course=Course(name=turn.method), id=id)
             tasks.add(job)
             shown = job.shown("working", modern=True)
-            raise Instead(_as_task(stage, turn, shown), f"a task for {turn.method}")
+            raise Instead(_as_task(setup, turn, shown), f"a task for {turn.method}")
 
-        stage.server.handlers[method] = unfit
+        setup.server.handlers[method] = unfit
 
 
 def _outcome(job: Job, status: str) -> JsonObject:
@@ -209,8 +209,8 @@ def _questions(session: Session) -> list[JsonObject]:
     ]
 
 
-def _as_task(stage: Stage, turn: Turn, shown: JsonObject) -> bytes:
-    result = stage.server.complete("tools/call", {**shown, "resultType": "task"}, turn.revision)
+def _as_task(setup: ScenarioSetup, turn: Turn, shown: JsonObject) -> bytes:
+    result = setup.server.complete("tools/call", {**shown, "resultType": "task"}, turn.revision)
     wrong = flaw(result, "CreateExtensionTaskResult", turn.revision)
     if wrong is not None:
         raise AssertionError(f"the suite would send an invalid task: {wrong}")

@@ -14,7 +14,7 @@ from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ACCESS_SCENARIOS", "FRESH", "ICON", "PAGE", "SCHEMA"]
@@ -36,9 +36,9 @@ def _origin(turn: Turn) -> str:
     return f"http://{host or 'localhost'}"
 
 
-def _urls(stage: Stage) -> None:
+def _urls(setup: ScenarioSetup) -> None:
     """Offer icons, schemas and a page on the server itself, so that a fetch is noticed."""
-    offers = stage.server.offers
+    offers = setup.server.offers
 
     async def listed(turn: Turn) -> JsonObject:
         origin = _origin(turn)
@@ -54,21 +54,21 @@ def _urls(stage: Stage) -> None:
         if not turn.session.has("elicitation.url") or "inputResponses" in turn.params:
             return text_result("visited, or not")
         params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{_origin(turn)}{PAGE}"}
-        stage.notes["visit"] = True
+        setup.notes["visit"] = True
         if turn.revision.era is Era.MODERN:
             asked: JsonObject = {"method": "elicitation/create", "params": params}
             return {"resultType": "input_required", "inputRequests": {"visit": asked}}
         await turn.ask("elicitation/create", {**params, "elicitationId": ODD_ID})
         return text_result("visited, or not")
 
-    stage.server.handlers["tools/list"] = listed
+    setup.server.handlers["tools/list"] = listed
     offers.calls["gives_referred"] = referred
     offers.add_tool("sends_to_page", "Requests a visit to a page", visit)
 
 
-def _caching(stage: Stage) -> None:
+def _caching(setup: ScenarioSetup) -> None:
     """Serve lists that are valid for long or not at all, or whose `ttlMs` is missing or negative."""
-    server = stage.server
+    server = setup.server
     server.offers.resources.append({"uri": "test://other", "name": "other"})
     server.offers.texts["test://other"] = "another text"
     held: dict[str, JsonObject] = {

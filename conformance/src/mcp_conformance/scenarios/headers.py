@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["ANNOTATED", "HEADER_SCENARIOS", "INVALID", "URIS"]
@@ -33,9 +33,9 @@ async def _done(_: Turn) -> JsonObject:
     return text_result("done")
 
 
-def _standard(stage: Stage) -> None:
+def _standard(setup: ScenarioSetup) -> None:
     """Add tool names and URIs of every kind."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     for name in _SPECIAL:
         offers.add_tool(name, "Does nothing", _done)
     for number, uri in enumerate(URIS):
@@ -72,9 +72,9 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
 )
 
 
-def _custom(stage: Stage) -> None:
+def _custom(setup: ScenarioSetup) -> None:
     """Add a tool with header parameters."""
-    stage.server.offers.add_tool("test_custom_headers", "Does nothing", _done, ANNOTATED)
+    setup.server.offers.add_tool("test_custom_headers", "Does nothing", _done, ANNOTATED)
 
 
 def _with(schema: JsonObject, header: JsonValue) -> JsonObject:
@@ -119,9 +119,9 @@ INVALID: Final[Mapping[str, JsonObject]] = {
 """Input schemas with an invalid header annotation, by kind of defect. The tool is named `invalid_` and the kind."""
 
 
-def _invalid(stage: Stage) -> None:
+def _invalid(setup: ScenarioSetup) -> None:
     """Offer one valid tool among invalid ones."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     for name, schema in INVALID.items():

@@ -15,7 +15,7 @@ from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import Exchange
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["HTTP_SCENARIOS", "RETRY"]
@@ -27,48 +27,48 @@ _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 _HTTP: Final = frozenset({Transport.HTTP})
 
 
-def _all_in_streams(stage: Stage) -> None:
+def _all_in_streams(setup: ScenarioSetup) -> None:
     """Respond to every request with a stream."""
-    stage.http.streams = True
+    setup.http.streams = True
 
 
-def _without_session(stage: Stage) -> None:
-    stage.http.sessions = False
+def _without_session(setup: ScenarioSetup) -> None:
+    setup.http.sessions = False
 
 
-def _without_standing_stream(stage: Stage) -> None:
-    stage.http.standing = False
+def _without_standing_stream(setup: ScenarioSetup) -> None:
+    setup.http.standing = False
 
 
-def _session_lost(stage: Stage) -> None:
+def _session_lost(setup: ScenarioSetup) -> None:
     """Forget the session before the first `tools/list`."""
     lost: list[bool] = []
 
     async def forget(exchange: Exchange) -> bool:
-        sessions = stage.server.sessions
+        sessions = setup.server.sessions
         if exchange.message.get("method") == "tools/list" and not lost and sessions:
             lost.append(True)
-            stage.http.lose(sessions[-1])
-            stage.notes["lost"] = sessions[-1].id
-            stage.notes["at"] = exchange.number
+            setup.http.lose(sessions[-1])
+            setup.notes["lost"] = sessions[-1].id
+            setup.notes["at"] = exchange.number
         return False
 
-    stage.http.before = forget
+    setup.http.before = forget
 
 
-def _sse_retry(stage: Stage) -> None:
+def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call before the result, which the client can get by resumption."""
 
     async def reconnect(turn: Turn) -> JsonObject:
         outlet = turn.outlet
         if isinstance(outlet, PostOutlet):
             await outlet.open()
-            stage.notes["last_id"] = outlet.stream.id(len(outlet.stream.events) - 1)
+            setup.notes["last_id"] = outlet.stream.id(len(outlet.stream.events) - 1)
             await outlet.stream.pause(RETRY)
-            stage.notes["paused_at"] = trio.current_time()
+            setup.notes["paused_at"] = trio.current_time()
         return text_result("fetched")
 
-    stage.server.offers.add_tool("test_reconnection", "Responds in a second stream", reconnect)
+    setup.server.offers.add_tool("test_reconnection", "Responds in a second stream", reconnect)
 
 
 HTTP_SCENARIOS: Final = (

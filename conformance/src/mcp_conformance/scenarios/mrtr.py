@@ -12,7 +12,7 @@ from mcp_core.revisions import MODERN
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["ARGUMENTS", "ROUND_SCENARIOS", "STATES"]
@@ -102,8 +102,8 @@ async def _rounds(turn: Turn) -> JsonObject:
     return _asking(STATES[1]) if state == STATES[0] else _asking(STATES[0], confirm=_CONFIRM)
 
 
-def _request_state(stage: Stage) -> None:
-    offers = stage.server.offers
+def _request_state(setup: ScenarioSetup) -> None:
+    offers = setup.server.offers
     offers.tools.clear()
     offers.add_tool("test_mrtr_echo_state", "Requests a confirmation, with a state", _echo_state)
     offers.add_tool("test_mrtr_no_state", "Requests a confirmation, without a state", _no_state)
@@ -111,8 +111,8 @@ def _request_state(stage: Stage) -> None:
     offers.add_tool("test_mrtr_no_result_type", "Returns a result without resultType", _no_result_type)
 
 
-def _several(stage: Stage) -> None:
-    server = stage.server
+def _several(setup: ScenarioSetup) -> None:
+    server = setup.server
     server.offers.tools.clear()
     server.offers.add_tool("ask_all_kinds", "Requests everything at once", _all_kinds)
     server.offers.add_tool("ask_in_rounds", "Needs two round trips", _rounds, _WITH_DEFAULTS)

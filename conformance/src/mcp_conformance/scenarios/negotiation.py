@@ -13,7 +13,7 @@ from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2024_11_05, R2025
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import Exchange
     from mcp_conformance.drivers.client.stdio_host import Launch
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
 
 __all__ = ["CODES", "ERA_SCENARIOS"]
 
@@ -26,7 +26,7 @@ _NO_SSE: Final = _STDIO | _HTTP
 _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 
 
-def _nothing(_: Stage) -> None:
+def _nothing(_: ScenarioSetup) -> None:
     """Leave the server unchanged."""
 
 
@@ -35,17 +35,17 @@ def _is_probe(launch: Launch) -> bool:
     return isinstance(value, dict) and value.get("method") == "server/discover"
 
 
-def _silent(stage: Stage) -> None:
+def _silent(setup: ScenarioSetup) -> None:
     """Ignore `server/discover`."""
 
     async def ignore(launch: Launch, _: bytes) -> bool:
         return _is_probe(launch)
 
-    stage.stdio.on_line = ignore
+    setup.stdio.on_line = ignore
 
 
 def _refusing(code: int) -> Scenario:
-    def prepare(stage: Stage) -> None:
+    def prepare(setup: ScenarioSetup) -> None:
         async def refuse(launch: Launch, _: bytes) -> bool:
             if not _is_probe(launch):
                 return False
@@ -54,7 +54,7 @@ def _refusing(code: int) -> Scenario:
             await launch.send(encoded(Refuse(code, "the request is not understood").error(id)))
             return True
 
-        stage.stdio.on_line = refuse
+        setup.stdio.on_line = refuse
 
     return Scenario(
         name=f"meets-legacy{code}",
@@ -67,10 +67,10 @@ def _refusing(code: int) -> Scenario:
     )
 
 
-def _two_endpoints(stage: Stage) -> None:
+def _two_endpoints(setup: ScenarioSetup) -> None:
     """Serve HTTP+SSE at the endpoint instead of Streamable HTTP."""
-    host = stage.http
-    pair = SseHost(stage.server, host.transcript, host.nursery)
+    host = setup.http
+    pair = SseHost(setup.server, host.transcript, host.nursery)
     pair.path = host.path
 
     async def answer(exchange: Exchange) -> bool:

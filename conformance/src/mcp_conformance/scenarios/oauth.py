@@ -18,7 +18,7 @@ from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, be
 if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.http_messages import Request, Response
     from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
@@ -72,7 +72,7 @@ def _migrating(testbed: OAuthTestbed) -> None:
     testbed.watch = watch
 
 
-def _nothing(_: Stage) -> None:
+def _nothing(_: ScenarioSetup) -> None:
     """Change nothing: the scenario has no fake server."""
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["LISTS", "PAGE_SCENARIOS", "cursors"]
@@ -51,9 +51,9 @@ def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[Tur
     return page
 
 
-def _pages(stage: Stage) -> None:
+def _pages(setup: ScenarioSetup) -> None:
     """Serve all lists in pages."""
-    server, era = stage.server, stage.revision.era
+    server, era = setup.server, setup.revision.era
     offers = server.offers
     say = offers.calls["test_simple_text"]
     for number in range(7):

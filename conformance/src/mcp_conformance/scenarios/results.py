@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
     Run = Callable[[Turn], Awaitable[JsonObject]]
@@ -199,17 +199,17 @@ _MODERN: Final[tuple[tuple[str, Run], ...]] = (
 )
 
 
-def _results(stage: Stage) -> None:
-    offers, revision = stage.server.offers, stage.revision
+def _results(setup: ScenarioSetup) -> None:
+    offers, revision = setup.server.offers, setup.revision
     offers.tools.clear()
     offers.calls.clear()
     rows = list(_EVERYWHERE)
     if revision.era is Era.MODERN:
         rows += _MODERN
-        stage.server.handlers["resources/read"] = _no_longer
-    if stage.transport is Transport.HTTP:
+        setup.server.handlers["resources/read"] = _no_longer
+    if setup.transport is Transport.HTTP:
         rows.append(("gives_stream", _stream_of_all_kinds))
-    if stage.transport is Transport.STDIO:
+    if setup.transport is Transport.STDIO:
         rows.append(("gives_crlf", _crlf))
     for name, run in rows:
         offers.add_tool(name, "Returns a special kind of result", run)

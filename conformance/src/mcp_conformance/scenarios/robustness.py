@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.http_exchange import Exchange
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
     Handler = Callable[[Turn], Awaitable[JsonObject]]
@@ -57,9 +57,9 @@ _META: Final[JsonObject] = {"com.example/odd": {"deeply": [1.5, None]}}
 _ANNOTATIONS: Final[JsonObject] = {"audience": ["user", "assistant"], "priority": 0.5}
 
 
-def _rich(stage: Stage) -> None:
+def _rich(setup: ScenarioSetup) -> None:
     """Use all optional members of a server, its tools, resources and prompts, of contents and progress."""
-    server, offers, revision = stage.server, stage.server.offers, stage.revision
+    server, offers, revision = setup.server, setup.server.offers, setup.revision
     june, late = revision in between(R2025_06_18), revision in between(R2025_11_25)
     info: JsonObject = {"name": "conformance", "version": "1"}
     if june:
@@ -97,7 +97,7 @@ def _rich(stage: Stage) -> None:
 # --- broken connections and streams ---------------------------------------------------------------------------------
 
 
-def _breaks(stage: Stage) -> None:
+def _breaks(setup: ScenarioSetup) -> None:
     """Break the connection of the first call in the middle of the response."""
     broken: list[bool] = []
 
@@ -105,39 +105,39 @@ def _breaks(stage: Stage) -> None:
         outlet = turn.outlet
         if isinstance(outlet, PostOutlet) and not broken:
             broken.append(True)
-            stage.notes["broken"] = turn.request["id"]
+            setup.notes["broken"] = turn.request["id"]
             await outlet.open()
             await outlet.exchange.cut()
         return text_result("not broken")
 
-    stage.server.offers.add_tool(BREAKS, "Breaks its stream once", break_off)
-    stage.server.offers.add_tool("test_behind", "Is called after that", _behind)
+    setup.server.offers.add_tool(BREAKS, "Breaks its stream once", break_off)
+    setup.server.offers.add_tool("test_behind", "Is called after that", _behind)
 
 
 async def _behind(_: Turn) -> JsonObject:
     return text_result("behind")
 
 
-def _standing_ends(stage: Stage) -> None:
+def _standing_ends(setup: ScenarioSetup) -> None:
     """End the first standalone stream at once."""
 
     async def end(exchange: Exchange) -> bool:
-        if exchange.method != "GET" or exchange.header("last-event-id") is not None or "ended" in stage.notes:
+        if exchange.method != "GET" or exchange.header("last-event-id") is not None or "ended" in setup.notes:
             return False
-        stage.notes["ended"] = True
+        setup.notes["ended"] = True
         await exchange.start(200, STREAM)
         await exchange.finish()
         return True
 
-    stage.http.before = end
+    setup.http.before = end
 
 
-def _elsewhere(stage: Stage) -> None:
+def _elsewhere(setup: ScenarioSetup) -> None:
     """Use an endpoint with a long path and a query."""
-    stage.http.path, stage.http.query = PATH, QUERY
+    setup.http.path, setup.http.query = PATH, QUERY
 
 
-def _crashes(stage: Stage) -> None:
+def _crashes(setup: ScenarioSetup) -> None:
     """Add a tool that crashes the server. After a restart the tool is harmless."""
 
     async def crash(turn: Turn) -> JsonObject:
@@ -147,65 +147,65 @@ def _crashes(stage: Stage) -> None:
             raise NoAnswer("the server has exited")
         return text_result("this process does not crash")
 
-    stage.server.offers.add_tool(CRASHES, "Ends the server", crash)
+    setup.server.offers.add_tool(CRASHES, "Ends the server", crash)
 
 
 # --- responses out of order -------------------------------------------------------------------------------------------
 
 
-def _crossed(stage: Stage) -> None:
+def _crossed(setup: ScenarioSetup) -> None:
     """Offer two tools that must be called concurrently. The second responds first."""
     over = trio.Event()
 
     async def first(_: Turn) -> JsonObject:
-        with trio.move_on_after(stage.patience / 2) as scope:
+        with trio.move_on_after(setup.patience / 2) as scope:
             await over.wait()
-        stage.notes["crossed"] = not scope.cancelled_caught
+        setup.notes["crossed"] = not scope.cancelled_caught
         return text_result("of the first")
 
     async def second(turn: Turn) -> JsonObject:
-        result = stage.server.complete(turn.method, text_result("of the second"), turn.revision)
+        result = setup.server.complete(turn.method, text_result("of the second"), turn.revision)
         await turn.outlet.send(encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result}), final=True)
         over.set()
         raise NoAnswer("the response was sent before that of the first tool")
 
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     for name, run in zip(TWO, (first, second), strict=True):
         offers.add_tool(name, "Returns its position", run)
-    _add_report(stage, "text")
+    _add_report(setup, "text")
 
 
-def _add_report(stage: Stage, member: str) -> None:
+def _add_report(setup: ScenarioSetup, member: str) -> None:
     async def noted(_: Turn) -> JsonObject:
         return text_result("noted")
 
     schema: JsonObject = {"type": "object", "properties": {"of": {"type": "string"}, member: {}}, "required": ["of"]}
-    stage.server.offers.add_tool("report", "Receives a report of the client", noted, schema)
+    setup.server.offers.add_tool("report", "Receives a report of the client", noted, schema)
 
 
 # --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
-def _two_subscriptions(stage: Stage) -> None:
+def _two_subscriptions(setup: ScenarioSetup) -> None:
     """Add a tool that notifies of a change in the second of two subscriptions, but not in the first."""
 
     async def tell(turn: Turn) -> JsonObject:
-        listening = [each for each in stage.server.received if each.get("method") == "subscriptions/listen"]
+        listening = [each for each in setup.server.received if each.get("method") == "subscriptions/listen"]
         if len(listening) == 2:
             meta: JsonObject = {SUBSCRIPTION_ID: listening[1]["id"]}
             await turn.notify("notifications/tools/list_changed", {"_meta": meta})
-            stage.notes["told"] = True
+            setup.notes["told"] = True
         return text_result("told")
 
-    stage.server.offers.tools.clear()
-    stage.server.offers.add_tool("test_tells_second", "Notifies of a change in the second subscription", tell)
-    _add_report(stage, "heard")
+    setup.server.offers.tools.clear()
+    setup.server.offers.add_tool("test_tells_second", "Notifies of a change in the second subscription", tell)
+    _add_report(setup, "heard")
 
 
-def _grants_nothing(stage: Stage) -> None:
+def _grants_nothing(setup: ScenarioSetup) -> None:
     """Acknowledge a subscription without granting anything."""
-    server = stage.server
+    server = setup.server
 
     async def listen(turn: Turn) -> JsonObject:
         meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
@@ -217,9 +217,9 @@ def _grants_nothing(stage: Stage) -> None:
     server.handlers["subscriptions/listen"] = listen
 
 
-def _ends_subscriptions(stage: Stage) -> None:
+def _ends_subscriptions(setup: ScenarioSetup) -> None:
     """Acknowledge a subscription, and then end it with a result."""
-    server = stage.server
+    server = setup.server
 
     async def listen(turn: Turn) -> JsonObject:
         meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
@@ -240,28 +240,28 @@ _SAMPLING: Final[JsonObject] = {
 }
 
 
-def _wants_progress(stage: Stage) -> None:
+def _wants_progress(setup: ScenarioSetup) -> None:
     """Add a tool that requests sampling with progress, and then a ping, to detect progress after the response."""
 
     async def ask(turn: Turn) -> JsonObject:
         if not turn.session.has("sampling"):
             return text_result("sampling is not declared")
-        stage.notes["asked"] = True
+        setup.notes["asked"] = True
         await turn.ask("sampling/createMessage", _SAMPLING, name="with progress")
         await turn.ask("ping", name="fence")
         return text_result("asked")
 
-    stage.server.offers.add_tool("ask_with_progress", "Requests sampling with progress", ask)
+    setup.server.offers.add_tool("ask_with_progress", "Requests sampling with progress", ask)
 
 
-def _no_request(stage: Stage) -> None:
+def _no_request(setup: ScenarioSetup) -> None:
     """Add a tool that sends a request whose method is a number, and an error without an id where that is valid."""
 
     async def send(turn: Turn) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
         await turn.ask("ping", name="before")
         await turn.outlet.send(encoded(odd), deviant="a method that is a number")
-        stage.notes["sent"] = True
+        setup.notes["sent"] = True
         await turn.ask("ping", name="behind")
         # Last, because a client may take it for the response to its call and stop.
         if turn.revision in between(R2025_11_25):
@@ -270,7 +270,7 @@ def _no_request(stage: Stage) -> None:
         await turn.ask("ping", name="last")
         return text_result("sent")
 
-    stage.server.offers.add_tool("test_no_request", "Sends an invalid request", send)
+    setup.server.offers.add_tool("test_no_request", "Sends an invalid request", send)
 
 
 BEARING_SCENARIOS: Final = (

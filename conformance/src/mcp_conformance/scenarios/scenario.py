@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["Host", "Scenario", "Stage"]
+__all__ = ["Host", "Scenario", "ScenarioSetup"]
 
 Host: TypeAlias = HttpHost | SseHost | StdioHost
 
 
 @attrs.define(kw_only=True, eq=False)
-class Stage:
+class ScenarioSetup:
     """The setup of a scenario before the client starts."""
 
     revision: Revision
@@ -65,7 +65,7 @@ class Scenario:
     """The name that the client receives."""
     title: str
     """A one-sentence description."""
-    prepare: Callable[[Stage], None]
+    prepare: Callable[[ScenarioSetup], None]
     """The function that changes the server."""
     revisions: frozenset[Revision] = attrs.field(factory=between)
     """The revisions in which the scenario runs."""

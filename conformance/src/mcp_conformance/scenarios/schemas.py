@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["ECHOED", "SCHEMAS", "SCHEMA_SCENARIOS"]
@@ -48,9 +48,9 @@ _TOOLS: Final[Mapping[str, tuple[JsonObject, JsonValue]]] = {
 """The output schema and the structured content of each tool."""
 
 
-def _schemas(stage: Stage) -> None:
+def _schemas(setup: ScenarioSetup) -> None:
     """Offer tools with output schemas of several dialects, and valid and invalid results."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     offers.resources.clear()
@@ -87,9 +87,9 @@ ECHOED: Final[JsonObject] = {
 """An input schema with all keywords of 2020-12."""
 
 
-def _preservation(stage: Stage) -> None:
+def _preservation(setup: ScenarioSetup) -> None:
     """Offer a tool with such a schema, and one that takes a schema as argument."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
 

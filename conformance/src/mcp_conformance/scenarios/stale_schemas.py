@@ -14,7 +14,7 @@ from mcp_core.revisions import MODERN
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["CHANGED_SCENARIOS", "MOVED", "OLD_AND_NEW", "UNLISTED"]
@@ -36,27 +36,27 @@ async def _done(_: Turn) -> JsonObject:
     return text_result("done")
 
 
-def _moves(stage: Stage) -> None:
+def _moves(setup: ScenarioSetup) -> None:
     """Change the annotation after the first `tools/list`, and reject calls by the old one."""
-    offers = stage.server.offers
+    offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     offers.add_tool(MOVED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
     # Called after the rejected call, in case the client does not repeat that call.
     offers.add_tool("test_simple_text", "Returns a text", _done)
-    right = stage.server.handlers["tools/list"]
+    right = setup.server.handlers["tools/list"]
 
     async def listed(turn: Turn) -> JsonObject:
         result = await right(turn)
         offers.tools[0] = tool(MOVED, "Has a header", _schema(OLD_AND_NEW[1]))
         return result
 
-    stage.server.handlers["tools/list"] = listed
+    setup.server.handlers["tools/list"] = listed
 
 
-def _unlisted(stage: Stage) -> None:
+def _unlisted(setup: ScenarioSetup) -> None:
     """Add a tool with an annotation that the client does not know yet."""
-    stage.server.offers.add_tool(UNLISTED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
+    setup.server.offers.add_tool(UNLISTED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
 
 
 CHANGED_SCENARIOS: Final = (

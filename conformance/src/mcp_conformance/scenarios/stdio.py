@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import signal
 
     from mcp_conformance.drivers.client.stdio_host import Launch
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
 
 __all__ = ["STDIO_SCENARIOS"]
 
@@ -20,33 +20,33 @@ _FLOOD: Final = 256 * 1024
 """Bytes written to standard error: more than a pipe holds."""
 
 
-def _deaf(stage: Stage) -> None:
+def _deaf(setup: ScenarioSetup) -> None:
     """Ignore the end of input, but not signals."""
 
     async def stay(launch: Launch) -> None:
         """Do not exit."""
 
-    stage.stdio.on_input_end = stay
+    setup.stdio.on_input_end = stay
 
 
-def _stubborn(stage: Stage) -> None:
+def _stubborn(setup: ScenarioSetup) -> None:
     """Ignore the end of input and signals."""
 
     async def stay(launch: Launch, number: signal.Signals) -> None:
         """Do not exit."""
 
-    _deaf(stage)
-    stage.stdio.on_signal = stay
+    _deaf(setup)
+    setup.stdio.on_signal = stay
 
 
-def _complains(stage: Stage) -> None:
+def _complains(setup: ScenarioSetup) -> None:
     """Write to standard error before anything else."""
 
     async def complain(launch: Launch) -> None:
         line = b"ERROR no error occurred, \xff\xfe and this is not UTF-8\n"
         await launch.complain(line * (_FLOOD // len(line) + 1))
 
-    stage.stdio.on_launch = complain
+    setup.stdio.on_launch = complain
 
 
 STDIO_SCENARIOS: Final = (

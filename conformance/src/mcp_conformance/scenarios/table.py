@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["NOBODYS", "SCENARIOS"]
@@ -44,17 +44,17 @@ NOBODYS: Final = "1900-01-01"
 """A revision that does not exist."""
 
 
-def _nothing(_: Stage) -> None:
+def _nothing(_: ScenarioSetup) -> None:
     """Leave the server unchanged."""
 
 
-def _no_capabilities(stage: Stage) -> None:
-    stage.server.capabilities = {}
+def _no_capabilities(setup: ScenarioSetup) -> None:
+    setup.server.capabilities = {}
 
 
-def _odd_but_legal(stage: Stage) -> None:
+def _odd_but_legal(setup: ScenarioSetup) -> None:
     """Add unknown members wherever the protocol permits them. Clients must tolerate them."""
-    server = stage.server
+    server = setup.server
     server.capabilities = {
         **server.capabilities,
         "experimental": {"com.example/odd": {"level": 9000}},
@@ -76,20 +76,20 @@ def _odd_but_legal(stage: Stage) -> None:
         server.handlers[name] = odd
 
 
-def _version_older(stage: Stage) -> None:
+def _version_older(setup: ScenarioSetup) -> None:
     """Respond to `initialize` with the revision before the one that the client is instructed to use."""
-    older = [each for each in LEGACY if each in between(None, stage.revision) and each is not stage.revision]
-    stage.server.speaks = (older[-1],)
-    stage.notes["offered"] = older[-1].name
+    older = [each for each in LEGACY if each in between(None, setup.revision) and each is not setup.revision]
+    setup.server.speaks = (older[-1],)
+    setup.notes["offered"] = older[-1].name
 
 
-def _version_unknown(stage: Stage) -> None:
-    stage.server.offered_version = NOBODYS
+def _version_unknown(setup: ScenarioSetup) -> None:
+    setup.server.offered_version = NOBODYS
 
 
-def _refused_once(stage: Stage) -> None:
+def _refused_once(setup: ScenarioSetup) -> None:
     """Reject the first request because of its revision, but name the same revision as supported."""
-    name = stage.revision.name
+    name = setup.revision.name
     refused: list[JsonObject] = []
 
     def admit(message: JsonObject) -> None:
@@ -97,17 +97,17 @@ def _refused_once(stage: Stage) -> None:
             refused.append(message)
             raise Refuse(-32022, "not this time", {"supported": [name], "requested": name}, status=400)
 
-    stage.server.admit = admit
+    setup.server.admit = admit
 
 
-def _refused_always(stage: Stage) -> None:
+def _refused_always(setup: ScenarioSetup) -> None:
     """Reject every request because of its revision, and name an unknown revision as supported."""
 
     def admit(_: JsonObject) -> None:
-        requested = stage.revision.name
+        requested = setup.revision.name
         raise Refuse(-32022, "this is not spoken", {"supported": [NOBODYS], "requested": requested}, status=400)
 
-    stage.server.admit = admit
+    setup.server.admit = admit
 
 
 _SAMPLING: Final[JsonObject] = {
@@ -120,7 +120,7 @@ _FORM: Final[JsonObject] = {
 }
 
 
-def _server_asks(stage: Stage) -> None:
+def _server_asks(setup: ScenarioSetup) -> None:
     """Add a tool that sends every kind of client request before its response."""
 
     async def ask(turn: Turn) -> JsonObject:
@@ -134,7 +134,7 @@ def _server_asks(stage: Stage) -> None:
         await turn.ask("ping")
         return text_result("asked")
 
-    stage.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)
+    setup.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)
 
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp_conformance.scenarios.evidence import Evidence
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
@@ -153,24 +153,24 @@ class Job:
         return text_result(f"{self.course.name} is done")
 
 
-def enter(stage: Stage, job: Job) -> None:
+def enter(setup: ScenarioSetup, job: Job) -> None:
     """Begin the log of a task."""
-    found = stage.notes.setdefault(_JOBS, {})
+    found = setup.notes.setdefault(_JOBS, {})
     if isinstance(found, dict):
         found[job.id] = {"tool": job.course.name, "log": []}
 
 
-def noted(stage: Stage, job: Job, what: str, came: float, **more: JsonValue) -> None:
+def noted(setup: ScenarioSetup, job: Job, what: str, came: float, **more: JsonValue) -> None:
     """Record an event of a task.
 
     Args:
-        stage: The setup of the scenario.
+        setup: The setup of the scenario.
         job: The task.
         what: The method, or `told`, `created`.
         came: The time of arrival, in seconds of trio's clock.
         more: Further data.
     """
-    found = stage.notes.get(_JOBS)
+    found = setup.notes.get(_JOBS)
     entry = found.get(job.id) if isinstance(found, dict) else None
     log = entry.get("log") if isinstance(entry, dict) else None
     if isinstance(log, list):

@@ -20,7 +20,7 @@ from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import Turn
-    from mcp_conformance.scenarios.scenario import Stage
+    from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["TASK_SCENARIOS"]
@@ -29,25 +29,25 @@ _LATE: Final = between(R2025_11_25)
 _CORE: Final = frozenset({R2025_11_25})
 
 
-def _tasks(stage: Stage) -> None:
-    if stage.revision.era is Era.LEGACY:
-        CoreTasks(stage, CORE_COURSES)
+def _tasks(setup: ScenarioSetup) -> None:
+    if setup.revision.era is Era.LEGACY:
+        CoreTasks(setup, CORE_COURSES)
     else:
-        ExtensionTasks(stage, EXTENSION_COURSES)
+        ExtensionTasks(setup, EXTENSION_COURSES)
 
 
-def _cancel(stage: Stage) -> None:
+def _cancel(setup: ScenarioSetup) -> None:
     """Add a task that never ends, and a tool that must be called after it."""
 
     async def plain(_: Turn) -> JsonObject:
         return text_result("done at once")
 
     courses = (Course(name=WAITING_TASK, steps=("working",)),)
-    if stage.revision.era is Era.LEGACY:
-        CoreTasks(stage, courses)
+    if setup.revision.era is Era.LEGACY:
+        CoreTasks(setup, courses)
     else:
-        ExtensionTasks(stage, courses)
-    stage.server.offers.add_tool("test_behind", "Must be called last", plain)
+        ExtensionTasks(setup, courses)
+    setup.server.offers.add_tool("test_behind", "Must be called last", plain)
 
 
 TASK_SCENARIOS: Final = (
