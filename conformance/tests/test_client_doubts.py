@@ -9,7 +9,7 @@ import pytest
 
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
-from mcp_conformance.drivers.client.scripted_request import Asked, Session, Turn, encoded
+from mcp_conformance.drivers.client.scripted_request import Asked, ScriptedRequest, Session, encoded
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -282,5 +282,7 @@ async def test_a_request_that_has_no_right_id_cannot_be_named_by_a_cancellation(
 async def test_a_progress_token_that_there_cannot_be_is_none_to_the_fake_server(told: JsonValue) -> None:
     for token, seen in ((told, None), ("one", "one"), (0, 0)):
         request = _request("tools/call", _meta={"progressToken": token})
-        turn = Turn(request, Session(revision=LATEST), cast("Outlet", None), ids=lambda: 1, asked=[], patience=0)
+        turn = ScriptedRequest(
+            request, Session(revision=LATEST), cast("Outlet", None), ids=lambda: 1, asked=[], patience=0
+        )
         assert turn.token == seen

@@ -14,7 +14,7 @@ import trio
 from mcp_conformance.drivers.client.fake_server import FakeServer
 from mcp_conformance.drivers.client.http_exchange import Exchange
 from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
-from mcp_conformance.drivers.client.scripted_request import Instead, NoAnswer, Turn
+from mcp_conformance.drivers.client.scripted_request import Instead, NoAnswer, ScriptedRequest
 from mcp_conformance.drivers.client.sse_host import open_sse_host
 from mcp_conformance.drivers.client.stdio_host import Launch, StdioHost, open_stdio_host
 from mcp_conformance.protocol.param_headers import modern_headers
@@ -139,7 +139,7 @@ async def test_a_request_before_initialize_is_refused() -> None:
 
 
 async def test_the_client_is_asked_in_the_stream_of_its_call_and_answers_by_a_post() -> None:
-    async def ask(turn: Turn) -> JsonObject:
+    async def ask(turn: ScriptedRequest) -> JsonObject:
         response = await turn.ask("ping")
         assert response is not None
         return {"content": []}
@@ -165,7 +165,7 @@ async def test_the_client_is_asked_in_the_stream_of_its_call_and_answers_by_a_po
 
 
 async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> None:
-    async def wrong(_: Turn) -> JsonObject:
+    async def wrong(_: ScriptedRequest) -> JsonObject:
         return {"tools": "none"}
 
     server = FakeServer((LATEST,), 5.0)
@@ -179,10 +179,10 @@ async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> No
 
 
 async def test_a_scenario_can_answer_with_any_bytes_or_not_at_all() -> None:
-    async def instead(_: Turn) -> JsonObject:
+    async def instead(_: ScriptedRequest) -> JsonObject:
         raise Instead(b"{nonsense", "no JSON")
 
-    async def nothing(_: Turn) -> JsonObject:
+    async def nothing(_: ScriptedRequest) -> JsonObject:
         raise NoAnswer("to see who waits")
 
     async with hosted(LATEST) as (server, host, endpoint):

@@ -14,7 +14,7 @@ from mcp_core.revisions import MODERN
 from mcp_core.types.meta import SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -47,8 +47,8 @@ def _freshness(setup: ScenarioSetup) -> None:
     handlers = setup.server.handlers
     listed = handlers["resources/list"]
 
-    async def resources(turn: Turn) -> JsonObject:
-        return {**await listed(turn), "ttlMs": _SHORT}
+    async def resources(request: ScriptedRequest) -> JsonObject:
+        return {**await listed(request), "ttlMs": _SHORT}
 
     handlers["resources/list"] = resources
 
@@ -56,31 +56,31 @@ def _freshness(setup: ScenarioSetup) -> None:
 def _changing_tools(setup: ScenarioSetup) -> None:
     """Serve a list of tools that is valid for an hour, a tool that notifies of a change, and a slow tool."""
     server = setup.server
-    open_now: list[Turn] = []
+    open_now: list[ScriptedRequest] = []
     right = server.handlers["tools/list"]
 
-    async def listed(turn: Turn) -> JsonObject:
-        return {**await right(turn), "ttlMs": FRESH}
+    async def listed(request: ScriptedRequest) -> JsonObject:
+        return {**await right(request), "ttlMs": FRESH}
 
-    async def change(_: Turn) -> JsonObject:
+    async def change(_: ScriptedRequest) -> JsonObject:
         for listener in open_now:
             setup.notes["changed"] = True
-            params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.request["id"]}}
+            params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.message["id"]}}
             await listener.notify("notifications/tools/list_changed", params)
         return text_result("changed")
 
-    async def take_long(_: Turn) -> JsonObject:
+    async def take_long(_: ScriptedRequest) -> JsonObject:
         await trio.sleep(_LONG)
         return text_result("the slow tool has finished")
 
     listen = server.handlers["subscriptions/listen"]
 
-    async def listening(turn: Turn) -> JsonObject:
-        open_now.append(turn)
+    async def listening(request: ScriptedRequest) -> JsonObject:
+        open_now.append(request)
         try:
-            return await listen(turn)
+            return await listen(request)
         finally:
-            open_now.remove(turn)
+            open_now.remove(request)
 
     server.handlers["tools/list"] = listed
     server.handlers["subscriptions/listen"] = listening
@@ -93,8 +93,8 @@ def _paged_prompts(setup: ScenarioSetup) -> None:
     server = setup.server
     prompts = server.offers.prompts
 
-    async def page(turn: Turn) -> JsonObject:
-        cursor = turn.params.get("cursor")
+    async def page(request: ScriptedRequest) -> JsonObject:
+        cursor = request.params.get("cursor")
         asked = sum(_cursor(each) == CURSORS[0] for each in server.received if each.get("method") == "prompts/list")
         over = asked >= 3
         if cursor is None:
@@ -118,12 +118,12 @@ def _asking_resource(setup: ScenarioSetup) -> None:
     server.offers.texts[ASKING] = "read in one round trip"
     right = server.handlers["resources/read"]
 
-    async def read(turn: Turn) -> JsonObject:
-        if turn.params.get("uri") != ASKING:
-            return await right(turn)
-        if "requestState" not in turn.params:
+    async def read(request: ScriptedRequest) -> JsonObject:
+        if request.params.get("uri") != ASKING:
+            return await right(request)
+        if "requestState" not in request.params:
             return {"resultType": "input_required", "requestState": "half read"}
-        return {**await right(turn), "ttlMs": FRESH}
+        return {**await right(request), "ttlMs": FRESH}
 
     server.handlers["resources/read"] = read
 

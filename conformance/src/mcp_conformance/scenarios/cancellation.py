@@ -14,7 +14,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, R2025_03_26, Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -31,18 +31,18 @@ BATCHED: Final = "test_batches"
 def _client_cancels(setup: ScenarioSetup) -> None:
     """Add a tool that never ends, and still responds after its cancellation."""
 
-    async def wait(turn: Turn) -> JsonObject:
-        setup.notes["id"] = turn.request["id"]
+    async def wait(request: ScriptedRequest) -> JsonObject:
+        setup.notes["id"] = request.message["id"]
         try:
             await trio.sleep_forever()
         except trio.Cancelled:
             # Checks compare this number to distinguish a cancellation from a later disconnect.
             setup.notes["received"] = len(setup.server.received)
-            if turn.revision.era is Era.LEGACY or not turn.revision.disconnect_cancels:
-                result = setup.server.complete("tools/call", text_result("too late"), turn.revision)
-                late: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
+            if request.revision.era is Era.LEGACY or not request.revision.disconnect_cancels:
+                result = setup.server.complete("tools/call", text_result("too late"), request.revision)
+                late: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
                 with trio.CancelScope(shield=True):
-                    await turn.outlet.send(encoded(late), final=True, deviant="a response to a cancelled request")
+                    await request.outlet.send(encoded(late), final=True, deviant="a response to a cancelled request")
             raise
         raise AssertionError("the tool ends only by cancellation")
 
@@ -55,21 +55,21 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         by_name("ask_form")[0] if setup.revision in by_name("ask_form")[0].revisions else by_name("ask_sample")[0]
     )
 
-    async def give_up(turn: Turn) -> JsonObject:
-        if not declares(turn.session, question.needs):
+    async def give_up(request: ScriptedRequest) -> JsonObject:
+        if not declares(request.session, question.needs):
             return text_result(f"{question.needs} is not declared")
         id: JsonValue = "to be given up"
         asked: JsonObject = {"jsonrpc": "2.0", "id": id, "method": question.method}
         if question.params is not None:
             asked["params"] = question.params
-        await turn.outlet.send(encoded(asked))
-        await turn.ask("ping", name="before")
-        await turn.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
-        await turn.ask("ping", name="behind")
-        await turn.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
-        await turn.notify("notifications/cancelled", {"requestId": id}, deviant="an id that was cancelled before")
-        await turn.notify("notifications/cancelled", {"reason": 7}, deviant="a cancellation of nothing")
-        await turn.ask("ping", name="fence")
+        await request.outlet.send(encoded(asked))
+        await request.ask("ping", name="before")
+        await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
+        await request.ask("ping", name="behind")
+        await request.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
+        await request.notify("notifications/cancelled", {"requestId": id}, deviant="an id that was cancelled before")
+        await request.notify("notifications/cancelled", {"reason": 7}, deviant="a cancellation of nothing")
+        await request.ask("ping", name="fence")
         return text_result("given up")
 
     setup.server.offers.add_tool(CANCELLED, "Sends a client request and cancels it", give_up)
@@ -78,15 +78,15 @@ def _server_cancels(setup: ScenarioSetup) -> None:
 def _batches(setup: ScenarioSetup) -> None:
     """Add a tool that sends two pings and an unknown method in one batch."""
 
-    async def batch(turn: Turn) -> JsonObject:
+    async def batch(request: ScriptedRequest) -> JsonObject:
         array: list[JsonValue] = [
             {"jsonrpc": "2.0", "id": "ping 1", "method": "ping"},
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "noted"}},
             {"jsonrpc": "2.0", "id": "unknown", "method": "conformance/does-not-exist"},
             {"jsonrpc": "2.0", "id": "ping 2", "method": "ping"},
         ]
-        await turn.outlet.send(encoded(array))
-        await turn.ask("ping", name="behind")
+        await request.outlet.send(encoded(array))
+        await request.ask("ping", name="behind")
         return text_result("batched")
 
     setup.server.offers.add_tool(BATCHED, "Sends a batch", batch)

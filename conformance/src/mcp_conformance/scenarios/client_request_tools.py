@@ -18,7 +18,7 @@ from mcp_core.revisions import Era, between
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from mcp_conformance.drivers.client.scripted_request import Session, Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest, Session
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -78,36 +78,38 @@ def ask_all(setup: ScenarioSetup, questions: Iterable[Question], *, undeclared: 
             offers.add_tool(question.name, "Sends a client request", _asking(setup, question, undeclared=undeclared))
 
 
-def _asking(setup: ScenarioSetup, question: Question, *, undeclared: bool) -> Callable[[Turn], Awaitable[JsonObject]]:
-    async def ask(turn: Turn) -> JsonObject:
-        declared = declares(turn.session, question.needs)
+def _asking(
+    setup: ScenarioSetup, question: Question, *, undeclared: bool
+) -> Callable[[ScriptedRequest], Awaitable[JsonObject]]:
+    async def ask(request: ScriptedRequest) -> JsonObject:
+        declared = declares(request.session, question.needs)
         if not declared and not undeclared:
             _note(setup, _SPARED, question.name)
             return text_result(f"not asked: {question.needs} is not declared")
         wrong = question.deviant or ("" if declared else f"{question.needs} is not declared")
         _note(setup, _POSED, question.name)
-        if turn.revision.era is Era.LEGACY:
-            await turn.ask(question.method, question.params, deviant=wrong, name=question.name)
+        if request.revision.era is Era.LEGACY:
+            await request.ask(question.method, question.params, deviant=wrong, name=question.name)
             return text_result("asked")
-        return _round(setup, question, turn, wrong)
+        return _round(setup, question, request, wrong)
 
     return ask
 
 
-def _round(setup: ScenarioSetup, question: Question, turn: Turn, wrong: str) -> JsonObject:
+def _round(setup: ScenarioSetup, question: Question, request: ScriptedRequest, wrong: str) -> JsonObject:
     """Return the input request, or record the input response."""
     entry: JsonObject = {"method": question.method}
     if question.params is not None:
         entry["params"] = question.params
-    given = turn.params.get("inputResponses")
+    given = request.params.get("inputResponses")
     if isinstance(given, dict):
         response: JsonObject | None = {"result": given[KEY]} if KEY in given else None
         setup.server.asked.append(Asked(method=question.method, request=entry, response=response, name=question.name))
         return text_result("asked")
     result: JsonObject = {"resultType": "input_required", "inputRequests": {KEY: entry}, "requestState": STATE}
     if wrong:
-        whole = setup.server.complete(turn.method, result, turn.revision)
-        raise Instead(encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": whole}), wrong)
+        whole = setup.server.complete(request.method, result, request.revision)
+        raise Instead(encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": whole}), wrong)
     return result
 
 

@@ -12,11 +12,11 @@ from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, between
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-    Call = Callable[[Turn], Awaitable[JsonObject]]
+    Call = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = ["ASKING_SCENARIOS"]
 
@@ -67,10 +67,10 @@ def _completions(setup: ScenarioSetup) -> None:
     ask_all(setup, by_name("ask_form"))
     call = setup.server.offers.calls["ask_form"]
 
-    async def told(turn: Turn) -> JsonObject:
+    async def told(request: ScriptedRequest) -> JsonObject:
         for _ in range(2):
-            await turn.notify(_COMPLETE, {"elicitationId": "unknown"}, deviant="an unknown elicitation")
-        return await call(turn)
+            await request.notify(_COMPLETE, {"elicitationId": "unknown"}, deviant="an unknown elicitation")
+        return await call(request)
 
     setup.server.offers.calls["ask_form"] = told
 

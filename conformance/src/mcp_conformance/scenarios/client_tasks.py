@@ -17,12 +17,12 @@ from mcp_core.types.meta import PROGRESS_TOKEN, RELATED_TASK
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.scripted_request import Session, Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest, Session
     from mcp_conformance.scenarios.client_request_tools import Question
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-    Drive = Callable[[Turn, Question], Awaitable[None]]
+    Drive = Callable[[ScriptedRequest, Question], Awaitable[None]]
 
 __all__ = [
     "CANCELS",
@@ -85,22 +85,22 @@ def _questions() -> list[Question]:
 
 
 async def _create(
-    turn: Turn, question: Question, name: str, task: JsonObject, *, token: str | None = None
+    request: ScriptedRequest, question: Question, name: str, task: JsonObject, *, token: str | None = None
 ) -> str | None:
     """Send a task-augmented client request, and return the task id."""
     params: JsonObject = {**(question.params or {}), "task": task}
     if token is not None:
         params["_meta"] = {PROGRESS_TOKEN: token}
-    able = _able(turn.session, question)
-    response = await turn.ask(question.method, params, name=name, deviant="" if able else "tasks are not declared")
+    able = _able(request.session, question)
+    response = await request.ask(question.method, params, name=name, deviant="" if able else "tasks are not declared")
     return task_id(response)
 
 
-async def _list(turn: Turn, name: str) -> None:
+async def _list(request: ScriptedRequest, name: str) -> None:
     """Request all pages of the list of tasks."""
     params: JsonObject = {}
     for _ in range(_PAGES):
-        response = await turn.ask("tasks/list", params, name=f"{name}: list")
+        response = await request.ask("tasks/list", params, name=f"{name}: list")
         result = None if response is None else response.get("result")
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         if not isinstance(cursor, str):
@@ -108,96 +108,96 @@ async def _list(turn: Turn, name: str) -> None:
         params = {"cursor": cursor}
 
 
-async def _whole(turn: Turn, question: Question, name: str) -> None:
+async def _whole(request: ScriptedRequest, question: Question, name: str) -> None:
     """Follow a task from its creation until after its end."""
-    id = await _create(turn, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
+    id = await _create(request, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
     if id is None:
         return
     about: JsonObject = {"taskId": id}
-    await turn.ask("tasks/get", about, name=f"{name}: get")
-    await turn.ask("tasks/result", about, name=f"{name}: result")
-    await turn.ask("tasks/get", about, name=f"{name}: ended")
-    await turn.ask("tasks/result", about, name=f"{name}: again")
-    if turn.session.has("tasks.list"):
-        await _list(turn, name)
-    if turn.session.has("tasks.cancel"):
-        await turn.ask("tasks/cancel", about, name=f"{name}: cancel")
-    await turn.ask("tasks/get", about, name=f"{name}: still")
+    await request.ask("tasks/get", about, name=f"{name}: get")
+    await request.ask("tasks/result", about, name=f"{name}: result")
+    await request.ask("tasks/get", about, name=f"{name}: ended")
+    await request.ask("tasks/result", about, name=f"{name}: again")
+    if request.session.has("tasks.list"):
+        await _list(request, name)
+    if request.session.has("tasks.cancel"):
+        await request.ask("tasks/cancel", about, name=f"{name}: cancel")
+    await request.ask("tasks/get", about, name=f"{name}: still")
 
 
-async def _many(turn: Turn, question: Question, name: str) -> None:
+async def _many(request: ScriptedRequest, question: Question, name: str) -> None:
     """Create four tasks with different times to live."""
     wishes: tuple[JsonObject, ...] = ({}, {"ttl": ENORMOUS}, {"ttl": 60_000}, {})
-    ids = [await _create(turn, question, f"{name}: create", wish) for wish in wishes]
+    ids = [await _create(request, question, f"{name}: create", wish) for wish in wishes]
     known: list[str] = [id for id in ids if id is not None]
     if len(known) == len(wishes):
         meta: JsonObject = {RELATED_TASK: {"taskId": known[1]}}
         params: JsonObject = {"taskId": known[0], "_meta": meta}
-        await turn.ask("tasks/get", params, name=f"{name}: other", deviant="tasks/get with a related task")
+        await request.ask("tasks/get", params, name=f"{name}: other", deviant="tasks/get with a related task")
         for id in known:
-            await turn.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
-        if turn.session.has("tasks.list"):
-            await _list(turn, name)
+            await request.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
+        if request.session.has("tasks.list"):
+            await _list(request, name)
     for id in known:
-        if turn.session.has("tasks.cancel"):
-            await turn.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
+        if request.session.has("tasks.cancel"):
+            await request.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
         else:
-            await turn.ask("tasks/result", {"taskId": id}, name=f"{name}: result")
+            await request.ask("tasks/result", {"taskId": id}, name=f"{name}: result")
 
 
-async def _cancelled(turn: Turn, question: Question, name: str) -> None:
+async def _cancelled(request: ScriptedRequest, question: Question, name: str) -> None:
     """Cancel a task before the user responds, and read it afterward."""
-    if not turn.session.has("tasks.cancel"):
+    if not request.session.has("tasks.cancel"):
         return
-    id = await _create(turn, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
+    id = await _create(request, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
     if id is None:
         return
-    await turn.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
-    await turn.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
+    await request.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
+    await request.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
     await trio.sleep(PONDERED * _SETTLED)
-    await turn.ask("tasks/get", {"taskId": id}, name=f"{name}: still")
+    await request.ask("tasks/get", {"taskId": id}, name=f"{name}: still")
 
 
-async def _unanswered(turn: Turn, question: Question, name: str) -> None:
+async def _unanswered(request: ScriptedRequest, question: Question, name: str) -> None:
     """Cancel a task to which the user does not respond."""
-    id = await _create(turn, question, f"{name}: create", {"ttl": 60_000})
-    if id is not None and turn.session.has("tasks.cancel"):
-        await turn.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
-        await turn.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
+    id = await _create(request, question, f"{name}: create", {"ttl": 60_000})
+    if id is not None and request.session.has("tasks.cancel"):
+        await request.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
+        await request.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
 
 
 def _tool(name: str, questions: list[Question], drive: Drive, setup: ScenarioSetup) -> None:
-    async def call(turn: Turn) -> JsonObject:
-        able = [each for each in questions if _able(turn.session, each)]
+    async def call(request: ScriptedRequest) -> JsonObject:
+        able = [each for each in questions if _able(request.session, each)]
         if not able:
             return text_result("not sent: the client does not declare tasks for this method")
-        await drive(turn, able[0])
+        await drive(request, able[0])
         return text_result("asked")
 
     setup.server.offers.add_tool(name, "Sends a task-augmented client request", call)
 
 
-async def _unknown(turn: Turn) -> JsonObject:
+async def _unknown(request: ScriptedRequest) -> JsonObject:
     """Request unknown tasks, also by methods that the client may not have declared."""
-    declared = turn.session.has("tasks")
+    declared = request.session.has("tasks")
     about: JsonObject = {"taskId": "conformance-no-such-task"}
     odd: JsonObject = {"cursor": "conformance-no-such-cursor"}
     asked: tuple[tuple[str, JsonObject, bool], ...] = (
         ("tasks/get", about, declared),
         ("tasks/result", about, declared),
-        ("tasks/cancel", about, turn.session.has("tasks.cancel")),
-        ("tasks/list", odd, turn.session.has("tasks.list")),
+        ("tasks/cancel", about, request.session.has("tasks.cancel")),
+        ("tasks/list", odd, request.session.has("tasks.list")),
     )
     for method, params, right in asked:
         wrong = "" if right else f"{method} was not declared"
-        await turn.ask(method, params, name=f"{UNKNOWN}: {method}", deviant=wrong)
+        await request.ask(method, params, name=f"{UNKNOWN}: {method}", deviant=wrong)
     return text_result("asked")
 
 
-async def _ping(turn: Turn) -> JsonObject:
+async def _ping(request: ScriptedRequest) -> JsonObject:
     """Request a ping as a task."""
     params: JsonObject = {"task": {"ttl": 1000}}
-    await turn.ask("ping", params, name=PLAIN_PING, deviant="a task-augmented ping")
+    await request.ask("ping", params, name=PLAIN_PING, deviant="a task-augmented ping")
     return text_result("asked")
 
 
@@ -215,9 +215,9 @@ def asks_tasks(setup: ScenarioSetup) -> None:
     offers.add_tool(PLAIN_PING, "Requests a ping as a task", _ping)
 
 
-def _named(name: str, drive: Callable[[Turn, Question, str], Awaitable[None]]) -> Drive:
-    async def named(turn: Turn, question: Question) -> None:
-        await drive(turn, question, name)
+def _named(name: str, drive: Callable[[ScriptedRequest, Question, str], Awaitable[None]]) -> Drive:
+    async def named(request: ScriptedRequest, question: Question) -> None:
+        await drive(request, question, name)
 
     return named
 
@@ -237,11 +237,11 @@ def asks_tasks_undeclared(setup: ScenarioSetup) -> None:
     offers.calls.clear()
     for name, question in zip(KINDS, _questions(), strict=True):
 
-        async def ask(turn: Turn, name: str = name, question: Question = question) -> JsonObject:
-            if not declares(turn.session, question.needs) or turn.session.has(_NEEDS[question.method]):
+        async def ask(request: ScriptedRequest, name: str = name, question: Question = question) -> JsonObject:
+            if not declares(request.session, question.needs) or request.session.has(_NEEDS[question.method]):
                 return text_result("not sent: the client does not declare the capability, or declares tasks for it")
-            await turn.ask(question.method, question.params, name=f"{name}: plain")
-            await _create(turn, question, f"{name}: create", {"ttl": 60_000})
+            await request.ask(question.method, question.params, name=f"{name}: plain")
+            await _create(request, question, f"{name}: create", {"ttl": 60_000})
             return text_result("asked")
 
         offers.add_tool(name, "Sends a task-augmented client request", ask)
@@ -254,12 +254,12 @@ def asks_tasks_declined(setup: ScenarioSetup) -> None:
     offers.calls.clear()
     sample = _questions()[1]
 
-    async def decline(turn: Turn, question: Question) -> None:
-        await turn.ask(question.method, question.params, name="ask_declined: plain")
-        id = await _create(turn, question, "ask_declined: create", {"ttl": 60_000})
+    async def decline(request: ScriptedRequest, question: Question) -> None:
+        await request.ask(question.method, question.params, name="ask_declined: plain")
+        id = await _create(request, question, "ask_declined: create", {"ttl": 60_000})
         if id is None:
             return
-        await turn.ask("tasks/result", {"taskId": id}, name="ask_declined: result")
-        await turn.ask("tasks/get", {"taskId": id}, name="ask_declined: get")
+        await request.ask("tasks/result", {"taskId": id}, name="ask_declined: result")
+        await request.ask("tasks/get", {"taskId": id}, name="ask_declined: get")
 
     _tool("ask_declined", [sample], decline, setup)

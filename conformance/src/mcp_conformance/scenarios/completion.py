@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -22,8 +22,8 @@ CHOSEN: Final = "the only value"
 def _completes(setup: ScenarioSetup) -> None:
     """Complete the first argument with one value, the second with none, without a total."""
 
-    async def complete(turn: Turn) -> JsonObject:
-        argument = turn.params.get("argument")
+    async def complete(request: ScriptedRequest) -> JsonObject:
+        argument = request.params.get("argument")
         first = isinstance(argument, dict) and argument.get("name") == "arg1"
         return {"completion": {"values": [CHOSEN] if first else []}}
 

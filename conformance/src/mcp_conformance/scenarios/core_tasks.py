@@ -17,11 +17,11 @@ from mcp_core.types.meta import RELATED_TASK
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-    Handler = Callable[[Turn], Awaitable[JsonObject]]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = ["CORE_COURSES", "INSISTING", "WAITING_TASK", "CoreTasks", "core_tasks_undeclared"]
 
@@ -81,9 +81,9 @@ class CoreTasks:
         }
         server.handlers.update(handlers)
 
-    async def _call(self, turn: Turn) -> JsonObject:
-        course = self._courses[turn.text("name")]
-        wished = turn.params.get("task")
+    async def _call(self, request: ScriptedRequest) -> JsonObject:
+        course = self._courses[request.text("name")]
+        wished = request.params.get("task")
         if not isinstance(wished, dict):
             if course.support == "required":
                 raise Refuse(-32601, f"{course.name} runs only as a task")
@@ -92,53 +92,53 @@ class CoreTasks:
             return text_result("done at once")
         if course.support not in ("optional", "required"):
             raise Refuse(-32601, f"{course.name} does not run as a task")
-        job = Job(course=course, token=turn.token)
+        job = Job(course=course, token=request.token)
         self._jobs[job.id] = job
         enter(self._setup, job)
         noted(self._setup, job, "created", trio.current_time(), status="working")
         created: JsonObject = {"task": job.shown("working", modern=False)}
-        raise Instead(_checked(turn, created))
+        raise Instead(_checked(request, created))
 
-    def _job(self, turn: Turn) -> Job:
-        job = self._jobs.get(turn.text("taskId"))
+    def _job(self, request: ScriptedRequest) -> Job:
+        job = self._jobs.get(request.text("taskId"))
         if job is None or job.forgotten:
             raise Refuse(-32602, "unknown or expired task")
         return job
 
-    async def _get(self, turn: Turn) -> JsonObject:
+    async def _get(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
-        job = self._job(turn)
+        job = self._job(request)
         status = job.look()
         if job.forgotten:
             noted(self._setup, job, "tasks/get", came, status="forgotten")
             raise Refuse(-32602, "the task has expired")
         if status == "working":
-            await self._report(turn, job)
+            await self._report(request, job)
         noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval)
         return job.shown(status, modern=False)
 
-    async def _report(self, turn: Turn, job: Job) -> None:
+    async def _report(self, request: ScriptedRequest, job: Job) -> None:
         """Report progress and status on the standalone stream."""
-        standing = turn.session.standing
+        standing = request.session.standing
         if standing is None:
             noted(self._setup, job, "nowhere", trio.current_time())
             return
         if job.course.told:
-            told = notification(_STATUS, job.shown("working", modern=False), turn.revision, "")
+            told = notification(_STATUS, job.shown("working", modern=False), request.revision, "")
             noted(self._setup, job, "told", trio.current_time(), status="working")
             await standing.send(encoded(told))
         if job.token is not None:
             progress: JsonObject = {"progressToken": job.token, "progress": job.looks, **_related(job)}
-            await standing.send(encoded(notification("notifications/progress", progress, turn.revision, "")))
+            await standing.send(encoded(notification("notifications/progress", progress, request.revision, "")))
 
-    async def _result(self, turn: Turn) -> JsonObject:
+    async def _result(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
-        job = self._job(turn)
+        job = self._job(request)
         noted(self._setup, job, "tasks/result", came, status=job.status())
         if job.course.name == WAITING_TASK:
             await job.done.wait()
         if job.course.asks and not job.ended:
-            await self._ask(turn, job)
+            await self._ask(request, job)
         elif job.status() not in ENDED:
             # A client that waits for the result does not need to poll the task.
             await trio.sleep(_PAUSE)
@@ -150,7 +150,7 @@ class CoreTasks:
         job.end("completed")
         return {**job.outcome(), **_related(job)}
 
-    async def _ask(self, turn: Turn, job: Job) -> None:
+    async def _ask(self, request: ScriptedRequest, job: Job) -> None:
         """Send the client request of the task once, for a capability that the client declares."""
         if job.asked:
             # Another request waits for the response already.
@@ -158,27 +158,27 @@ class CoreTasks:
             return
         job.asked = True
         try:
-            await self._ask_whatever(turn, job)
+            await self._ask_whatever(request, job)
         finally:
             job.answered.update(job.course.asks)
             job.settled.set()
 
-    async def _ask_whatever(self, turn: Turn, job: Job) -> None:
+    async def _ask_whatever(self, request: ScriptedRequest, job: Job) -> None:
         for question in by_name("ask_form", "ask_sample"):
-            if not declares(turn.session, question.needs):
+            if not declares(request.session, question.needs):
                 continue
             params: JsonObject = {**(question.params or {}), **_related(job)}
             elsewhere = job.course.elsewhere
-            if elsewhere and turn.session.standing is None:
+            if elsewhere and request.session.standing is None:
                 noted(self._setup, job, "nowhere", trio.current_time())
                 elsewhere = False
             name = f"{job.course.name} {job.id}"
-            await turn.ask(question.method, params, standing=elsewhere, name=name)
+            await request.ask(question.method, params, standing=elsewhere, name=name)
             return
 
-    async def _list(self, turn: Turn) -> JsonObject:
+    async def _list(self, request: ScriptedRequest) -> JsonObject:
         jobs = list(self._jobs.values())
-        cursor = turn.params.get("cursor")
+        cursor = request.params.get("cursor")
         cursors: list[JsonValue] = [_cursor(begin) for begin in range(0, len(jobs), _PAGE)]
         if cursor is not None and cursor not in cursors:
             raise Refuse(-32602, "unknown cursor")
@@ -191,9 +191,9 @@ class CoreTasks:
                 given.append(page["nextCursor"])
         return page
 
-    async def _cancel(self, turn: Turn) -> JsonObject:
+    async def _cancel(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
-        job = self._job(turn)
+        job = self._job(request)
         if job.status() in ENDED:
             raise Refuse(-32602, f"the task is {job.status()}")
         job.end("cancelled")
@@ -206,9 +206,9 @@ class CoreTasks:
 def core_tasks_undeclared(setup: ScenarioSetup) -> None:
     """Add tools that declare task support, of a server that does not declare tasks, so that they run without."""
 
-    async def call(turn: Turn) -> JsonObject:
-        if "task" in turn.params:
-            setup.notes["augmented"] = turn.text("name")
+    async def call(request: ScriptedRequest) -> JsonObject:
+        if "task" in request.params:
+            setup.notes["augmented"] = request.text("name")
         return text_result("done at once")
 
     offers = setup.server.offers
@@ -227,8 +227,8 @@ def _related(job: Job) -> JsonObject:
     return {"_meta": {RELATED_TASK: {"taskId": job.id}}}
 
 
-def _checked(turn: Turn, created: JsonObject) -> bytes:
-    wrong = flaw(created, "CreateTaskResult", turn.revision)
+def _checked(request: ScriptedRequest, created: JsonObject) -> bytes:
+    wrong = flaw(created, "CreateTaskResult", request.revision)
     if wrong is not None:
         raise AssertionError(f"the suite would send an invalid task: {wrong}")
-    return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": created})
+    return encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": created})

@@ -21,11 +21,11 @@ from mcp_core.types.meta import SUBSCRIPTION_ID, TASKS_EXTENSION
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.scripted_request import Session, Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest, Session
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-    Handler = Callable[[Turn], Awaitable[JsonObject]]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = ["EXTENSION_COURSES", "ODD_TASK", "UNFIT_TASKS", "ExtensionTasks", "declares_tasks", "unfit_tasks"]
 
@@ -83,35 +83,35 @@ class ExtensionTasks:
         }
         server.handlers.update(handlers)
 
-    async def _call(self, turn: Turn) -> JsonObject:
-        course = self._courses[turn.text("name")]
-        if not declares_tasks(turn.session) or course is PLAIN:
+    async def _call(self, request: ScriptedRequest) -> JsonObject:
+        course = self._courses[request.text("name")]
+        if not declares_tasks(request.session) or course is PLAIN:
             # The server decides whether a call becomes a task, and needs the extension of the client for it.
             return text_result("done at once")
-        if course.asks and not _questions(turn.session):
+        if course.asks and not _questions(request.session):
             course = attrs.evolve(course, steps=("working", "completed"), asks=())
         job = Job(course=course, id=course.id) if course.id else Job(course=course)
         self.add(job)
         noted(self._setup, job, "created", trio.current_time(), status="working")
-        raise Instead(_as_task(self._setup, turn, job.shown("working", modern=True)))
+        raise Instead(_as_task(self._setup, request, job.shown("working", modern=True)))
 
     def add(self, job: Job) -> None:
         """Add a task that was not created by a tool."""
         self._jobs[job.id] = job
         enter(self._setup, job)
 
-    def _job(self, turn: Turn) -> Job:
-        if not declares_tasks(turn.session):
+    def _job(self, request: ScriptedRequest) -> Job:
+        if not declares_tasks(request.session):
             needed: JsonObject = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-            raise Refuse(-32021, f"{turn.method} needs {TASKS_EXTENSION}", needed, status=400)
-        job = self._jobs.get(turn.text("taskId"))
+            raise Refuse(-32021, f"{request.method} needs {TASKS_EXTENSION}", needed, status=400)
+        job = self._jobs.get(request.text("taskId"))
         if job is None or job.forgotten:
             raise Refuse(-32602, "unknown or expired task")
         return job
 
-    async def _get(self, turn: Turn) -> JsonObject:
+    async def _get(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
-        job = self._job(turn)
+        job = self._job(request)
         late = job.lingering > 0
         job.lingering -= 1 if late else 0
         status = job.status() if late else job.look()
@@ -123,17 +123,17 @@ class ExtensionTasks:
         if status == "input_required":
             # While a response has not taken effect yet, its input request is repeated.
             keys = [key for key in job.course.asks if late or key not in job.answered]
-            questions = _questions(turn.session)
+            questions = _questions(request.session)
             shown["inputRequests"] = {
                 str(key): questions[index % len(questions)] for index, key in enumerate(job.course.asks) if key in keys
             }
         noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
         return {**shown, **_outcome(job, status)}
 
-    async def _update(self, turn: Turn) -> JsonObject:
+    async def _update(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
-        job = self._job(turn)
-        responses = turn.params.get("inputResponses")
+        job = self._job(request)
+        responses = request.params.get("inputResponses")
         given = list(responses) if isinstance(responses, dict) else []
         keys: list[JsonValue] = [*given]
         job.answered.update(key for key in given if key in job.course.asks)
@@ -141,33 +141,33 @@ class ExtensionTasks:
         noted(self._setup, job, "tasks/update", came, status=job.status(), keys=keys)
         return {}
 
-    async def _cancel(self, turn: Turn) -> JsonObject:
+    async def _cancel(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
-        job = self._job(turn)
+        job = self._job(request)
         noted(self._setup, job, "tasks/cancel", came, status=job.status())
         job.end("cancelled")
         return {}
 
-    async def _listen(self, turn: Turn) -> JsonObject:
+    async def _listen(self, request: ScriptedRequest) -> JsonObject:
         """Grant the subscription of tasks that notify, and notify of them to their end."""
-        wanted = turn.params.get("notifications")
+        wanted = request.params.get("notifications")
         granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
         ids = granted.pop("taskIds", None)
         jobs = (
             [self._jobs[id] for id in ids if isinstance(id, str) and id in self._jobs] if isinstance(ids, list) else []
         )
-        told = [job for job in jobs if job.course.told and declares_tasks(turn.session)]
+        told = [job for job in jobs if job.course.told and declares_tasks(request.session)]
         if told:
             granted["taskIds"] = [job.id for job in told]
-        meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
-        await turn.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted})
+        meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
+        await request.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted})
         for job in told:
             for status in ("working", "completed"):
                 noted(self._setup, job, "told", trio.current_time(), status=status)
                 shown: JsonObject = {"_meta": meta, **job.shown(status, modern=True), **_outcome(job, status)}
                 if status == "completed":
                     job.end("completed")
-                await turn.notify("notifications/tasks", shown)
+                await request.notify("notifications/tasks", shown)
                 await trio.sleep(_PAUSE)
         await trio.sleep_forever()
         raise AssertionError("the subscription ends only by cancellation")
@@ -179,16 +179,16 @@ def unfit_tasks(setup: ScenarioSetup) -> None:
     for method, id in UNFIT_TASKS.items():
         right = setup.server.handlers[method]
 
-        async def unfit(turn: Turn, id: str = id, right: Handler = right) -> JsonObject:
-            if not declares_tasks(turn.session):
-                return await right(turn)
+        async def unfit(request: ScriptedRequest, id: str = id, right: Handler = right) -> JsonObject:
+            if not declares_tasks(request.session):
+                return await right(request)
             posed = setup.notes.setdefault("unfit", [])
             if isinstance(posed, list):
-                posed.append(turn.method)
-            job = Job(course=Course(name=turn.method), id=id)
+                posed.append(request.method)
+            job = Job(course=Course(name=request.method), id=id)
             tasks.add(job)
             shown = job.shown("working", modern=True)
-            raise Instead(_as_task(setup, turn, shown), f"a task for {turn.method}")
+            raise Instead(_as_task(setup, request, shown), f"a task for {request.method}")
 
         setup.server.handlers[method] = unfit
 
@@ -209,9 +209,9 @@ def _questions(session: Session) -> list[JsonObject]:
     ]
 
 
-def _as_task(setup: ScenarioSetup, turn: Turn, shown: JsonObject) -> bytes:
-    result = setup.server.complete("tools/call", {**shown, "resultType": "task"}, turn.revision)
-    wrong = flaw(result, "CreateExtensionTaskResult", turn.revision)
+def _as_task(setup: ScenarioSetup, request: ScriptedRequest, shown: JsonObject) -> bytes:
+    result = setup.server.complete("tools/call", {**shown, "resultType": "task"}, request.revision)
+    wrong = flaw(result, "CreateExtensionTaskResult", request.revision)
     if wrong is not None:
         raise AssertionError(f"the suite would send an invalid task: {wrong}")
-    return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result})
+    return encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result})

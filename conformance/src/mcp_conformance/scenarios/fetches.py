@@ -13,7 +13,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -29,9 +29,9 @@ FRESH: Final = 3_600_000
 """The `ttlMs` of a result that is valid for longer than a run."""
 
 
-def _origin(turn: Turn) -> str:
+def _origin(request: ScriptedRequest) -> str:
     """Return the origin by which the client reached the server."""
-    outlet = turn.outlet
+    outlet = request.outlet
     host = outlet.exchange.header("host") if isinstance(outlet, PostOutlet) else None
     return f"http://{host or 'localhost'}"
 
@@ -40,25 +40,25 @@ def _urls(setup: ScenarioSetup) -> None:
     """Offer icons, schemas and a page on the server itself, so that a fetch is noticed."""
     offers = setup.server.offers
 
-    async def listed(turn: Turn) -> JsonObject:
-        origin = _origin(turn)
+    async def listed(request: ScriptedRequest) -> JsonObject:
+        origin = _origin(request)
         odd: JsonObject = {"type": "object", "properties": {"n": {"$ref": f"{origin}{SCHEMA}"}}}
         referring = {**tool("gives_referred", "Its schema refers to a URL"), "outputSchema": odd}
         icons: JsonObject = {"icons": [{"src": f"{origin}{ICON}", "mimeType": "image/png"}]}
         return {"tools": [*({**each, **icons} for each in offers.tools), referring]}
 
-    async def referred(_: Turn) -> JsonObject:
+    async def referred(_: ScriptedRequest) -> JsonObject:
         return {**text_result('{"n": 1}'), "structuredContent": {"n": 1}}
 
-    async def visit(turn: Turn) -> JsonObject:
-        if not turn.session.has("elicitation.url") or "inputResponses" in turn.params:
+    async def visit(request: ScriptedRequest) -> JsonObject:
+        if not request.session.has("elicitation.url") or "inputResponses" in request.params:
             return text_result("visited, or not")
-        params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{_origin(turn)}{PAGE}"}
+        params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{_origin(request)}{PAGE}"}
         setup.notes["visit"] = True
-        if turn.revision.era is Era.MODERN:
+        if request.revision.era is Era.MODERN:
             asked: JsonObject = {"method": "elicitation/create", "params": params}
             return {"resultType": "input_required", "inputRequests": {"visit": asked}}
-        await turn.ask("elicitation/create", {**params, "elicitationId": ODD_ID})
+        await request.ask("elicitation/create", {**params, "elicitationId": ODD_ID})
         return text_result("visited, or not")
 
     setup.server.handlers["tools/list"] = listed
@@ -79,18 +79,18 @@ def _caching(setup: ScenarioSetup) -> None:
     for method, more in held.items():
         right = server.handlers[method]
 
-        async def holding(turn: Turn, right: Handler = right, more: JsonObject = more) -> JsonObject:
-            return {**await right(turn), **more}
+        async def holding(request: ScriptedRequest, right: Handler = right, more: JsonObject = more) -> JsonObject:
+            return {**await right(request), **more}
 
         server.handlers[method] = holding
     odd: dict[str, JsonObject] = {"resources/list": {}, "resources/templates/list": {"ttlMs": -1}}
     for method, more in odd.items():
         right = server.handlers[method]
 
-        async def oddly(turn: Turn, right: Handler = right, more: JsonObject = more) -> JsonObject:
-            result = server.complete(turn.method, await right(turn), turn.revision)
+        async def oddly(request: ScriptedRequest, right: Handler = right, more: JsonObject = more) -> JsonObject:
+            result = server.complete(request.method, await right(request), request.revision)
             del result["ttlMs"]
-            whole: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": {**result, **more}}
+            whole: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": {**result, **more}}
             raise Instead(encoded(whole), "a result without ttlMs, or with a negative one")
 
         server.handlers[method] = oddly
@@ -99,7 +99,7 @@ def _caching(setup: ScenarioSetup) -> None:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    Handler = Callable[[Turn], Awaitable[JsonObject]]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 ACCESS_SCENARIOS: Final = (
     Scenario(

@@ -12,7 +12,7 @@ from mcp_core.revisions import MODERN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -29,7 +29,7 @@ URIS: Final = (
 _SPECIAL: Final = ("test_headers", "my-hyphenated-tool")
 
 
-async def _done(_: Turn) -> JsonObject:
+async def _done(_: ScriptedRequest) -> JsonObject:
     return text_result("done")
 
 

@@ -14,7 +14,7 @@ from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import Exchange
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -59,8 +59,8 @@ def _session_lost(setup: ScenarioSetup) -> None:
 def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call before the result, which the client can get by resumption."""
 
-    async def reconnect(turn: Turn) -> JsonObject:
-        outlet = turn.outlet
+    async def reconnect(request: ScriptedRequest) -> JsonObject:
+        outlet = request.outlet
         if isinstance(outlet, PostOutlet):
             await outlet.open()
             setup.notes["last_id"] = outlet.stream.id(len(outlet.stream.events) - 1)

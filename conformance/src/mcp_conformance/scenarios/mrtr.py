@@ -11,7 +11,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -59,45 +59,45 @@ def _asking(state: str | None = None, **requests: JsonObject) -> JsonObject:
     return result
 
 
-def _can(turn: Turn) -> bool:
-    return turn.session.has("elicitation")
+def _can(request: ScriptedRequest) -> bool:
+    return request.session.has("elicitation")
 
 
-async def _echo_state(turn: Turn) -> JsonObject:
-    if not _can(turn) or "inputResponses" in turn.params:
+async def _echo_state(request: ScriptedRequest) -> JsonObject:
+    if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
     return _asking(STATE, confirm=_CONFIRM)
 
 
-async def _no_state(turn: Turn) -> JsonObject:
-    if not _can(turn) or "inputResponses" in turn.params:
+async def _no_state(request: ScriptedRequest) -> JsonObject:
+    if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
     return _asking(confirm=_CONFIRM)
 
 
-async def _unrelated(_: Turn) -> JsonObject:
+async def _unrelated(_: ScriptedRequest) -> JsonObject:
     return text_result("nothing was requested")
 
 
-async def _no_result_type(turn: Turn) -> JsonObject:
+async def _no_result_type(request: ScriptedRequest) -> JsonObject:
     result: JsonValue = {"content": [{"type": "text", "text": "complete"}]}
-    message: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
+    message: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
     raise Instead(encoded(message), "a result without resultType")
 
 
-async def _all_kinds(turn: Turn) -> JsonObject:
+async def _all_kinds(request: ScriptedRequest) -> JsonObject:
     """Request everything that the client declares in one result."""
-    if "inputResponses" in turn.params:
+    if "inputResponses" in request.params:
         return text_result("confirmed")
     kinds = (("elicitation", _CONFIRM), ("sampling", _SAMPLE), ("roots", _ROOTS))
-    wanted = {f"{name}: 1": request for name, request in kinds if turn.session.has(name)}
-    return _asking(STATE, **wanted) if wanted else text_result("nothing is declared")
+    requests = {f"{name}: 1": each for name, each in kinds if request.session.has(name)}
+    return _asking(STATE, **requests) if requests else text_result("nothing is declared")
 
 
-async def _rounds(turn: Turn) -> JsonObject:
+async def _rounds(request: ScriptedRequest) -> JsonObject:
     """Return an input request first, then only a state, then the final result."""
-    state = turn.params.get("requestState")
-    if not _can(turn) or state == STATES[1]:
+    state = request.params.get("requestState")
+    if not _can(request) or state == STATES[1]:
         return text_result("done")
     return _asking(STATES[1]) if state == STATES[0] else _asking(STATES[0], confirm=_CONFIRM)
 
@@ -120,9 +120,11 @@ def _several(setup: ScenarioSetup) -> None:
     for method in ("prompts/get", "resources/read"):
         right = server.handlers[method]
 
-        async def first(turn: Turn, right: Handler = right) -> JsonObject:
+        async def first(request: ScriptedRequest, right: Handler = right) -> JsonObject:
             return (
-                await right(turn) if not _can(turn) or "inputResponses" in turn.params else _asking(STATE, c=_CONFIRM)
+                await right(request)
+                if not _can(request) or "inputResponses" in request.params
+                else _asking(STATE, c=_CONFIRM)
             )
 
         server.handlers[method] = first
@@ -131,7 +133,7 @@ def _several(setup: ScenarioSetup) -> None:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    Handler = Callable[[Turn], Awaitable[JsonObject]]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 ROUND_SCENARIOS: Final = (
     Scenario(

@@ -11,7 +11,7 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -34,12 +34,12 @@ def cursors(method: str, era: Era) -> list[str]:
     return ["", *mine] if era is Era.MODERN else mine
 
 
-def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[Turn], Awaitable[JsonObject]]:
+def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[ScriptedRequest], Awaitable[JsonObject]]:
     given = cursors(method, era)
     starts: dict[str | None, int] = dict(zip([None, *given], range(len(given) + 1), strict=True))
 
-    async def page(turn: Turn) -> JsonObject:
-        cursor = turn.params.get("cursor")
+    async def page(request: ScriptedRequest) -> JsonObject:
+        cursor = request.params.get("cursor")
         if not (cursor is None or isinstance(cursor, str)) or cursor not in starts:
             raise Refuse(-32602, "unknown cursor")
         number = starts[cursor]

@@ -19,11 +19,11 @@ from mcp_core.revisions import R2025_06_18, Era, between
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-    Run = Callable[[Turn], Awaitable[JsonObject]]
+    Run = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = ["LARGE", "RESULTS", "RESULT_SCENARIOS", "STRUCTURED", "UNICODE"]
 
@@ -43,90 +43,90 @@ STRUCTURED: Final[Mapping[str, JsonValue]] = {
 _ODD_NOTE: Final = "conformance/nobody-asked"
 
 
-def _message(turn: Turn, result: JsonObject) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": turn.request["id"], "result": result}
+def _message(request: ScriptedRequest, result: JsonObject) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
 
 
-async def _plain(_: Turn) -> JsonObject:
+async def _plain(_: ScriptedRequest) -> JsonObject:
     return text_result("plain")
 
 
-async def _fails(_: Turn) -> JsonObject:
+async def _fails(_: ScriptedRequest) -> JsonObject:
     return {**text_result("it failed"), "isError": True}
 
 
-async def _unicode(_: Turn) -> JsonObject:
+async def _unicode(_: ScriptedRequest) -> JsonObject:
     return text_result(UNICODE)
 
 
-async def _large(_: Turn) -> JsonObject:
+async def _large(_: ScriptedRequest) -> JsonObject:
     return text_result("x" * LARGE)
 
 
-async def _structured(_: Turn) -> JsonObject:
+async def _structured(_: ScriptedRequest) -> JsonObject:
     return {**text_result('{"n": 1}'), "structuredContent": {"n": 1}}
 
 
-async def _unfit(_: Turn) -> JsonObject:
+async def _unfit(_: ScriptedRequest) -> JsonObject:
     return {**text_result('{"n": "one"}'), "structuredContent": {"n": "one"}}
 
 
-async def _error(_: Turn) -> JsonObject:
+async def _error(_: ScriptedRequest) -> JsonObject:
     raise Refuse(-32010, "an error without a special meaning", {"why": "because"})
 
 
-async def _bad_request(_: Turn) -> JsonObject:
+async def _bad_request(_: ScriptedRequest) -> JsonObject:
     raise Refuse(-32602, "these arguments are not accepted", status=400)
 
 
-async def _unknown_method(_: Turn) -> JsonObject:
+async def _unknown_method(_: ScriptedRequest) -> JsonObject:
     raise Refuse(-32601, "unknown method", status=404)
 
 
-async def _noisy(turn: Turn) -> JsonObject:
+async def _noisy(request: ScriptedRequest) -> JsonObject:
     """Send notifications first: progress with fractions, without a total, with an unknown token; and log messages."""
-    await turn.progress(0.5)
-    await turn.progress(0.75, 1.5)
+    await request.progress(0.5)
+    await request.progress(0.75, 1.5)
     odd: JsonObject = {"progressToken": _ODD_NOTE, "progress": 1}
-    await turn.notify("notifications/progress", odd, deviant="progress for an unknown token")
+    await request.notify("notifications/progress", odd, deviant="progress for an unknown token")
     log: JsonObject = {"level": "info", "logger": "conformance", "data": {"a": [1, None]}}
-    await turn.notify("notifications/message", log, deviant="a log message below the requested level")
+    await request.notify("notifications/message", log, deviant="a log message below the requested level")
     return text_result("noisy")
 
 
-async def _stray(turn: Turn) -> JsonObject:
+async def _stray(request: ScriptedRequest) -> JsonObject:
     """Send an unmatched response first."""
     stray: JsonObject = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
-    await turn.outlet.send(encoded(stray), deviant="a response to an unknown request")
+    await request.outlet.send(encoded(stray), deviant="a response to an unknown request")
     return text_result("stray")
 
 
-async def _crlf(turn: Turn) -> JsonObject:
+async def _crlf(request: ScriptedRequest) -> JsonObject:
     result = text_result("crlf")
     # Everything else in the line is valid.
-    if turn.revision.result_type:
+    if request.revision.result_type:
         result = {"resultType": "complete", "_meta": {}, **result}
-    raise Instead(encoded(_message(turn, result)) + b"\r", "a line that ends with CR LF")
+    raise Instead(encoded(_message(request, result)) + b"\r", "a line that ends with CR LF")
 
 
-async def _odd_type(turn: Turn) -> JsonObject:
+async def _odd_type(request: ScriptedRequest) -> JsonObject:
     odd = {**text_result("odd"), "resultType": "com.example/unheard-of", "_meta": {}}
-    raise Instead(encoded(_message(turn, odd)), "an unknown resultType")
+    raise Instead(encoded(_message(request, odd)), "an unknown resultType")
 
 
-async def _no_type(turn: Turn) -> JsonObject:
-    raise Instead(encoded(_message(turn, text_result("untyped"))), "a result without resultType")
+async def _no_type(request: ScriptedRequest) -> JsonObject:
+    raise Instead(encoded(_message(request, text_result("untyped"))), "a result without resultType")
 
 
-async def _stream_of_all_kinds(turn: Turn) -> JsonObject:
+async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
     """Send an event stream with comments, unknown fields, every kind of line end, and an event in pieces."""
-    outlet = turn.outlet
+    outlet = request.outlet
     if not isinstance(outlet, PostOutlet):
         return text_result("streamed")
     result: JsonObject = text_result("streamed")
-    if turn.revision.result_type:
+    if request.revision.result_type:
         result = {"resultType": "complete", "_meta": {}, **result}
-    whole = encoded(_message(turn, result))
+    whole = encoded(_message(request, result))
     at = whole.index(b'"streamed"')
     exchange = outlet.exchange
     await exchange.start(200, STREAM)
@@ -138,30 +138,30 @@ async def _stream_of_all_kinds(turn: Turn) -> JsonObject:
     raise NoAnswer("the response was sent already")
 
 
-async def _media_type(turn: Turn) -> JsonObject:
-    outlet = turn.outlet
+async def _media_type(request: ScriptedRequest) -> JsonObject:
+    outlet = request.outlet
     if isinstance(outlet, PostOutlet):
-        whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
+        whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
         await outlet.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
         raise NoAnswer("the response was sent already")
     return text_result("typed")
 
 
-async def _upper_headers(turn: Turn) -> JsonObject:
-    outlet = turn.outlet
+async def _upper_headers(request: ScriptedRequest) -> JsonObject:
+    outlet = request.outlet
     if isinstance(outlet, PostOutlet):
-        whole = encoded(_message(turn, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
+        whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
         await outlet.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
         raise NoAnswer("the response was sent already")
     return text_result("upper")
 
 
-async def _gives(turn: Turn) -> JsonObject:
-    value = STRUCTURED[turn.text("name")]
+async def _gives(request: ScriptedRequest) -> JsonObject:
+    value = STRUCTURED[request.text("name")]
     return {**text_result("structured"), "structuredContent": value}
 
 
-async def _report(_: Turn) -> JsonObject:
+async def _report(_: ScriptedRequest) -> JsonObject:
     return text_result("noted")
 
 
@@ -220,9 +220,9 @@ def _results(setup: ScenarioSetup) -> None:
     offers.add_tool("report", "Receives the outcome of a call", _report, _REPORT)
 
 
-async def _no_longer(turn: Turn) -> JsonObject:
-    error: JsonObject = {"code": -32002, "message": "Resource not found", "data": {"uri": turn.params.get("uri")}}
-    whole: JsonObject = {"jsonrpc": "2.0", "id": turn.request["id"], "error": error}
+async def _no_longer(request: ScriptedRequest) -> JsonObject:
+    error: JsonObject = {"code": -32002, "message": "Resource not found", "data": {"uri": request.params.get("uri")}}
+    whole: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "error": error}
     raise Instead(encoded(whole), "the error code of earlier revisions for an unknown resource")
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.client.http_exchange import Exchange
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-    Handler = Callable[[Turn], Awaitable[JsonObject]]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = ["BEARING_SCENARIOS", "BREAKS", "CASES", "CRASHES", "PATH", "QUERY", "TOKEN", "TWO"]
 
@@ -75,18 +75,18 @@ def _rich(setup: ScenarioSetup) -> None:
     for name in ("initialize", "server/discover"):
         right = server.handlers[name]
 
-        async def introduced(turn: Turn, right: Handler = right) -> JsonObject:
-            result = await right(turn)
+        async def introduced(request: ScriptedRequest, right: Handler = right) -> JsonObject:
+            result = await right(request)
             return (
                 {**result, "serverInfo": info} if "serverInfo" in result else {**result, "_meta": {SERVER_INFO: info}}
             )
 
         server.handlers[name] = introduced
 
-    async def say(turn: Turn) -> JsonObject:
-        token = "conformance/rich" if turn.token is None else turn.token
+    async def say(request: ScriptedRequest) -> JsonObject:
+        token = "conformance/rich" if request.token is None else request.token
         params: JsonObject = {"progressToken": token, "progress": 0.25, "total": 0.75, "message": "A third is done"}
-        await turn.notify("notifications/progress", params, deviant="no token" if turn.token is None else "")
+        await request.notify("notifications/progress", params, deviant="no token" if request.token is None else "")
         block: JsonObject = {"type": "text", "text": "rich", "annotations": _ANNOTATIONS}
         return {"content": [{**block, "_meta": _META} if june else block]}
 
@@ -101,11 +101,11 @@ def _breaks(setup: ScenarioSetup) -> None:
     """Break the connection of the first call in the middle of the response."""
     broken: list[bool] = []
 
-    async def break_off(turn: Turn) -> JsonObject:
-        outlet = turn.outlet
+    async def break_off(request: ScriptedRequest) -> JsonObject:
+        outlet = request.outlet
         if isinstance(outlet, PostOutlet) and not broken:
             broken.append(True)
-            setup.notes["broken"] = turn.request["id"]
+            setup.notes["broken"] = request.message["id"]
             await outlet.open()
             await outlet.exchange.cut()
         return text_result("not broken")
@@ -114,7 +114,7 @@ def _breaks(setup: ScenarioSetup) -> None:
     setup.server.offers.add_tool("test_behind", "Is called after that", _behind)
 
 
-async def _behind(_: Turn) -> JsonObject:
+async def _behind(_: ScriptedRequest) -> JsonObject:
     return text_result("behind")
 
 
@@ -140,8 +140,8 @@ def _elsewhere(setup: ScenarioSetup) -> None:
 def _crashes(setup: ScenarioSetup) -> None:
     """Add a tool that crashes the server. After a restart the tool is harmless."""
 
-    async def crash(turn: Turn) -> JsonObject:
-        launch = turn.outlet
+    async def crash(request: ScriptedRequest) -> JsonObject:
+        launch = request.outlet
         if isinstance(launch, Launch) and launch.number == 0:
             await launch.exit(3)
             raise NoAnswer("the server has exited")
@@ -157,15 +157,17 @@ def _crossed(setup: ScenarioSetup) -> None:
     """Offer two tools that must be called concurrently. The second responds first."""
     over = trio.Event()
 
-    async def first(_: Turn) -> JsonObject:
+    async def first(_: ScriptedRequest) -> JsonObject:
         with trio.move_on_after(setup.patience / 2) as scope:
             await over.wait()
         setup.notes["crossed"] = not scope.cancelled_caught
         return text_result("of the first")
 
-    async def second(turn: Turn) -> JsonObject:
-        result = setup.server.complete(turn.method, text_result("of the second"), turn.revision)
-        await turn.outlet.send(encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result}), final=True)
+    async def second(request: ScriptedRequest) -> JsonObject:
+        result = setup.server.complete(request.method, text_result("of the second"), request.revision)
+        await request.outlet.send(
+            encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result}), final=True
+        )
         over.set()
         raise NoAnswer("the response was sent before that of the first tool")
 
@@ -177,7 +179,7 @@ def _crossed(setup: ScenarioSetup) -> None:
 
 
 def _add_report(setup: ScenarioSetup, member: str) -> None:
-    async def noted(_: Turn) -> JsonObject:
+    async def noted(_: ScriptedRequest) -> JsonObject:
         return text_result("noted")
 
     schema: JsonObject = {"type": "object", "properties": {"of": {"type": "string"}, member: {}}, "required": ["of"]}
@@ -190,11 +192,11 @@ def _add_report(setup: ScenarioSetup, member: str) -> None:
 def _two_subscriptions(setup: ScenarioSetup) -> None:
     """Add a tool that notifies of a change in the second of two subscriptions, but not in the first."""
 
-    async def tell(turn: Turn) -> JsonObject:
+    async def tell(request: ScriptedRequest) -> JsonObject:
         listening = [each for each in setup.server.received if each.get("method") == "subscriptions/listen"]
         if len(listening) == 2:
             meta: JsonObject = {SUBSCRIPTION_ID: listening[1]["id"]}
-            await turn.notify("notifications/tools/list_changed", {"_meta": meta})
+            await request.notify("notifications/tools/list_changed", {"_meta": meta})
             setup.notes["told"] = True
         return text_result("told")
 
@@ -207,10 +209,10 @@ def _grants_nothing(setup: ScenarioSetup) -> None:
     """Acknowledge a subscription without granting anything."""
     server = setup.server
 
-    async def listen(turn: Turn) -> JsonObject:
-        meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
+    async def listen(request: ScriptedRequest) -> JsonObject:
+        meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
         params: JsonObject = {"notifications": {}, "_meta": meta}
-        await turn.notify("notifications/subscriptions/acknowledged", params)
+        await request.notify("notifications/subscriptions/acknowledged", params)
         await trio.sleep_forever()
         raise AssertionError("the subscription ends only by cancellation")
 
@@ -221,10 +223,10 @@ def _ends_subscriptions(setup: ScenarioSetup) -> None:
     """Acknowledge a subscription, and then end it with a result."""
     server = setup.server
 
-    async def listen(turn: Turn) -> JsonObject:
-        meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
-        params: JsonObject = {"notifications": turn.params["notifications"], "_meta": meta}
-        await turn.notify("notifications/subscriptions/acknowledged", params)
+    async def listen(request: ScriptedRequest) -> JsonObject:
+        meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
+        params: JsonObject = {"notifications": request.params["notifications"], "_meta": meta}
+        await request.notify("notifications/subscriptions/acknowledged", params)
         return {"_meta": meta}
 
     server.handlers["subscriptions/listen"] = listen
@@ -243,12 +245,12 @@ _SAMPLING: Final[JsonObject] = {
 def _wants_progress(setup: ScenarioSetup) -> None:
     """Add a tool that requests sampling with progress, and then a ping, to detect progress after the response."""
 
-    async def ask(turn: Turn) -> JsonObject:
-        if not turn.session.has("sampling"):
+    async def ask(request: ScriptedRequest) -> JsonObject:
+        if not request.session.has("sampling"):
             return text_result("sampling is not declared")
         setup.notes["asked"] = True
-        await turn.ask("sampling/createMessage", _SAMPLING, name="with progress")
-        await turn.ask("ping", name="fence")
+        await request.ask("sampling/createMessage", _SAMPLING, name="with progress")
+        await request.ask("ping", name="fence")
         return text_result("asked")
 
     setup.server.offers.add_tool("ask_with_progress", "Requests sampling with progress", ask)
@@ -257,17 +259,17 @@ def _wants_progress(setup: ScenarioSetup) -> None:
 def _no_request(setup: ScenarioSetup) -> None:
     """Add a tool that sends a request whose method is a number, and an error without an id where that is valid."""
 
-    async def send(turn: Turn) -> JsonObject:
+    async def send(request: ScriptedRequest) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
-        await turn.ask("ping", name="before")
-        await turn.outlet.send(encoded(odd), deviant="a method that is a number")
+        await request.ask("ping", name="before")
+        await request.outlet.send(encoded(odd), deviant="a method that is a number")
         setup.notes["sent"] = True
-        await turn.ask("ping", name="behind")
+        await request.ask("ping", name="behind")
         # Last, because a client may take it for the response to its call and stop.
-        if turn.revision in between(R2025_11_25):
+        if request.revision in between(R2025_11_25):
             error: JsonObject = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "nothing was understood"}}
-            await turn.outlet.send(encoded(error))
-        await turn.ask("ping", name="last")
+            await request.outlet.send(encoded(error))
+        await request.ask("ping", name="last")
         return text_result("sent")
 
     setup.server.offers.add_tool("test_no_request", "Sends an invalid request", send)

@@ -12,7 +12,7 @@ from mcp_core.revisions import MODERN, R2025_11_25, between
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -55,11 +55,11 @@ def _schemas(setup: ScenarioSetup) -> None:
     offers.calls.clear()
     offers.resources.clear()
 
-    async def give(turn: Turn) -> JsonObject:
-        value: JsonObject = {"pair": _TOOLS[turn.text("name")][1]}
+    async def give(request: ScriptedRequest) -> JsonObject:
+        value: JsonObject = {"pair": _TOOLS[request.text("name")][1]}
         return {**text_result(encoded(value).decode()), "structuredContent": value}
 
-    async def noted(_: Turn) -> JsonObject:
+    async def noted(_: ScriptedRequest) -> JsonObject:
         return text_result("noted")
 
     for name, (schema, _) in _TOOLS.items():
@@ -93,7 +93,7 @@ def _preservation(setup: ScenarioSetup) -> None:
     offers.tools.clear()
     offers.calls.clear()
 
-    async def done(_: Turn) -> JsonObject:
+    async def done(_: ScriptedRequest) -> JsonObject:
         return text_result("done")
 
     offers.add_tool("json_schema_2020_12_tool", "Has a schema with all keywords", done, dict(ECHOED))

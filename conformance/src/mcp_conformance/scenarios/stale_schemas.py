@@ -13,7 +13,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -32,7 +32,7 @@ def _schema(header: str) -> JsonObject:
     return {"type": "object", "properties": {"region": region}, "required": ["region"]}
 
 
-async def _done(_: Turn) -> JsonObject:
+async def _done(_: ScriptedRequest) -> JsonObject:
     return text_result("done")
 
 
@@ -46,8 +46,8 @@ def _moves(setup: ScenarioSetup) -> None:
     offers.add_tool("test_simple_text", "Returns a text", _done)
     right = setup.server.handlers["tools/list"]
 
-    async def listed(turn: Turn) -> JsonObject:
-        result = await right(turn)
+    async def listed(request: ScriptedRequest) -> JsonObject:
+        result = await right(request)
         offers.tools[0] = tool(MOVED, "Has a header", _schema(OLD_AND_NEW[1]))
         return result
 

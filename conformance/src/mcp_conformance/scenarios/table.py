@@ -34,7 +34,7 @@ from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2025_03_26, betwe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -66,9 +66,9 @@ def _odd_but_legal(setup: ScenarioSetup) -> None:
     for name in ("tools/list", "tools/call"):
         handler = server.handlers[name]
 
-        async def odd(turn: Turn, handler: Handler = handler) -> JsonObject:
-            await turn.notify("notifications/com.example/unheard-of", {"x": 1}, deviant="an unknown notification")
-            result = await handler(turn)
+        async def odd(request: ScriptedRequest, handler: Handler = handler) -> JsonObject:
+            await request.notify("notifications/com.example/unheard-of", {"x": 1}, deviant="an unknown notification")
+            result = await handler(request)
             meta = result.get("_meta")
             more: JsonObject = {"com.example/odd": {"y": None}, **(meta if isinstance(meta, dict) else {})}
             return {**result, "_meta": more, "com.example.more": [None]}
@@ -123,15 +123,15 @@ _FORM: Final[JsonObject] = {
 def _server_asks(setup: ScenarioSetup) -> None:
     """Add a tool that sends every kind of client request before its response."""
 
-    async def ask(turn: Turn) -> JsonObject:
-        await turn.ask("ping")
-        await turn.ask("conformance/does-not-exist", {}, deviant="a method that does not exist")
-        await turn.ask("roots/list", deviant="" if turn.session.has("roots") else "roots were not declared")
-        if turn.session.has("sampling"):
-            await turn.ask("sampling/createMessage", _SAMPLING)
-        if turn.session.has("elicitation"):
-            await turn.ask("elicitation/create", _FORM)
-        await turn.ask("ping")
+    async def ask(request: ScriptedRequest) -> JsonObject:
+        await request.ask("ping")
+        await request.ask("conformance/does-not-exist", {}, deviant="a method that does not exist")
+        await request.ask("roots/list", deviant="" if request.session.has("roots") else "roots were not declared")
+        if request.session.has("sampling"):
+            await request.ask("sampling/createMessage", _SAMPLING)
+        if request.session.has("elicitation"):
+            await request.ask("elicitation/create", _FORM)
+        await request.ask("ping")
         return text_result("asked")
 
     setup.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)
@@ -140,7 +140,7 @@ def _server_asks(setup: ScenarioSetup) -> None:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    Handler = Callable[[Turn], Awaitable[JsonObject]]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 _NO_SSE: Final = frozenset({Transport.STDIO, Transport.HTTP})
 

@@ -19,7 +19,7 @@ from mcp_conformance.scenarios.task_script import Course
 from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -39,7 +39,7 @@ def _tasks(setup: ScenarioSetup) -> None:
 def _cancel(setup: ScenarioSetup) -> None:
     """Add a task that never ends, and a tool that must be called after it."""
 
-    async def plain(_: Turn) -> JsonObject:
+    async def plain(_: ScriptedRequest) -> JsonObject:
         return text_result("done at once")
 
     courses = (Course(name=WAITING_TASK, steps=("working",)),)

@@ -19,8 +19,8 @@ from mcp_conformance.drivers.client.scripted_request import (
     NoAnswer,
     Outlet,
     Refuse,
+    ScriptedRequest,
     Session,
-    Turn,
     encoded,
 )
 from mcp_conformance.protocol.message_schema import flaw_of_result
@@ -65,7 +65,7 @@ class FakeServer:
             "logging": {},
         }
         """The declared capabilities. `completions` is added where the revision has it, unless the object is empty."""
-        self.handlers: Final[dict[str, Callable[[Turn], Awaitable[JsonObject]]]] = {
+        self.handlers: Final[dict[str, Callable[[ScriptedRequest], Awaitable[JsonObject]]]] = {
             "initialize": self.initialize,
             "ping": _empty,
             "server/discover": self.discover,
@@ -190,7 +190,7 @@ class FakeServer:
 
     async def _request(self, message: JsonObject, session: Session, outlet: Outlet) -> None:
         key = encoded(message["id"]).decode()
-        turn = Turn(
+        request = ScriptedRequest(
             message,
             session,
             outlet,
@@ -202,7 +202,7 @@ class FakeServer:
             session.running[key] = scope
             data, deviant, status = b"", "", 200
             try:
-                data = await self._answer(turn)
+                data = await self._answer(request)
             except Refuse as refusal:
                 data = encoded(refusal.error(message["id"]))
                 status = (refusal.status or 200) if session.revision.era is Era.MODERN else 200
@@ -211,27 +211,29 @@ class FakeServer:
             except NoAnswer:
                 return
             except Exception as fault:  # noqa: BLE001  a fault of a scenario is recorded, and the other requests continue
-                self.faults.append(f"{turn.method}: {fault!r}")
+                self.faults.append(f"{request.method}: {fault!r}")
                 data = encoded(Refuse(-32603, "the suite failed").error(message["id"]))
             finally:
                 session.running.pop(key, None)
             await outlet.send(data, final=True, deviant=deviant, status=status)
 
-    async def _answer(self, turn: Turn) -> bytes:
-        session = turn.session
-        if session.revision.era is Era.LEGACY and not session.opened and turn.method not in ("initialize", "ping"):
-            raise Refuse(-32600 if turn.method in self.handlers else -32601, f"{turn.method} came before initialize")
-        handler = self.handlers.get(turn.method)
+    async def _answer(self, request: ScriptedRequest) -> bytes:
+        session = request.session
+        if session.revision.era is Era.LEGACY and not session.opened and request.method not in ("initialize", "ping"):
+            raise Refuse(
+                -32600 if request.method in self.handlers else -32601, f"{request.method} came before initialize"
+            )
+        handler = self.handlers.get(request.method)
         # A legacy connection has no revision before it is initialized.
         revision = session.revision
-        if handler is None or turn.method not in methods(revision):
-            raise Refuse(-32601, f"unknown method: {turn.method}", status=404)
-        result = await handler(turn)
-        result = self.complete(turn.method, result, session.revision)
-        wrong = flaw_of_result(turn.method, result, session.revision)
+        if handler is None or request.method not in methods(revision):
+            raise Refuse(-32601, f"unknown method: {request.method}", status=404)
+        result = await handler(request)
+        result = self.complete(request.method, result, session.revision)
+        wrong = flaw_of_result(request.method, result, session.revision)
         if wrong is not None:
-            raise AssertionError(f"the suite would send an invalid result of {turn.method}: {wrong}")
-        return encoded({"jsonrpc": "2.0", "id": turn.request["id"], "result": result})
+            raise AssertionError(f"the suite would send an invalid result of {request.method}: {wrong}")
+        return encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
 
     def complete(self, method: str, result: JsonObject, revision: Revision) -> JsonObject:
         """Return a result with all members that the revision requires."""
@@ -251,14 +253,14 @@ class FakeServer:
         completes = revision in methods(revision)["completion/complete"].capability_revisions
         return {**self.capabilities, "completions": {}} if completes and self.capabilities else self.capabilities
 
-    async def initialize(self, turn: Turn) -> JsonObject:
+    async def initialize(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `initialize`."""
-        wanted = turn.text("protocolVersion")
+        wanted = request.text("protocolVersion")
         spoken = next((revision for revision in self.legacy if revision.name == wanted), None) or preferred(self.legacy)
         if spoken is None:
             raise self._unsupported(wanted)
-        capabilities = turn.params.get("capabilities")
-        session = turn.session
+        capabilities = request.params.get("capabilities")
+        session = request.session
         session.revision = spoken
         session.capabilities = capabilities if isinstance(capabilities, dict) else {}
         session.opened = True
@@ -268,34 +270,34 @@ class FakeServer:
             "serverInfo": _INFO,
         }
 
-    async def discover(self, turn: Turn) -> JsonObject:
+    async def discover(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `server/discover`."""
         return {
             "supportedVersions": [revision.name for revision in self.speaks],
-            "capabilities": self.declared(turn.revision),
+            "capabilities": self.declared(request.revision),
         }
 
     async def _listed(self, member: str, entries: Sequence[JsonObject]) -> JsonObject:
         return {member: list(entries)}
 
-    async def listen(self, turn: Turn) -> JsonObject:
+    async def listen(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `subscriptions/listen`: grant the whole filter, and notify of no change."""
-        wanted = turn.params.get("notifications")
+        wanted = request.params.get("notifications")
         granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
         granted.pop("taskIds", None)
-        meta: JsonObject = {SUBSCRIPTION_ID: turn.request["id"]}
+        meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
         params: JsonObject = {"_meta": meta, "notifications": granted}
-        await turn.notify("notifications/subscriptions/acknowledged", params)
+        await request.notify("notifications/subscriptions/acknowledged", params)
         await trio.sleep_forever()
         raise AssertionError("the subscription ends only by cancellation")
 
 
-async def _empty(_: Turn) -> JsonObject:
+async def _empty(_: ScriptedRequest) -> JsonObject:
     return {}
 
 
-async def _complete(turn: Turn) -> JsonObject:
-    argument = turn.params.get("argument")
+async def _complete(request: ScriptedRequest) -> JsonObject:
+    argument = request.params.get("argument")
     typed = argument.get("value") if isinstance(argument, dict) else ""
     return {"completion": {"values": [f"{typed}one", f"{typed}two"], "total": 2, "hasMore": False}}
 

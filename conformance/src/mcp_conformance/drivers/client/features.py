@@ -11,7 +11,7 @@ from mcp_conformance.drivers.client.scripted_request import Refuse
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.scripted_request import Turn
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["Offers", "text_result", "tool", "usual"]
@@ -34,8 +34,8 @@ def text_result(text: str) -> JsonObject:
     return {"content": [{"type": "text", "text": text}]}
 
 
-async def _add(turn: Turn) -> JsonObject:
-    arguments = turn.params.get("arguments")
+async def _add(request: ScriptedRequest) -> JsonObject:
+    arguments = request.params.get("arguments")
     given = arguments if isinstance(arguments, dict) else {}
     a, b = given.get("a"), given.get("b")
     if not isinstance(a, int | float) or not isinstance(b, int | float):
@@ -43,16 +43,16 @@ async def _add(turn: Turn) -> JsonObject:
     return text_result(str(a + b))
 
 
-async def _simple_text(_: Turn) -> JsonObject:
+async def _simple_text(_: ScriptedRequest) -> JsonObject:
     return text_result("a simple text")
 
 
-async def _simple_prompt(_: Turn) -> list[JsonValue]:
+async def _simple_prompt(_: ScriptedRequest) -> list[JsonValue]:
     return [{"role": "user", "content": {"type": "text", "text": "a simple prompt"}}]
 
 
-async def _prompt_with_arguments(turn: Turn) -> list[JsonValue]:
-    arguments = turn.params.get("arguments")
+async def _prompt_with_arguments(request: ScriptedRequest) -> list[JsonValue]:
+    arguments = request.params.get("arguments")
     given = arguments if isinstance(arguments, dict) else {}
     said = ", ".join(f"{name}: {given.get(name)}" for name in ("arg1", "arg2"))
     return [{"role": "user", "content": {"type": "text", "text": said}}]
@@ -64,7 +64,7 @@ class Offers:
 
     tools: list[JsonObject] = attrs.field(factory=list)
     """The definitions that `tools/list` returns."""
-    calls: dict[str, Callable[[Turn], Awaitable[JsonObject]]] = attrs.field(factory=dict)
+    calls: dict[str, Callable[[ScriptedRequest], Awaitable[JsonObject]]] = attrs.field(factory=dict)
     """The function of each tool, by name."""
     resources: list[JsonObject] = attrs.field(factory=list)
     """The entries of `resources/list`."""
@@ -74,43 +74,43 @@ class Offers:
     """The contents of resources, by URI."""
     prompts: list[JsonObject] = attrs.field(factory=list)
     """The entries of `prompts/list`."""
-    messages: dict[str, Callable[[Turn], Awaitable[list[JsonValue]]]] = attrs.field(factory=dict)
+    messages: dict[str, Callable[[ScriptedRequest], Awaitable[list[JsonValue]]]] = attrs.field(factory=dict)
     """The function that makes the messages of each prompt, by name."""
 
     def add_tool(
         self,
         name: str,
         description: str,
-        run: Callable[[Turn], Awaitable[JsonObject]],
+        run: Callable[[ScriptedRequest], Awaitable[JsonObject]],
         schema: JsonObject | None = None,
     ) -> None:
         """Add a tool."""
         self.tools.append(tool(name, description, schema))
         self.calls[name] = run
 
-    async def call(self, turn: Turn) -> JsonObject:
+    async def call(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `tools/call`."""
-        run = self.calls.get(turn.text("name"))
+        run = self.calls.get(request.text("name"))
         if run is None:
-            raise Refuse(-32602, f"unknown tool: {turn.params['name']!r}")
-        return await run(turn)
+            raise Refuse(-32602, f"unknown tool: {request.params['name']!r}")
+        return await run(request)
 
-    async def read(self, turn: Turn) -> JsonObject:
+    async def read(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `resources/read`."""
-        uri = turn.text("uri")
+        uri = request.text("uri")
         text = self.texts.get(uri)
         if text is None and uri.startswith("test://template/") and uri.endswith("/data"):
             text = f"data of {uri.split('/')[3]}"
         if text is None:
-            raise Refuse(turn.revision.resource_not_found, "unknown resource", {"uri": uri})
+            raise Refuse(request.revision.resource_not_found, "unknown resource", {"uri": uri})
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
 
-    async def get_prompt(self, turn: Turn) -> JsonObject:
+    async def get_prompt(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `prompts/get`."""
-        make = self.messages.get(turn.text("name"))
+        make = self.messages.get(request.text("name"))
         if make is None:
-            raise Refuse(-32602, f"unknown prompt: {turn.params['name']!r}")
-        messages = await make(turn)
+            raise Refuse(-32602, f"unknown prompt: {request.params['name']!r}")
+        messages = await make(request)
         return {"messages": messages}
 
 

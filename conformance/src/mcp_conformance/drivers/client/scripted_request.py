@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["Asked", "Instead", "NoAnswer", "Outlet", "Refuse", "Session", "Turn", "encoded", "notification"]
+__all__ = ["Asked", "Instead", "NoAnswer", "Outlet", "Refuse", "ScriptedRequest", "Session", "encoded", "notification"]
 
 
 def encoded(value: JsonValue) -> bytes:
@@ -133,11 +133,11 @@ class Asked:
     """The name by which a scenario identifies this request; empty if it has none."""
 
 
-class Turn:
+class ScriptedRequest:
     """A request that is being handled.
 
     Args:
-        request: The request.
+        message: The message.
         session: The session of the request.
         outlet: The sink for its messages.
         ids: Generates ids for client requests.
@@ -147,7 +147,7 @@ class Turn:
 
     def __init__(
         self,
-        request: JsonObject,
+        message: JsonObject,
         session: Session,
         outlet: Outlet,
         *,
@@ -155,14 +155,14 @@ class Turn:
         asked: list[Asked],
         patience: float,
     ) -> None:
-        self.request: Final = request
+        self.message: Final = message
         self.session: Final = session
         self.outlet: Final = outlet
-        self.method: Final = str(request.get("method"))
+        self.method: Final = str(message.get("method"))
         """The method."""
         self.revision: Final = session.revision
         """The revision."""
-        params = request.get("params")
+        params = message.get("params")
         self.params: Final[JsonObject] = params if isinstance(params, dict) else {}
         """The params."""
         meta = self.params.get("_meta")
