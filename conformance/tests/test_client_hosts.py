@@ -14,7 +14,7 @@ import trio
 from mcp_conformance.drivers.client.fake_server import FakeServer
 from mcp_conformance.drivers.client.http_exchange import Exchange
 from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
-from mcp_conformance.drivers.client.scripted_request import Instead, NoAnswer, ScriptedRequest
+from mcp_conformance.drivers.client.scripted_request import NoReply, RawReply, ScriptedRequest
 from mcp_conformance.drivers.client.sse_host import open_sse_host
 from mcp_conformance.drivers.client.stdio_host import Launch, StdioHost, open_stdio_host
 from mcp_conformance.protocol.param_headers import modern_headers
@@ -180,10 +180,10 @@ async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> No
 
 async def test_a_scenario_can_answer_with_any_bytes_or_not_at_all() -> None:
     async def instead(_: ScriptedRequest) -> JsonObject:
-        raise Instead(b"{nonsense", "no JSON")
+        raise RawReply(b"{nonsense", "no JSON")
 
     async def nothing(_: ScriptedRequest) -> JsonObject:
-        raise NoAnswer("to see who waits")
+        raise NoReply("to see who waits")
 
     async with hosted(LATEST) as (server, host, endpoint):
         server.handlers["tools/list"], server.handlers["prompts/list"] = instead, nothing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.scenarios.fetches import FRESH
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN
@@ -100,7 +100,7 @@ def _paged_prompts(setup: ScenarioSetup) -> None:
         if cursor is None:
             return {"prompts": [*prompts[:1]], "nextCursor": CURSORS[over], "ttlMs": FRESH}
         if cursor not in CURSORS or (cursor == CURSORS[0] and over):
-            raise Refuse(-32602, "the cursor is not valid now")
+            raise ErrorReply(-32602, "the cursor is not valid now")
         return {"prompts": [*prompts[1:]], "ttlMs": 0}
 
     server.handlers["prompts/list"] = page

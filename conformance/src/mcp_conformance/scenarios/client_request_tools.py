@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Asked, Instead, encoded
+from mcp_conformance.drivers.client.scripted_request import Asked, RawReply, encoded
 from mcp_conformance.model.verdict import NotApplicable, NotTestable
 from mcp_core.revisions import Era, between
 
@@ -109,7 +109,7 @@ def _round(setup: ScenarioSetup, question: Question, request: ScriptedRequest, w
     result: JsonObject = {"resultType": "input_required", "inputRequests": {KEY: entry}, "requestState": STATE}
     if wrong:
         whole = setup.server.complete(request.method, result, request.revision)
-        raise Instead(encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": whole}), wrong)
+        raise RawReply(encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": whole}), wrong)
     return result
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Instead, Refuse, encoded, notification
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply, encoded, notification
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
@@ -86,23 +86,23 @@ class CoreTasks:
         wished = request.params.get("task")
         if not isinstance(wished, dict):
             if course.support == "required":
-                raise Refuse(-32601, f"{course.name} runs only as a task")
+                raise ErrorReply(-32601, f"{course.name} runs only as a task")
             if course.name == INSISTING:
-                raise Refuse(-32600, f"{course.name} must be called as a task")
+                raise ErrorReply(-32600, f"{course.name} must be called as a task")
             return text_result("done at once")
         if course.support not in ("optional", "required"):
-            raise Refuse(-32601, f"{course.name} does not run as a task")
+            raise ErrorReply(-32601, f"{course.name} does not run as a task")
         job = Job(course=course, token=request.token)
         self._jobs[job.id] = job
         enter(self._setup, job)
         noted(self._setup, job, "created", trio.current_time(), status="working")
         created: JsonObject = {"task": job.shown("working", modern=False)}
-        raise Instead(_checked(request, created))
+        raise RawReply(_checked(request, created))
 
     def _job(self, request: ScriptedRequest) -> Job:
         job = self._jobs.get(request.text("taskId"))
         if job is None or job.forgotten:
-            raise Refuse(-32602, "unknown or expired task")
+            raise ErrorReply(-32602, "unknown or expired task")
         return job
 
     async def _get(self, request: ScriptedRequest) -> JsonObject:
@@ -111,7 +111,7 @@ class CoreTasks:
         status = job.look()
         if job.forgotten:
             noted(self._setup, job, "tasks/get", came, status="forgotten")
-            raise Refuse(-32602, "the task has expired")
+            raise ErrorReply(-32602, "the task has expired")
         if status == "working":
             await self._report(request, job)
         noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval)
@@ -144,9 +144,9 @@ class CoreTasks:
             await trio.sleep(_PAUSE)
             job.end("failed" if job.course.steps[-1] == "failed" else "completed")
         if job.status() == "cancelled":
-            raise Refuse(-32603, "the task was cancelled")
+            raise ErrorReply(-32603, "the task was cancelled")
         if job.status() == "failed":
-            raise Refuse(-32603, "the task failed")
+            raise ErrorReply(-32603, "the task failed")
         job.end("completed")
         return {**job.outcome(), **_related(job)}
 
@@ -181,7 +181,7 @@ class CoreTasks:
         cursor = request.params.get("cursor")
         cursors: list[JsonValue] = [_cursor(begin) for begin in range(0, len(jobs), _PAGE)]
         if cursor is not None and cursor not in cursors:
-            raise Refuse(-32602, "unknown cursor")
+            raise ErrorReply(-32602, "unknown cursor")
         begin = 0 if cursor is None else _PAGE * cursors.index(cursor)
         page: JsonObject = {"tasks": [each.shown(each.status(), modern=False) for each in jobs[begin : begin + _PAGE]]}
         given = self._setup.notes.setdefault("cursors", [])
@@ -195,7 +195,7 @@ class CoreTasks:
         came = trio.current_time()
         job = self._job(request)
         if job.status() in ENDED:
-            raise Refuse(-32602, f"the task is {job.status()}")
+            raise ErrorReply(-32602, f"the task is {job.status()}")
         job.end("cancelled")
         # A server may forget a cancelled task at any time.
         del self._jobs[job.id]

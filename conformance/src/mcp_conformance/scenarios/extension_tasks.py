@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Instead, Refuse, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply, encoded
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
@@ -93,7 +93,7 @@ class ExtensionTasks:
         job = Job(course=course, id=course.id) if course.id else Job(course=course)
         self.add(job)
         noted(self._setup, job, "created", trio.current_time(), status="working")
-        raise Instead(_as_task(self._setup, request, job.shown("working", modern=True)))
+        raise RawReply(_as_task(self._setup, request, job.shown("working", modern=True)))
 
     def add(self, job: Job) -> None:
         """Add a task that was not created by a tool."""
@@ -103,10 +103,10 @@ class ExtensionTasks:
     def _job(self, request: ScriptedRequest) -> Job:
         if not declares_tasks(request.session):
             needed: JsonObject = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-            raise Refuse(-32021, f"{request.method} needs {TASKS_EXTENSION}", needed, status=400)
+            raise ErrorReply(-32021, f"{request.method} needs {TASKS_EXTENSION}", needed, status=400)
         job = self._jobs.get(request.text("taskId"))
         if job is None or job.forgotten:
-            raise Refuse(-32602, "unknown or expired task")
+            raise ErrorReply(-32602, "unknown or expired task")
         return job
 
     async def _get(self, request: ScriptedRequest) -> JsonObject:
@@ -117,7 +117,7 @@ class ExtensionTasks:
         status = job.status() if late else job.look()
         if job.forgotten:
             noted(self._setup, job, "tasks/get", came, status="forgotten")
-            raise Refuse(-32602, "the task has expired")
+            raise ErrorReply(-32602, "the task has expired")
         shown = job.shown(status, modern=True)
         keys: list[JsonValue] = []
         if status == "input_required":
@@ -188,7 +188,7 @@ def unfit_tasks(setup: ScenarioSetup) -> None:
             job = Job(course=Course(name=request.method), id=id)
             tasks.add(job)
             shown = job.shown("working", modern=True)
-            raise Instead(_as_task(setup, request, shown), f"a task for {request.method}")
+            raise RawReply(_as_task(setup, request, shown), f"a task for {request.method}")
 
         setup.server.handlers[method] = unfit
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result, tool
 from mcp_conformance.drivers.client.http_host import PostOutlet
-from mcp_conformance.drivers.client.scripted_request import Instead, encoded
+from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.client_request_table import ODD_ID
 from mcp_conformance.scenarios.scenario import Scenario
@@ -91,7 +91,7 @@ def _caching(setup: ScenarioSetup) -> None:
             result = server.complete(request.method, await right(request), request.revision)
             del result["ttlMs"]
             whole: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": {**result, **more}}
-            raise Instead(encoded(whole), "a result without ttlMs, or with a negative one")
+            raise RawReply(encoded(whole), "a result without ttlMs, or with a negative one")
 
         server.handlers[method] = oddly
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Instead, encoded
+from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
 from mcp_conformance.scenarios.client_request_tools import STATE
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN
@@ -82,7 +82,7 @@ async def _unrelated(_: ScriptedRequest) -> JsonObject:
 async def _no_result_type(request: ScriptedRequest) -> JsonObject:
     result: JsonValue = {"content": [{"type": "text", "text": "complete"}]}
     message: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
-    raise Instead(encoded(message), "a result without resultType")
+    raise RawReply(encoded(message), "a result without resultType")
 
 
 async def _all_kinds(request: ScriptedRequest) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.drivers.client.scripted_request import Refuse, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.drivers.client.sse_host import SseHost
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
@@ -51,7 +51,7 @@ def _refusing(code: int) -> Scenario:
                 return False
             value = launch.values[-1]
             id = value.get("id") if isinstance(value, dict) else None
-            await launch.send(encoded(Refuse(code, "the request is not understood").error(id)))
+            await launch.send(encoded(ErrorReply(code, "the request is not understood").error(id)))
             return True
 
         setup.stdio.on_line = refuse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import Era
 
@@ -41,7 +41,7 @@ def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[Scr
     async def page(request: ScriptedRequest) -> JsonObject:
         cursor = request.params.get("cursor")
         if not (cursor is None or isinstance(cursor, str)) or cursor not in starts:
-            raise Refuse(-32602, "unknown cursor")
+            raise ErrorReply(-32602, "unknown cursor")
         number = starts[cursor]
         at = sum(_LENGTHS[:number])
         last = number == len(given)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result, tool
 from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import PostOutlet
-from mcp_conformance.drivers.client.scripted_request import Instead, NoAnswer, Refuse, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, RawReply, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import R2025_06_18, Era, between
@@ -72,15 +72,15 @@ async def _unfit(_: ScriptedRequest) -> JsonObject:
 
 
 async def _error(_: ScriptedRequest) -> JsonObject:
-    raise Refuse(-32010, "an error without a special meaning", {"why": "because"})
+    raise ErrorReply(-32010, "an error without a special meaning", {"why": "because"})
 
 
 async def _bad_request(_: ScriptedRequest) -> JsonObject:
-    raise Refuse(-32602, "these arguments are not accepted", status=400)
+    raise ErrorReply(-32602, "these arguments are not accepted", status=400)
 
 
 async def _unknown_method(_: ScriptedRequest) -> JsonObject:
-    raise Refuse(-32601, "unknown method", status=404)
+    raise ErrorReply(-32601, "unknown method", status=404)
 
 
 async def _noisy(request: ScriptedRequest) -> JsonObject:
@@ -106,16 +106,16 @@ async def _crlf(request: ScriptedRequest) -> JsonObject:
     # Everything else in the line is valid.
     if request.revision.result_type:
         result = {"resultType": "complete", "_meta": {}, **result}
-    raise Instead(encoded(_message(request, result)) + b"\r", "a line that ends with CR LF")
+    raise RawReply(encoded(_message(request, result)) + b"\r", "a line that ends with CR LF")
 
 
 async def _odd_type(request: ScriptedRequest) -> JsonObject:
     odd = {**text_result("odd"), "resultType": "com.example/unheard-of", "_meta": {}}
-    raise Instead(encoded(_message(request, odd)), "an unknown resultType")
+    raise RawReply(encoded(_message(request, odd)), "an unknown resultType")
 
 
 async def _no_type(request: ScriptedRequest) -> JsonObject:
-    raise Instead(encoded(_message(request, text_result("untyped"))), "a result without resultType")
+    raise RawReply(encoded(_message(request, text_result("untyped"))), "a result without resultType")
 
 
 async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
@@ -135,7 +135,7 @@ async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
     for part in (b":\n", b": a comment\r", b"com.example: 1\n", b"retry: 5\r\n", lines[:20], lines[20:-3], lines[-3:]):
         await exchange.chunk(part)
     await exchange.finish()
-    raise NoAnswer("the response was sent already")
+    raise NoReply("the response was sent already")
 
 
 async def _media_type(request: ScriptedRequest) -> JsonObject:
@@ -143,7 +143,7 @@ async def _media_type(request: ScriptedRequest) -> JsonObject:
     if isinstance(outlet, PostOutlet):
         whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
         await outlet.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
-        raise NoAnswer("the response was sent already")
+        raise NoReply("the response was sent already")
     return text_result("typed")
 
 
@@ -152,7 +152,7 @@ async def _upper_headers(request: ScriptedRequest) -> JsonObject:
     if isinstance(outlet, PostOutlet):
         whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
         await outlet.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
-        raise NoAnswer("the response was sent already")
+        raise NoReply("the response was sent already")
     return text_result("upper")
 
 
@@ -223,7 +223,7 @@ def _results(setup: ScenarioSetup) -> None:
 async def _no_longer(request: ScriptedRequest) -> JsonObject:
     error: JsonObject = {"code": -32002, "message": "Resource not found", "data": {"uri": request.params.get("uri")}}
     whole: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "error": error}
-    raise Instead(encoded(whole), "the error code of earlier revisions for an unknown resource")
+    raise RawReply(encoded(whole), "the error code of earlier revisions for an unknown resource")
 
 
 RESULT_SCENARIOS: Final = (

@@ -9,7 +9,7 @@ import trio
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import PostOutlet
-from mcp_conformance.drivers.client.scripted_request import NoAnswer, encoded
+from mcp_conformance.drivers.client.scripted_request import NoReply, encoded
 from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
@@ -144,7 +144,7 @@ def _crashes(setup: ScenarioSetup) -> None:
         launch = request.outlet
         if isinstance(launch, Launch) and launch.number == 0:
             await launch.exit(3)
-            raise NoAnswer("the server has exited")
+            raise NoReply("the server has exited")
         return text_result("this process does not crash")
 
     setup.server.offers.add_tool(CRASHES, "Ends the server", crash)
@@ -169,7 +169,7 @@ def _crossed(setup: ScenarioSetup) -> None:
             encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result}), final=True
         )
         over.set()
-        raise NoAnswer("the response was sent before that of the first tool")
+        raise NoReply("the response was sent before that of the first tool")
 
     offers = setup.server.offers
     offers.tools.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
 from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
@@ -95,7 +95,7 @@ def _refused_once(setup: ScenarioSetup) -> None:
     def admit(message: JsonObject) -> None:
         if not refused:
             refused.append(message)
-            raise Refuse(-32022, "not this time", {"supported": [name], "requested": name}, status=400)
+            raise ErrorReply(-32022, "not this time", {"supported": [name], "requested": name}, status=400)
 
     setup.server.admit = admit
 
@@ -105,7 +105,7 @@ def _refused_always(setup: ScenarioSetup) -> None:
 
     def admit(_: JsonObject) -> None:
         requested = setup.revision.name
-        raise Refuse(-32022, "this is not spoken", {"supported": [NOBODYS], "requested": requested}, status=400)
+        raise ErrorReply(-32022, "this is not spoken", {"supported": [NOBODYS], "requested": requested}, status=400)
 
     setup.server.admit = admit
 

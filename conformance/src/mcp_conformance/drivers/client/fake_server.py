@@ -15,10 +15,10 @@ import trio
 from mcp_conformance.drivers.client.features import Offers, usual
 from mcp_conformance.drivers.client.scripted_request import (
     Asked,
-    Instead,
-    NoAnswer,
+    ErrorReply,
+    NoReply,
     Outlet,
-    Refuse,
+    RawReply,
     ScriptedRequest,
     Session,
     encoded,
@@ -86,7 +86,7 @@ class FakeServer:
         self.offered_version: str | None = None
         """A wrong revision for the result of `initialize`; `None`: the right one."""
         self.admit: Callable[[JsonObject], None] | None = None
-        """A check of each modern request before it is handled; it may raise `Refuse`."""
+        """A check of each modern request before it is handled; it may raise `ErrorReply`."""
         self.sessions: Final[list[Session]] = []
         """The legacy sessions that were opened."""
         self.received: Final[list[JsonObject]] = []
@@ -130,7 +130,7 @@ class FakeServer:
             if not self.legacy and "id" in message:
                 if message.get("method") == "initialize":
                     raise self._unsupported(str((params if isinstance(params, dict) else {}).get("protocolVersion")))
-                raise Refuse(-32602, f"_meta must contain {PROTOCOL_VERSION}", status=400)
+                raise ErrorReply(-32602, f"_meta must contain {PROTOCOL_VERSION}", status=400)
             return None
         if not self.modern:
             return None
@@ -141,12 +141,12 @@ class FakeServer:
             raise self._unsupported(version)
         capabilities = meta.get(CLIENT_CAPABILITIES)
         if not isinstance(capabilities, dict):
-            raise Refuse(-32602, f"_meta must contain {CLIENT_CAPABILITIES}", status=400)
+            raise ErrorReply(-32602, f"_meta must contain {CLIENT_CAPABILITIES}", status=400)
         return Session(revision=spoken, capabilities=capabilities, opened=True)
 
-    def _unsupported(self, version: str) -> Refuse:
+    def _unsupported(self, version: str) -> ErrorReply:
         supported: JsonObject = {"supported": [each.name for each in self.speaks], "requested": version}
-        return Refuse(-32022, "this protocol version is not supported", supported, status=400)
+        return ErrorReply(-32022, "this protocol version is not supported", supported, status=400)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -162,11 +162,11 @@ class FakeServer:
             if collected.responses:
                 await outlet.send(b"[" + b",".join(collected.responses) + b"]", final=True)
         else:
-            await outlet.send(encoded(Refuse(-32600, "an array is not a message").error(None)), final=True)
+            await outlet.send(encoded(ErrorReply(-32600, "an array is not a message").error(None)), final=True)
 
     async def _one(self, message: JsonValue, session: Session, outlet: Outlet) -> None:
         if not isinstance(message, dict):
-            await outlet.send(encoded(Refuse(-32600, "a message must be an object").error(None)), final=True)
+            await outlet.send(encoded(ErrorReply(-32600, "a message must be an object").error(None)), final=True)
             return
         self.received.append(message)
         if "method" not in message:
@@ -203,16 +203,16 @@ class FakeServer:
             data, deviant, status = b"", "", 200
             try:
                 data = await self._answer(request)
-            except Refuse as refusal:
-                data = encoded(refusal.error(message["id"]))
-                status = (refusal.status or 200) if session.revision.era is Era.MODERN else 200
-            except Instead as instead:
-                data, deviant = instead.data, instead.deviant
-            except NoAnswer:
+            except ErrorReply as reply:
+                data = encoded(reply.error(message["id"]))
+                status = (reply.status or 200) if session.revision.era is Era.MODERN else 200
+            except RawReply as raw:
+                data, deviant = raw.data, raw.deviant
+            except NoReply:
                 return
             except Exception as fault:  # noqa: BLE001  a fault of a scenario is recorded, and the other requests continue
                 self.faults.append(f"{request.method}: {fault!r}")
-                data = encoded(Refuse(-32603, "the suite failed").error(message["id"]))
+                data = encoded(ErrorReply(-32603, "the suite failed").error(message["id"]))
             finally:
                 session.running.pop(key, None)
             await outlet.send(data, final=True, deviant=deviant, status=status)
@@ -220,14 +220,14 @@ class FakeServer:
     async def _answer(self, request: ScriptedRequest) -> bytes:
         session = request.session
         if session.revision.era is Era.LEGACY and not session.opened and request.method not in ("initialize", "ping"):
-            raise Refuse(
+            raise ErrorReply(
                 -32600 if request.method in self.handlers else -32601, f"{request.method} came before initialize"
             )
         handler = self.handlers.get(request.method)
         # A legacy connection has no revision before it is initialized.
         revision = session.revision
         if handler is None or request.method not in methods(revision):
-            raise Refuse(-32601, f"unknown method: {request.method}", status=404)
+            raise ErrorReply(-32601, f"unknown method: {request.method}", status=404)
         result = await handler(request)
         result = self.complete(request.method, result, session.revision)
         wrong = flaw_of_result(request.method, result, session.revision)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.drivers.client.scripted_request import Refuse
+from mcp_conformance.drivers.client.scripted_request import ErrorReply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -92,7 +92,7 @@ class Offers:
         """Respond to `tools/call`."""
         run = self.calls.get(request.text("name"))
         if run is None:
-            raise Refuse(-32602, f"unknown tool: {request.params['name']!r}")
+            raise ErrorReply(-32602, f"unknown tool: {request.params['name']!r}")
         return await run(request)
 
     async def read(self, request: ScriptedRequest) -> JsonObject:
@@ -102,14 +102,14 @@ class Offers:
         if text is None and uri.startswith("test://template/") and uri.endswith("/data"):
             text = f"data of {uri.split('/')[3]}"
         if text is None:
-            raise Refuse(request.revision.resource_not_found, "unknown resource", {"uri": uri})
+            raise ErrorReply(request.revision.resource_not_found, "unknown resource", {"uri": uri})
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
 
     async def get_prompt(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `prompts/get`."""
         make = self.messages.get(request.text("name"))
         if make is None:
-            raise Refuse(-32602, f"unknown prompt: {request.params['name']!r}")
+            raise ErrorReply(-32602, f"unknown prompt: {request.params['name']!r}")
         messages = await make(request)
         return {"messages": messages}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.http_exchange import STREAM, Exchange
-from mcp_conformance.drivers.client.scripted_request import Refuse, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.protocol.param_headers import annotated, modern_headers
 from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.nursery import open_nursery
@@ -190,7 +190,7 @@ class HttpHost:
 
     async def _post(self, exchange: Exchange) -> None:
         if not exchange.is_json():
-            await self._refuse(exchange, Refuse(-32700, "the body is not JSON", status=400), None)
+            await self._reply_error(exchange, ErrorReply(-32700, "the body is not JSON", status=400), None)
             return
         message = exchange.message
         try:
@@ -204,25 +204,25 @@ class HttpHost:
                 await exchange.respond(202)
                 return
             session = self._session(exchange, message)
-        except Refuse as refusal:
-            await self._refuse(exchange, refusal, message.get("id"))
+        except ErrorReply as reply:
+            await self._reply_error(exchange, reply, message.get("id"))
             return
         if session is not None:
             exchange.known = session
             await self._legacy(exchange, session)
 
-    async def _refuse(self, exchange: Exchange, refusal: Refuse, id: JsonValue) -> None:
-        error = refusal.error(id)
+    async def _reply_error(self, exchange: Exchange, reply: ErrorReply, id: JsonValue) -> None:
+        error = reply.error(id)
         if id is None:
             del error["id"]
-        await exchange.respond(refusal.status or 400, [_JSON], encoded(error))
+        await exchange.respond(reply.status or 400, [_JSON], encoded(error))
 
     def _repeated(self, exchange: Exchange, message: JsonObject, session: Session) -> None:
-        """Check that the headers agree with the body. Raises `Refuse`."""
+        """Check that the headers agree with the body. Raises `ErrorReply`."""
         tools = annotated(self.server.offers.tools)
         for name, value in modern_headers(message, session.revision.name, tools):
             if [each.strip() for each in exchange.all(name)] != [value]:
-                raise Refuse(-32020, f"{name} does not match the body", status=400)
+                raise ErrorReply(-32020, f"{name} does not match the body", status=400)
 
     async def _modern(self, exchange: Exchange, session: Session) -> None:
         outlet = PostOutlet(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
@@ -235,12 +235,12 @@ class HttpHost:
             await exchange.gone.wait()
 
     def _session(self, exchange: Exchange, message: JsonObject) -> Session | None:
-        """Return the session of a request. Raises `Refuse`."""
+        """Return the session of a request. Raises `ErrorReply`."""
         version, given = exchange.header(_VERSION), exchange.header(_SESSION)
         # A forgotten session still identifies the client.
         exchange.known = next((each for each in self.server.sessions if given is not None and each.id == given), None)
         if version is not None and version not in {revision.name for revision in self.server.legacy}:
-            raise Refuse(-32600, f"the protocol version {version} is not supported", status=400)
+            raise ErrorReply(-32600, f"the protocol version {version} is not supported", status=400)
         if message.get("method") == "initialize":
             session = self.server.open(f"session-{len(self.server.sessions) + 1}-4f9c" if self.sessions else None)
             if session.id is not None:
@@ -249,9 +249,9 @@ class HttpHost:
         if not self.sessions and self.server.sessions:
             return self.server.sessions[-1]
         if given is None:
-            raise Refuse(-32600, "Mcp-Session-Id is missing", status=400)
+            raise ErrorReply(-32600, "Mcp-Session-Id is missing", status=400)
         if given not in self._open:
-            raise Refuse(-32600, "unknown session", status=404)
+            raise ErrorReply(-32600, "unknown session", status=404)
         return self._open[given]
 
     async def _legacy(self, exchange: Exchange, session: Session) -> None:
@@ -290,8 +290,8 @@ class HttpHost:
     async def _get(self, exchange: Exchange) -> None:
         try:
             session = self._session(exchange, {})
-        except Refuse as refusal:
-            await exchange.respond(refusal.status or 400)
+        except ErrorReply as reply:
+            await exchange.respond(reply.status or 400)
             return
         exchange.known = session
         last = exchange.header("last-event-id")

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["Asked", "Instead", "NoAnswer", "Outlet", "Refuse", "ScriptedRequest", "Session", "encoded", "notification"]
+__all__ = [
+    "Asked",
+    "ErrorReply",
+    "NoReply",
+    "Outlet",
+    "RawReply",
+    "ScriptedRequest",
+    "Session",
+    "encoded",
+    "notification",
+]
 
 
 def encoded(value: JsonValue) -> bytes:
@@ -41,7 +51,7 @@ class Outlet(Protocol):
         ...
 
 
-class Refuse(Exception):
+class ErrorReply(Exception):
     """An exception that ends the handling of a request with an error response.
 
     Args:
@@ -66,7 +76,7 @@ class Refuse(Exception):
         return {"jsonrpc": "2.0", "id": id, "error": error}
 
 
-class Instead(Exception):
+class RawReply(Exception):
     """An exception that ends the handling of a request with bytes in place of the response, valid or not.
 
     Args:
@@ -80,7 +90,7 @@ class Instead(Exception):
         self.deviant = deviant
 
 
-class NoAnswer(Exception):
+class NoReply(Exception):
     """An exception that ends the handling of a request without a response. The only argument is the reason."""
 
 
@@ -187,10 +197,10 @@ class ScriptedRequest:
         return token if isinstance(token, str | int) and not isinstance(token, bool) else None
 
     def text(self, name: str) -> str:
-        """Return a string of the params. Raises `Refuse` if it is missing or not a string."""
+        """Return a string of the params. Raises `ErrorReply` if it is missing or not a string."""
         value = self.params.get(name)
         if not isinstance(value, str):
-            raise Refuse(-32602, f"{name} must be a string")
+            raise ErrorReply(-32602, f"{name} must be a string")
         return value
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:

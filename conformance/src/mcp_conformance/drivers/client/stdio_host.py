@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client import relay
-from mcp_conformance.drivers.client.scripted_request import Refuse, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import strict_json
 
@@ -198,11 +198,11 @@ class StdioHost:
             strict_json(line)
             modern = self.server.stateless(value) if isinstance(value, dict) else None
         except ValueError:
-            await launch.send(encoded(Refuse(-32700, "this is no JSON").error(None)))
+            await launch.send(encoded(ErrorReply(-32700, "this is no JSON").error(None)))
             return
-        except Refuse as refusal:
+        except ErrorReply as reply:
             id = value.get("id") if isinstance(value, dict) else None
-            await launch.send(encoded(refusal.error(id)))
+            await launch.send(encoded(reply.error(id)))
             return
         if modern is not None:
             # A request is cancelled by the connection, although everything else is stated in the request.
