@@ -22,7 +22,7 @@ from mcp_core.revisions import LATEST, LATEST_LEGACY, R2025_03_26
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.scripted_request import Outlet
+    from mcp_conformance.drivers.client.scripted_request import MessageSink
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
@@ -283,6 +283,6 @@ async def test_a_progress_token_that_there_cannot_be_is_none_to_the_fake_server(
     for token, seen in ((told, None), ("one", "one"), (0, 0)):
         request = _request("tools/call", _meta={"progressToken": token})
         turn = ScriptedRequest(
-            request, Session(revision=LATEST), cast("Outlet", None), ids=lambda: 1, asked=[], patience=0
+            request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, asked=[], patience=0
         )
         assert turn.token == seen

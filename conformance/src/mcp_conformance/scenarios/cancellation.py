@@ -42,7 +42,7 @@ def _client_cancels(setup: ScenarioSetup) -> None:
                 result = setup.server.complete("tools/call", text_result("too late"), request.revision)
                 late: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
                 with trio.CancelScope(shield=True):
-                    await request.outlet.send(encoded(late), final=True, deviant="a response to a cancelled request")
+                    await request.sink.send(encoded(late), final=True, deviant="a response to a cancelled request")
             raise
         raise AssertionError("the tool ends only by cancellation")
 
@@ -62,7 +62,7 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         asked: JsonObject = {"jsonrpc": "2.0", "id": id, "method": question.method}
         if question.params is not None:
             asked["params"] = question.params
-        await request.outlet.send(encoded(asked))
+        await request.sink.send(encoded(asked))
         await request.ask("ping", name="before")
         await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
         await request.ask("ping", name="behind")
@@ -85,7 +85,7 @@ def _batches(setup: ScenarioSetup) -> None:
             {"jsonrpc": "2.0", "id": "unknown", "method": "conformance/does-not-exist"},
             {"jsonrpc": "2.0", "id": "ping 2", "method": "ping"},
         ]
-        await request.outlet.send(encoded(array))
+        await request.sink.send(encoded(array))
         await request.ask("ping", name="behind")
         return text_result("batched")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result, tool
-from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.client_request_table import ODD_ID
@@ -31,8 +31,8 @@ FRESH: Final = 3_600_000
 
 def _origin(request: ScriptedRequest) -> str:
     """Return the origin by which the client reached the server."""
-    outlet = request.outlet
-    host = outlet.exchange.header("host") if isinstance(outlet, PostOutlet) else None
+    sink = request.sink
+    host = sink.exchange.header("host") if isinstance(sink, PostSink) else None
     return f"http://{host or 'localhost'}"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
@@ -60,11 +60,11 @@ def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call before the result, which the client can get by resumption."""
 
     async def reconnect(request: ScriptedRequest) -> JsonObject:
-        outlet = request.outlet
-        if isinstance(outlet, PostOutlet):
-            await outlet.open()
-            setup.notes["last_id"] = outlet.stream.id(len(outlet.stream.events) - 1)
-            await outlet.stream.pause(RETRY)
+        sink = request.sink
+        if isinstance(sink, PostSink):
+            await sink.open()
+            setup.notes["last_id"] = sink.stream.id(len(sink.stream.events) - 1)
+            await sink.stream.pause(RETRY)
             setup.notes["paused_at"] = trio.current_time()
         return text_result("fetched")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result, tool
 from mcp_conformance.drivers.client.http_exchange import STREAM
-from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, RawReply, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
@@ -97,7 +97,7 @@ async def _noisy(request: ScriptedRequest) -> JsonObject:
 async def _stray(request: ScriptedRequest) -> JsonObject:
     """Send an unmatched response first."""
     stray: JsonObject = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
-    await request.outlet.send(encoded(stray), deviant="a response to an unknown request")
+    await request.sink.send(encoded(stray), deviant="a response to an unknown request")
     return text_result("stray")
 
 
@@ -120,15 +120,15 @@ async def _no_type(request: ScriptedRequest) -> JsonObject:
 
 async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
     """Send an event stream with comments, unknown fields, every kind of line end, and an event in pieces."""
-    outlet = request.outlet
-    if not isinstance(outlet, PostOutlet):
+    sink = request.sink
+    if not isinstance(sink, PostSink):
         return text_result("streamed")
     result: JsonObject = text_result("streamed")
     if request.revision.result_type:
         result = {"resultType": "complete", "_meta": {}, **result}
     whole = encoded(_message(request, result))
     at = whole.index(b'"streamed"')
-    exchange = outlet.exchange
+    exchange = sink.exchange
     await exchange.start(200, STREAM)
     # JSON permits a line break between two tokens; the data is split into two lines there.
     lines = b"data: " + whole[:at] + b"\r\ndata:" + whole[at:] + b"\r\n\r\n"
@@ -139,19 +139,19 @@ async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
 
 
 async def _media_type(request: ScriptedRequest) -> JsonObject:
-    outlet = request.outlet
-    if isinstance(outlet, PostOutlet):
+    sink = request.sink
+    if isinstance(sink, PostSink):
         whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
-        await outlet.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
+        await sink.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
         raise NoReply("the response was sent already")
     return text_result("typed")
 
 
 async def _upper_headers(request: ScriptedRequest) -> JsonObject:
-    outlet = request.outlet
-    if isinstance(outlet, PostOutlet):
+    sink = request.sink
+    if isinstance(sink, PostSink):
         whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
-        await outlet.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
+        await sink.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
         raise NoReply("the response was sent already")
     return text_result("upper")
 

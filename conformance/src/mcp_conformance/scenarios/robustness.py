@@ -8,7 +8,7 @@ import trio
 
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_exchange import STREAM
-from mcp_conformance.drivers.client.http_host import PostOutlet
+from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.drivers.client.scripted_request import NoReply, encoded
 from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
@@ -102,12 +102,12 @@ def _breaks(setup: ScenarioSetup) -> None:
     broken: list[bool] = []
 
     async def break_off(request: ScriptedRequest) -> JsonObject:
-        outlet = request.outlet
-        if isinstance(outlet, PostOutlet) and not broken:
+        sink = request.sink
+        if isinstance(sink, PostSink) and not broken:
             broken.append(True)
             setup.notes["broken"] = request.message["id"]
-            await outlet.open()
-            await outlet.exchange.cut()
+            await sink.open()
+            await sink.exchange.cut()
         return text_result("not broken")
 
     setup.server.offers.add_tool(BREAKS, "Breaks its stream once", break_off)
@@ -141,7 +141,7 @@ def _crashes(setup: ScenarioSetup) -> None:
     """Add a tool that crashes the server. After a restart the tool is harmless."""
 
     async def crash(request: ScriptedRequest) -> JsonObject:
-        launch = request.outlet
+        launch = request.sink
         if isinstance(launch, Launch) and launch.number == 0:
             await launch.exit(3)
             raise NoReply("the server has exited")
@@ -165,9 +165,7 @@ def _crossed(setup: ScenarioSetup) -> None:
 
     async def second(request: ScriptedRequest) -> JsonObject:
         result = setup.server.complete(request.method, text_result("of the second"), request.revision)
-        await request.outlet.send(
-            encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result}), final=True
-        )
+        await request.sink.send(encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result}), final=True)
         over.set()
         raise NoReply("the response was sent before that of the first tool")
 
@@ -262,13 +260,13 @@ def _no_request(setup: ScenarioSetup) -> None:
     async def send(request: ScriptedRequest) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
         await request.ask("ping", name="before")
-        await request.outlet.send(encoded(odd), deviant="a method that is a number")
+        await request.sink.send(encoded(odd), deviant="a method that is a number")
         setup.notes["sent"] = True
         await request.ask("ping", name="behind")
         # Last, because a client may take it for the response to its call and stop.
         if request.revision in between(R2025_11_25):
             error: JsonObject = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "nothing was understood"}}
-            await request.outlet.send(encoded(error))
+            await request.sink.send(encoded(error))
         await request.ask("ping", name="last")
         return text_result("sent")
 

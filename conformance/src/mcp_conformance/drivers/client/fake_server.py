@@ -16,8 +16,8 @@ from mcp_conformance.drivers.client.features import Offers, usual
 from mcp_conformance.drivers.client.scripted_request import (
     Asked,
     ErrorReply,
+    MessageSink,
     NoReply,
-    Outlet,
     RawReply,
     ScriptedRequest,
     Session,
@@ -150,23 +150,23 @@ class FakeServer:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    async def take(self, value: JsonValue, session: Session, outlet: Outlet) -> None:
+    async def take(self, value: JsonValue, session: Session, sink: MessageSink) -> None:
         """Handle a received message or batch. Return when all responses have been sent."""
         if not isinstance(value, list):
-            await self._one(value, session, outlet)
+            await self._one(value, session, sink)
         elif session.revision.batching and 0 < len(value) <= _COLLECTED:
-            collected = _Collected(outlet)
+            collected = _BatchSink(sink)
             async with trio.open_nursery() as nursery:
                 for each in value:
                     nursery.start_soon(self._one, each, session, collected)
             if collected.responses:
-                await outlet.send(b"[" + b",".join(collected.responses) + b"]", final=True)
+                await sink.send(b"[" + b",".join(collected.responses) + b"]", final=True)
         else:
-            await outlet.send(encoded(ErrorReply(-32600, "an array is not a message").error(None)), final=True)
+            await sink.send(encoded(ErrorReply(-32600, "an array is not a message").error(None)), final=True)
 
-    async def _one(self, message: JsonValue, session: Session, outlet: Outlet) -> None:
+    async def _one(self, message: JsonValue, session: Session, sink: MessageSink) -> None:
         if not isinstance(message, dict):
-            await outlet.send(encoded(ErrorReply(-32600, "a message must be an object").error(None)), final=True)
+            await sink.send(encoded(ErrorReply(-32600, "a message must be an object").error(None)), final=True)
             return
         self.received.append(message)
         if "method" not in message:
@@ -175,7 +175,7 @@ class FakeServer:
                 waiting[1].append(message)
                 waiting[0].set()
         elif "id" in message:
-            await self._request(message, session, outlet)
+            await self._request(message, session, sink)
         else:
             await self._notification(message, session)
 
@@ -188,12 +188,12 @@ class FakeServer:
             if scope is not None:
                 scope.cancel()
 
-    async def _request(self, message: JsonObject, session: Session, outlet: Outlet) -> None:
+    async def _request(self, message: JsonObject, session: Session, sink: MessageSink) -> None:
         key = encoded(message["id"]).decode()
         request = ScriptedRequest(
             message,
             session,
-            outlet,
+            sink,
             ids=lambda: next(self._numbers),
             asked=self.asked,
             patience=self._patience,
@@ -215,7 +215,7 @@ class FakeServer:
                 data = encoded(ErrorReply(-32603, "the suite failed").error(message["id"]))
             finally:
                 session.running.pop(key, None)
-            await outlet.send(data, final=True, deviant=deviant, status=status)
+            await sink.send(data, final=True, deviant=deviant, status=status)
 
     async def _answer(self, request: ScriptedRequest) -> bytes:
         session = request.session
@@ -302,15 +302,15 @@ async def _complete(request: ScriptedRequest) -> JsonObject:
     return {"completion": {"values": [f"{typed}one", f"{typed}two"], "total": 2, "hasMore": False}}
 
 
-class _Collected:
+class _BatchSink:
     """A sink that collects the responses to a batch and passes on all other messages."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet: Final = outlet
+    def __init__(self, sink: MessageSink) -> None:
+        self._sink: Final = sink
         self.responses: Final[list[bytes]] = []
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  the responses of a batch share one HTTP status
         if final:
             self.responses.append(data)
         else:
-            await self._outlet.send(data, deviant=deviant)
+            await self._sink.send(data, deviant=deviant)

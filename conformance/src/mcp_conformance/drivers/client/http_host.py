@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["HttpHost", "PostOutlet", "Stream", "open_http_host"]
+__all__ = ["HttpHost", "PostSink", "Stream", "open_http_host"]
 
 _JSON: Final = ("Content-Type", "application/json")
 _VERSION: Final = "mcp-protocol-version"
@@ -83,7 +83,7 @@ class Stream:
             await self.exchange.finish()
 
 
-class PostOutlet:
+class PostSink:
     """The sink for the messages of one POST: JSON if there is only the response, otherwise a stream.
 
     Args:
@@ -225,10 +225,10 @@ class HttpHost:
                 raise ErrorReply(-32020, f"{name} does not match the body", status=400)
 
     async def _modern(self, exchange: Exchange, session: Session) -> None:
-        outlet = PostOutlet(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
+        sink = PostSink(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
-            await self.server.take(exchange.value, session, outlet)
+            await self.server.take(exchange.value, session, sink)
             nursery.cancel_scope.cancel()
         if not exchange.begun:
             # The scenario sends no response: wait until the client disconnects.
@@ -259,13 +259,13 @@ class HttpHost:
         parts = value if isinstance(value, list) else [value]
         if not any(isinstance(each, dict) and "method" in each and "id" in each for each in parts):
             await exchange.respond(202)
-            await self.server.take(value, session, _Nowhere())
+            await self.server.take(value, session, _DiscardSink())
             return
         opens = exchange.message.get("method") == "initialize"
         revision = session.revision
         kept = revision.resumable and not opens
         stream = self._stream() if kept else Stream(None)
-        outlet = PostOutlet(
+        sink = PostSink(
             exchange,
             stream,
             streams=self.streams,
@@ -273,8 +273,8 @@ class HttpHost:
             headers=[("Mcp-Session-Id", session.id)] if opens and session.id is not None else [],
         )
         if self.streams:
-            await outlet.open()
-        self.nursery.start_soon(self.server.take, value, session, outlet)
+            await sink.open()
+        self.nursery.start_soon(self.server.take, value, session, sink)
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
             await exchange.over.wait()
@@ -320,7 +320,7 @@ class HttpHost:
             nursery.cancel_scope.cancel()
 
 
-class _Nowhere:
+class _DiscardSink:
     """A sink that discards messages, for input without a response."""
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:

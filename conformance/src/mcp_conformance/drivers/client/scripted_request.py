@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Asked",
     "ErrorReply",
+    "MessageSink",
     "NoReply",
-    "Outlet",
     "RawReply",
     "ScriptedRequest",
     "Session",
@@ -36,7 +36,7 @@ def encoded(value: JsonValue) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-class Outlet(Protocol):
+class MessageSink(Protocol):
     """The destination of the messages for one request, or of those without a request."""
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:
@@ -110,7 +110,7 @@ class Session:
     """Whether `initialize` had a result."""
     ready: trio.Event = attrs.field(factory=trio.Event)
     """Set by `notifications/initialized`."""
-    standing: Outlet | None = None
+    standing: MessageSink | None = None
     """The sink for messages without a request."""
     stands: trio.Event = attrs.field(factory=trio.Event)
     """Set when that sink is available."""
@@ -149,7 +149,7 @@ class ScriptedRequest:
     Args:
         message: The message.
         session: The session of the request.
-        outlet: The sink for its messages.
+        sink: The sink for its messages.
         ids: Generates ids for client requests.
         asked: The list that records client requests.
         patience: Seconds that a response of the client may take.
@@ -159,7 +159,7 @@ class ScriptedRequest:
         self,
         message: JsonObject,
         session: Session,
-        outlet: Outlet,
+        sink: MessageSink,
         *,
         ids: Callable[[], int],
         asked: list[Asked],
@@ -167,7 +167,7 @@ class ScriptedRequest:
     ) -> None:
         self.message: Final = message
         self.session: Final = session
-        self.outlet: Final = outlet
+        self.sink: Final = sink
         self.method: Final = str(message.get("method"))
         """The method."""
         self.revision: Final = session.revision
@@ -205,7 +205,7 @@ class ScriptedRequest:
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:
         """Send a notification that belongs to the request."""
-        await self.outlet.send(encoded(notification(method, params, self.revision, deviant)), deviant=deviant)
+        await self.sink.send(encoded(notification(method, params, self.revision, deviant)), deviant=deviant)
 
     async def progress(self, progress: float, total: float | None = None) -> None:
         """Report progress, if the client sent a token."""
@@ -234,8 +234,8 @@ class ScriptedRequest:
         Returns:
             The whole response; `None` if it was not received in time.
         """
-        outlet = self.session.standing if standing else self.outlet
-        if outlet is None:
+        sink = self.session.standing if standing else self.sink
+        if sink is None:
             return None
         request: JsonObject = {"jsonrpc": "2.0", "id": self._ids(), "method": method}
         if params is not None:
@@ -247,7 +247,7 @@ class ScriptedRequest:
         answers: list[JsonObject] = []
         key = encoded(request["id"]).decode()
         self.session.waiting[key] = (arrived, answers)
-        await outlet.send(encoded(request), deviant=deviant)
+        await sink.send(encoded(request), deviant=deviant)
         with trio.move_on_after(self._patience):
             await arrived.wait()
         del self.session.waiting[key]
