@@ -9,7 +9,7 @@ import pytest
 
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
-from mcp_conformance.drivers.client.scripted_request import Asked, ScriptedRequest, Session, encoded
+from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord, ScriptedRequest, Session, encoded
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -99,7 +99,9 @@ def _with_roots(*uris: str, tells: bool = False) -> Evidence:
     evidence = _evidence("conformance_roots_change", LATEST_LEGACY, opening, *([_CHANGED] if tells else []))
     for id, uri in enumerate(uris):
         response: JsonObject = {"jsonrpc": "2.0", "id": id, "result": {"roots": [{"uri": uri}]}}
-        evidence.server.asked.append(Asked(method="roots/list", request={}, response=response, name="ask_roots"))
+        evidence.server.client_requests.append(
+            ClientRequestRecord(method="roots/list", request={}, response=response, name="ask_roots")
+        )
     return attrs.evolve(evidence, notes={"posed": ["ask_roots"]})
 
 
@@ -203,8 +205,8 @@ def _task_of_a_form(status: str, given: JsonObject) -> Evidence:
         ("again", given),
     ]
     for name, response in told:
-        asked = Asked(method="tasks/get", request={}, response=response, name=f"ask_task_form: {name}")
-        evidence.server.asked.append(asked)
+        asked = ClientRequestRecord(method="tasks/get", request={}, response=response, name=f"ask_task_form: {name}")
+        evidence.server.client_requests.append(asked)
     return evidence
 
 
@@ -283,6 +285,6 @@ async def test_a_progress_token_that_there_cannot_be_is_none_to_the_fake_server(
     for token, seen in ((told, None), ("one", "one"), (0, 0)):
         request = _request("tools/call", _meta={"progressToken": token})
         turn = ScriptedRequest(
-            request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, asked=[], patience=0
+            request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, client_requests=[], patience=0
         )
         assert turn.token == seen

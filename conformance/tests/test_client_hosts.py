@@ -140,7 +140,7 @@ async def test_a_request_before_initialize_is_refused() -> None:
 
 async def test_the_client_is_asked_in_the_stream_of_its_call_and_answers_by_a_post() -> None:
     async def ask(turn: ScriptedRequest) -> JsonObject:
-        response = await turn.ask("ping")
+        response = await turn.send_client_request("ping")
         assert response is not None
         return {"content": []}
 
@@ -161,7 +161,7 @@ async def test_the_client_is_asked_in_the_stream_of_its_call_and_answers_by_a_po
             assert last is not None
             assert json.loads(last.data)["result"] == {"content": []}
             assert await exchange.next_event() is None
-        assert [each.method for each in server.asked] == ["ping"]
+        assert [each.method for each in server.client_requests] == ["ping"]
 
 
 async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> None:

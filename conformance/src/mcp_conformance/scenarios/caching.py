@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ASKING", "CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "PLAIN"]
+__all__ = ["CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "MRTR_RESOURCE", "PLAIN"]
 
 FRESHNESS: Final = "conformance_freshness"
 """The name of the scenario."""
@@ -26,7 +26,7 @@ CHANGES: Final = "test_changes"
 """The tool that notifies of a change of the list of tools."""
 IDLE: Final = "test_takes_long"
 """The tool during which the client is idle for longer than some results are valid."""
-ASKING: Final = "test://asks-first"
+MRTR_RESOURCE: Final = "test://asks-first"
 """The resource that needs a round trip before it is read."""
 PLAIN: Final = "test://static-text"
 """A resource that must not be cached."""
@@ -43,7 +43,7 @@ def _freshness(setup: ScenarioSetup) -> None:
     """Set up all parts of the scenario."""
     _changing_tools(setup)
     _paged_prompts(setup)
-    _asking_resource(setup)
+    _mrtr_resource(setup)
     handlers = setup.server.handlers
     listed = handlers["resources/list"]
 
@@ -95,8 +95,8 @@ def _paged_prompts(setup: ScenarioSetup) -> None:
 
     async def page(request: ScriptedRequest) -> JsonObject:
         cursor = request.params.get("cursor")
-        asked = sum(_cursor(each) == CURSORS[0] for each in server.received if each.get("method") == "prompts/list")
-        over = asked >= 3
+        uses = sum(_cursor(each) == CURSORS[0] for each in server.received if each.get("method") == "prompts/list")
+        over = uses >= 3
         if cursor is None:
             return {"prompts": [*prompts[:1]], "nextCursor": CURSORS[over], "ttlMs": FRESH}
         if cursor not in CURSORS or (cursor == CURSORS[0] and over):
@@ -111,15 +111,15 @@ def _cursor(message: JsonObject) -> object:
     return params.get("cursor") if isinstance(params, dict) else None
 
 
-def _asking_resource(setup: ScenarioSetup) -> None:
+def _mrtr_resource(setup: ScenarioSetup) -> None:
     """Serve a resource that needs a round trip, and is then valid for an hour."""
     server = setup.server
-    server.offers.resources.append({"uri": ASKING, "name": "asks-first"})
-    server.offers.texts[ASKING] = "read in one round trip"
+    server.offers.resources.append({"uri": MRTR_RESOURCE, "name": "asks-first"})
+    server.offers.texts[MRTR_RESOURCE] = "read in one round trip"
     right = server.handlers["resources/read"]
 
     async def read(request: ScriptedRequest) -> JsonObject:
-        if request.params.get("uri") != ASKING:
+        if request.params.get("uri") != MRTR_RESOURCE:
             return await right(request)
         if "requestState" not in request.params:
             return {"resultType": "input_required", "requestState": "half read"}

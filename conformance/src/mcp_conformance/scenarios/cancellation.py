@@ -59,17 +59,17 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         if not declares(request.session, question.needs):
             return text_result(f"{question.needs} is not declared")
         id: JsonValue = "to be given up"
-        asked: JsonObject = {"jsonrpc": "2.0", "id": id, "method": question.method}
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": question.method}
         if question.params is not None:
-            asked["params"] = question.params
-        await request.sink.send(encoded(asked))
-        await request.ask("ping", name="before")
+            message["params"] = question.params
+        await request.sink.send(encoded(message))
+        await request.send_client_request("ping", name="before")
         await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
-        await request.ask("ping", name="behind")
+        await request.send_client_request("ping", name="behind")
         await request.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
         await request.notify("notifications/cancelled", {"requestId": id}, deviant="an id that was cancelled before")
         await request.notify("notifications/cancelled", {"reason": 7}, deviant="a cancellation of nothing")
-        await request.ask("ping", name="fence")
+        await request.send_client_request("ping", name="fence")
         return text_result("given up")
 
     setup.server.offers.add_tool(CANCELLED, "Sends a client request and cancels it", give_up)
@@ -86,7 +86,7 @@ def _batches(setup: ScenarioSetup) -> None:
             {"jsonrpc": "2.0", "id": "ping 2", "method": "ping"},
         ]
         await request.sink.send(encoded(array))
-        await request.ask("ping", name="behind")
+        await request.send_client_request("ping", name="behind")
         return text_result("batched")
 
     setup.server.offers.add_tool(BATCHED, "Sends a batch", batch)

@@ -10,7 +10,18 @@ from mcp_core.revisions import MODERN, R2025_03_26, R2025_06_18, R2025_11_25, be
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["DEFAULTS", "DEFAULT_VALUES", "FORM", "HINTED", "MODELS", "ODD_ID", "UNFIT", "WRONG", "asked", "by_name"]
+__all__ = [
+    "DEFAULTS",
+    "DEFAULT_VALUES",
+    "FORM",
+    "HINTED",
+    "MODELS",
+    "ODD_ID",
+    "UNFIT",
+    "WRONG",
+    "by_name",
+    "valid_client_requests",
+]
 
 _FORMS: Final = between(R2025_06_18)
 _LATE: Final = between(R2025_11_25)
@@ -286,7 +297,7 @@ HINTED: Final = (
 """Client requests with hints. In each, only one of the models is right."""
 
 
-def asked() -> tuple[Question, ...]:
+def valid_client_requests() -> tuple[Question, ...]:
     """Return the client requests that break no rule."""
     return _RIGHT
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import Asked, RawReply, encoded
+from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord, RawReply, encoded
 from mcp_conformance.model.verdict import NotApplicable, NotTestable
 from mcp_core.revisions import Era, between
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["KEY", "STATE", "Question", "answer_of", "ask_all", "declares", "posed", "reply_of"]
+__all__ = ["KEY", "STATE", "Question", "check_sent", "declares", "offer_request_tools", "response_of", "result_of"]
 
 KEY: Final = "the question"
 """The key of the input request."""
 STATE: Final = 'conformance: {"as it is": true}, =?base64?eA==?= \u00fc\u2028\U0001f9ea '
 """The `requestState` of the result. It must be returned without parsing, trimming or normalization."""
-_POSED: Final = "posed"
+_SENT: Final = "posed"
 """The note with the client requests that were sent."""
-_SPARED: Final = "spared"
+_OMITTED: Final = "spared"
 """The note with the client requests that were omitted because the client did not declare the capability."""
 
 
@@ -62,7 +62,7 @@ def declares(session: Session, capability: str) -> bool:
     return session.has(capability)
 
 
-def ask_all(setup: ScenarioSetup, questions: Iterable[Question], *, undeclared: bool = False) -> None:
+def offer_request_tools(setup: ScenarioSetup, questions: Iterable[Question], *, undeclared: bool = False) -> None:
     """Replace all tools with a tool for each client request.
 
     Args:
@@ -75,28 +75,30 @@ def ask_all(setup: ScenarioSetup, questions: Iterable[Question], *, undeclared: 
     offers.calls.clear()
     for question in questions:
         if setup.revision in question.revisions:
-            offers.add_tool(question.name, "Sends a client request", _asking(setup, question, undeclared=undeclared))
+            offers.add_tool(
+                question.name, "Sends a client request", _request_tool(setup, question, undeclared=undeclared)
+            )
 
 
-def _asking(
+def _request_tool(
     setup: ScenarioSetup, question: Question, *, undeclared: bool
 ) -> Callable[[ScriptedRequest], Awaitable[JsonObject]]:
     async def ask(request: ScriptedRequest) -> JsonObject:
         declared = declares(request.session, question.needs)
         if not declared and not undeclared:
-            _note(setup, _SPARED, question.name)
+            _note(setup, _OMITTED, question.name)
             return text_result(f"not asked: {question.needs} is not declared")
         wrong = question.deviant or ("" if declared else f"{question.needs} is not declared")
-        _note(setup, _POSED, question.name)
+        _note(setup, _SENT, question.name)
         if request.revision.era is Era.LEGACY:
-            await request.ask(question.method, question.params, deviant=wrong, name=question.name)
+            await request.send_client_request(question.method, question.params, deviant=wrong, name=question.name)
             return text_result("asked")
-        return _round(setup, question, request, wrong)
+        return _input_required(setup, question, request, wrong)
 
     return ask
 
 
-def _round(setup: ScenarioSetup, question: Question, request: ScriptedRequest, wrong: str) -> JsonObject:
+def _input_required(setup: ScenarioSetup, question: Question, request: ScriptedRequest, wrong: str) -> JsonObject:
     """Return the input request, or record the input response."""
     entry: JsonObject = {"method": question.method}
     if question.params is not None:
@@ -104,7 +106,9 @@ def _round(setup: ScenarioSetup, question: Question, request: ScriptedRequest, w
     given = request.params.get("inputResponses")
     if isinstance(given, dict):
         response: JsonObject | None = {"result": given[KEY]} if KEY in given else None
-        setup.server.asked.append(Asked(method=question.method, request=entry, response=response, name=question.name))
+        setup.server.client_requests.append(
+            ClientRequestRecord(method=question.method, request=entry, response=response, name=question.name)
+        )
         return text_result("asked")
     result: JsonObject = {"resultType": "input_required", "inputRequests": {KEY: entry}, "requestState": STATE}
     if wrong:
@@ -123,16 +127,16 @@ def _note(setup: ScenarioSetup, name: str, question: str) -> None:
 # ----------------------------------------------------------------------------------------------------
 
 
-def posed(evidence: Evidence, name: str) -> None:
+def check_sent(evidence: Evidence, name: str) -> None:
     """Check that a client request was sent.
 
     Raises:
         NotApplicable: The client did not declare the capability.
         NotTestable: The client did not call the tool.
     """
-    if name in _list(evidence.notes.get(_SPARED)):
+    if name in _list(evidence.notes.get(_OMITTED)):
         raise NotApplicable("the client does not declare the capability of the client request")
-    if name not in _list(evidence.notes.get(_POSED)):
+    if name not in _list(evidence.notes.get(_SENT)):
         raise NotTestable(f"the client did not call the tool {name}: {evidence.ending}")
 
 
@@ -140,7 +144,7 @@ def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-def reply_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject | None:
+def response_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject | None:
     """Return the response to a client request, with `result` or `error`; `None` if absent.
 
     Raises:
@@ -148,19 +152,19 @@ def reply_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject | 
         NotTestable: The client did not call the tool.
     """
     evidence = client.run(scenario)
-    posed(evidence, name)
-    found = [each.response for each in evidence.server.asked if each.name == name]
+    check_sent(evidence, name)
+    found = [each.response for each in evidence.server.client_requests if each.name == name]
     return found[-1] if found else None
 
 
-def answer_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject:
+def result_of(client: ClientUnderTest, scenario: str, name: str) -> JsonObject:
     """Return the result of a client request.
 
     Raises:
         NotApplicable: The client did not declare the capability.
         NotTestable: The client did not call the tool, or sent no result.
     """
-    response = reply_of(client, scenario, name)
+    response = response_of(client, scenario, name)
     result = None if response is None else response.get("result")
     if not isinstance(result, dict):
         raise NotTestable(f"{name} has no result")

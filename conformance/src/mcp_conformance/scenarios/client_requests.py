@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.scenarios.client_request_table import DEFAULTS, HINTED, MODELS, UNFIT, WRONG, asked, by_name
-from mcp_conformance.scenarios.client_request_tools import ask_all
+from mcp_conformance.scenarios.client_request_table import (
+    DEFAULTS,
+    HINTED,
+    MODELS,
+    UNFIT,
+    WRONG,
+    by_name,
+    valid_client_requests,
+)
+from mcp_conformance.scenarios.client_request_tools import offer_request_tools
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, between
 
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
 
     Call = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["ASKING_SCENARIOS"]
+__all__ = ["CLIENT_REQUEST_SCENARIOS"]
 
 _COMPLETE: Final = "notifications/elicitation/complete"
 _FORMS: Final = between(R2025_06_18)
@@ -26,65 +34,65 @@ _LATE: Final = between(R2025_11_25)
 _LEGACY: Final = frozenset(LEGACY)
 
 
-def _asks(setup: ScenarioSetup) -> None:
-    ask_all(setup, asked())
+def _send_all(setup: ScenarioSetup) -> None:
+    offer_request_tools(setup, valid_client_requests())
 
 
-def _asks_undeclared(setup: ScenarioSetup) -> None:
-    ask_all(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_roots"), undeclared=True)
+def _send_undeclared(setup: ScenarioSetup) -> None:
+    offer_request_tools(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_roots"), undeclared=True)
 
 
 def _declares_little(setup: ScenarioSetup) -> None:
-    ask_all(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_sample_tools_auto"), undeclared=True)
+    offer_request_tools(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_sample_tools_auto"), undeclared=True)
 
 
-def _asks_wrongly(setup: ScenarioSetup) -> None:
-    ask_all(setup, [*by_name("ask_form", "ask_sample", "ask_sample_tool_results"), *WRONG])
+def _send_invalid(setup: ScenarioSetup) -> None:
+    offer_request_tools(setup, [*by_name("ask_form", "ask_sample", "ask_sample_tool_results"), *WRONG])
 
 
-def _declines(setup: ScenarioSetup) -> None:
-    ask_all(setup, by_name("ask_form", "ask_url", "ask_sample"))
+def _send_to_decliner(setup: ScenarioSetup) -> None:
+    offer_request_tools(setup, by_name("ask_form", "ask_url", "ask_sample"))
 
 
 def _hinted(setup: ScenarioSetup) -> None:
-    ask_all(setup, HINTED)
+    offer_request_tools(setup, HINTED)
 
 
 def _form(setup: ScenarioSetup) -> None:
-    ask_all(setup, by_name("ask_form"))
+    offer_request_tools(setup, by_name("ask_form"))
 
 
 def _defaults(setup: ScenarioSetup) -> None:
-    ask_all(setup, [DEFAULTS])
+    offer_request_tools(setup, [DEFAULTS])
 
 
 def _roots(setup: ScenarioSetup) -> None:
-    ask_all(setup, by_name("ask_roots"))
+    offer_request_tools(setup, by_name("ask_roots"))
 
 
 def _completions(setup: ScenarioSetup) -> None:
     """Send notifications of unknown elicitations along with a client request."""
-    ask_all(setup, by_name("ask_form"))
+    offer_request_tools(setup, by_name("ask_form"))
     call = setup.server.offers.calls["ask_form"]
 
-    async def told(request: ScriptedRequest) -> JsonObject:
+    async def call_with_notifications(request: ScriptedRequest) -> JsonObject:
         for _ in range(2):
             await request.notify(_COMPLETE, {"elicitationId": "unknown"}, deviant="an unknown elicitation")
         return await call(request)
 
-    setup.server.offers.calls["ask_form"] = told
+    setup.server.offers.calls["ask_form"] = call_with_notifications
 
 
-ASKING_SCENARIOS: Final = (
+CLIENT_REQUEST_SCENARIOS: Final = (
     Scenario(
         name="conformance_asks",
         title="Tools that send all client requests that the client declares: forms, a URL, sampling, roots.",
-        prepare=_asks,
+        prepare=_send_all,
     ),
     Scenario(
         name="conformance_asks_undeclared",
         title="Tools that request a form, a URL, sampling and roots; the client must declare none of them.",
-        prepare=_asks_undeclared,
+        prepare=_send_undeclared,
     ),
     Scenario(
         name="conformance_declares_little",
@@ -95,12 +103,12 @@ ASKING_SCENARIOS: Final = (
     Scenario(
         name="conformance_asks_wrongly",
         title="Tools that send invalid client requests, beside valid ones.",
-        prepare=_asks_wrongly,
+        prepare=_send_invalid,
     ),
     Scenario(
         name="conformance_declines",
         title="Tools that request a form, a URL and sampling, and a user who declines.",
-        prepare=_declines,
+        prepare=_send_to_decliner,
     ),
     Scenario(
         name="conformance_defaults",

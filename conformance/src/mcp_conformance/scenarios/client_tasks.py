@@ -34,10 +34,10 @@ __all__ = [
     "TOKEN",
     "UNANSWERED",
     "UNKNOWN",
-    "asks_tasks",
-    "asks_tasks_declined",
-    "asks_tasks_unanswered",
-    "asks_tasks_undeclared",
+    "request_tasks",
+    "request_tasks_declined",
+    "request_tasks_unanswered",
+    "request_tasks_undeclared",
     "task_id",
 ]
 
@@ -92,7 +92,9 @@ async def _create(
     if token is not None:
         params["_meta"] = {PROGRESS_TOKEN: token}
     able = _able(request.session, question)
-    response = await request.ask(question.method, params, name=name, deviant="" if able else "tasks are not declared")
+    response = await request.send_client_request(
+        question.method, params, name=name, deviant="" if able else "tasks are not declared"
+    )
     return task_id(response)
 
 
@@ -100,7 +102,7 @@ async def _list(request: ScriptedRequest, name: str) -> None:
     """Request all pages of the list of tasks."""
     params: JsonObject = {}
     for _ in range(_PAGES):
-        response = await request.ask("tasks/list", params, name=f"{name}: list")
+        response = await request.send_client_request("tasks/list", params, name=f"{name}: list")
         result = None if response is None else response.get("result")
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         if not isinstance(cursor, str):
@@ -114,15 +116,15 @@ async def _whole(request: ScriptedRequest, question: Question, name: str) -> Non
     if id is None:
         return
     about: JsonObject = {"taskId": id}
-    await request.ask("tasks/get", about, name=f"{name}: get")
-    await request.ask("tasks/result", about, name=f"{name}: result")
-    await request.ask("tasks/get", about, name=f"{name}: ended")
-    await request.ask("tasks/result", about, name=f"{name}: again")
+    await request.send_client_request("tasks/get", about, name=f"{name}: get")
+    await request.send_client_request("tasks/result", about, name=f"{name}: result")
+    await request.send_client_request("tasks/get", about, name=f"{name}: ended")
+    await request.send_client_request("tasks/result", about, name=f"{name}: again")
     if request.session.has("tasks.list"):
         await _list(request, name)
     if request.session.has("tasks.cancel"):
-        await request.ask("tasks/cancel", about, name=f"{name}: cancel")
-    await request.ask("tasks/get", about, name=f"{name}: still")
+        await request.send_client_request("tasks/cancel", about, name=f"{name}: cancel")
+    await request.send_client_request("tasks/get", about, name=f"{name}: still")
 
 
 async def _many(request: ScriptedRequest, question: Question, name: str) -> None:
@@ -133,16 +135,18 @@ async def _many(request: ScriptedRequest, question: Question, name: str) -> None
     if len(known) == len(wishes):
         meta: JsonObject = {RELATED_TASK: {"taskId": known[1]}}
         params: JsonObject = {"taskId": known[0], "_meta": meta}
-        await request.ask("tasks/get", params, name=f"{name}: other", deviant="tasks/get with a related task")
+        await request.send_client_request(
+            "tasks/get", params, name=f"{name}: other", deviant="tasks/get with a related task"
+        )
         for id in known:
-            await request.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
+            await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
         if request.session.has("tasks.list"):
             await _list(request, name)
     for id in known:
         if request.session.has("tasks.cancel"):
-            await request.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
+            await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
         else:
-            await request.ask("tasks/result", {"taskId": id}, name=f"{name}: result")
+            await request.send_client_request("tasks/result", {"taskId": id}, name=f"{name}: result")
 
 
 async def _cancelled(request: ScriptedRequest, question: Question, name: str) -> None:
@@ -152,18 +156,18 @@ async def _cancelled(request: ScriptedRequest, question: Question, name: str) ->
     id = await _create(request, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
     if id is None:
         return
-    await request.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
-    await request.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
+    await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
+    await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
     await trio.sleep(PONDERED * _SETTLED)
-    await request.ask("tasks/get", {"taskId": id}, name=f"{name}: still")
+    await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: still")
 
 
 async def _unanswered(request: ScriptedRequest, question: Question, name: str) -> None:
     """Cancel a task to which the user does not respond."""
     id = await _create(request, question, f"{name}: create", {"ttl": 60_000})
     if id is not None and request.session.has("tasks.cancel"):
-        await request.ask("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
-        await request.ask("tasks/get", {"taskId": id}, name=f"{name}: get")
+        await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
+        await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
 
 
 def _tool(name: str, questions: list[Question], drive: Drive, setup: ScenarioSetup) -> None:
@@ -182,26 +186,26 @@ async def _unknown(request: ScriptedRequest) -> JsonObject:
     declared = request.session.has("tasks")
     about: JsonObject = {"taskId": "conformance-no-such-task"}
     odd: JsonObject = {"cursor": "conformance-no-such-cursor"}
-    asked: tuple[tuple[str, JsonObject, bool], ...] = (
+    client_requests: tuple[tuple[str, JsonObject, bool], ...] = (
         ("tasks/get", about, declared),
         ("tasks/result", about, declared),
         ("tasks/cancel", about, request.session.has("tasks.cancel")),
         ("tasks/list", odd, request.session.has("tasks.list")),
     )
-    for method, params, right in asked:
+    for method, params, right in client_requests:
         wrong = "" if right else f"{method} was not declared"
-        await request.ask(method, params, name=f"{UNKNOWN}: {method}", deviant=wrong)
+        await request.send_client_request(method, params, name=f"{UNKNOWN}: {method}", deviant=wrong)
     return text_result("asked")
 
 
 async def _ping(request: ScriptedRequest) -> JsonObject:
     """Request a ping as a task."""
     params: JsonObject = {"task": {"ttl": 1000}}
-    await request.ask("ping", params, name=PLAIN_PING, deviant="a task-augmented ping")
+    await request.send_client_request("ping", params, name=PLAIN_PING, deviant="a task-augmented ping")
     return text_result("asked")
 
 
-def asks_tasks(setup: ScenarioSetup) -> None:
+def request_tasks(setup: ScenarioSetup) -> None:
     """Request tasks of clients that declare them."""
     offers = setup.server.offers
     offers.tools.clear()
@@ -222,7 +226,7 @@ def _named(name: str, drive: Callable[[ScriptedRequest, Question, str], Awaitabl
     return named
 
 
-def asks_tasks_unanswered(setup: ScenarioSetup) -> None:
+def request_tasks_unanswered(setup: ScenarioSetup) -> None:
     """Request a task that ends only by cancellation."""
     offers = setup.server.offers
     offers.tools.clear()
@@ -230,7 +234,7 @@ def asks_tasks_unanswered(setup: ScenarioSetup) -> None:
     _tool(UNANSWERED, _questions(), _named(UNANSWERED, _unanswered), setup)
 
 
-def asks_tasks_undeclared(setup: ScenarioSetup) -> None:
+def request_tasks_undeclared(setup: ScenarioSetup) -> None:
     """Request elicitation and sampling as tasks of clients that declare both, but no tasks."""
     offers = setup.server.offers
     offers.tools.clear()
@@ -240,14 +244,14 @@ def asks_tasks_undeclared(setup: ScenarioSetup) -> None:
         async def ask(request: ScriptedRequest, name: str = name, question: Question = question) -> JsonObject:
             if not declares(request.session, question.needs) or request.session.has(_NEEDS[question.method]):
                 return text_result("not sent: the client does not declare the capability, or declares tasks for it")
-            await request.ask(question.method, question.params, name=f"{name}: plain")
+            await request.send_client_request(question.method, question.params, name=f"{name}: plain")
             await _create(request, question, f"{name}: create", {"ttl": 60_000})
             return text_result("asked")
 
         offers.add_tool(name, "Sends a task-augmented client request", ask)
 
 
-def asks_tasks_declined(setup: ScenarioSetup) -> None:
+def request_tasks_declined(setup: ScenarioSetup) -> None:
     """Request sampling twice, without and with a task. The user declines both."""
     offers = setup.server.offers
     offers.tools.clear()
@@ -255,11 +259,11 @@ def asks_tasks_declined(setup: ScenarioSetup) -> None:
     sample = _questions()[1]
 
     async def decline(request: ScriptedRequest, question: Question) -> None:
-        await request.ask(question.method, question.params, name="ask_declined: plain")
+        await request.send_client_request(question.method, question.params, name="ask_declined: plain")
         id = await _create(request, question, "ask_declined: create", {"ttl": 60_000})
         if id is None:
             return
-        await request.ask("tasks/result", {"taskId": id}, name="ask_declined: result")
-        await request.ask("tasks/get", {"taskId": id}, name="ask_declined: get")
+        await request.send_client_request("tasks/result", {"taskId": id}, name="ask_declined: result")
+        await request.send_client_request("tasks/get", {"taskId": id}, name="ask_declined: get")
 
     _tool("ask_declined", [sample], decline, setup)

@@ -173,7 +173,7 @@ class CoreTasks:
                 noted(self._setup, job, "nowhere", trio.current_time())
                 elsewhere = False
             name = f"{job.course.name} {job.id}"
-            await request.ask(question.method, params, standing=elsewhere, name=name)
+            await request.send_client_request(question.method, params, standing=elsewhere, name=name)
             return
 
     async def _list(self, request: ScriptedRequest) -> JsonObject:

@@ -182,9 +182,9 @@ def unfit_tasks(setup: ScenarioSetup) -> None:
         async def unfit(request: ScriptedRequest, id: str = id, right: Handler = right) -> JsonObject:
             if not declares_tasks(request.session):
                 return await right(request)
-            posed = setup.notes.setdefault("unfit", [])
-            if isinstance(posed, list):
-                posed.append(request.method)
+            sent = setup.notes.setdefault("unfit", [])
+            if isinstance(sent, list):
+                sent.append(request.method)
             job = Job(course=Course(name=request.method), id=id)
             tasks.add(job)
             shown = job.shown("working", modern=True)

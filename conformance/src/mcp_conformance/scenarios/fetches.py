@@ -56,9 +56,9 @@ def _urls(setup: ScenarioSetup) -> None:
         params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{_origin(request)}{PAGE}"}
         setup.notes["visit"] = True
         if request.revision.era is Era.MODERN:
-            asked: JsonObject = {"method": "elicitation/create", "params": params}
-            return {"resultType": "input_required", "inputRequests": {"visit": asked}}
-        await request.ask("elicitation/create", {**params, "elicitationId": ODD_ID})
+            input_request: JsonObject = {"method": "elicitation/create", "params": params}
+            return {"resultType": "input_required", "inputRequests": {"visit": input_request}}
+        await request.send_client_request("elicitation/create", {**params, "elicitationId": ODD_ID})
         return text_result("visited, or not")
 
     setup.server.handlers["tools/list"] = listed

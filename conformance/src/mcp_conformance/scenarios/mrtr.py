@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ARGUMENTS", "ROUND_SCENARIOS", "STATES"]
+__all__ = ["ARGUMENTS", "MRTR_SCENARIOS", "STATES"]
 
 _CONFIRM: Final[JsonObject] = {
     "method": "elicitation/create",
@@ -50,7 +50,7 @@ _WITH_DEFAULTS: Final[JsonObject] = {
 }
 
 
-def _asking(state: str | None = None, **requests: JsonObject) -> JsonObject:
+def _input_required(state: str | None = None, **requests: JsonObject) -> JsonObject:
     result: JsonObject = {"resultType": "input_required"}
     if requests:
         result["inputRequests"] = dict(requests)
@@ -66,13 +66,13 @@ def _can(request: ScriptedRequest) -> bool:
 async def _echo_state(request: ScriptedRequest) -> JsonObject:
     if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
-    return _asking(STATE, confirm=_CONFIRM)
+    return _input_required(STATE, confirm=_CONFIRM)
 
 
 async def _no_state(request: ScriptedRequest) -> JsonObject:
     if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
-    return _asking(confirm=_CONFIRM)
+    return _input_required(confirm=_CONFIRM)
 
 
 async def _unrelated(_: ScriptedRequest) -> JsonObject:
@@ -91,15 +91,15 @@ async def _all_kinds(request: ScriptedRequest) -> JsonObject:
         return text_result("confirmed")
     kinds = (("elicitation", _CONFIRM), ("sampling", _SAMPLE), ("roots", _ROOTS))
     requests = {f"{name}: 1": each for name, each in kinds if request.session.has(name)}
-    return _asking(STATE, **requests) if requests else text_result("nothing is declared")
+    return _input_required(STATE, **requests) if requests else text_result("nothing is declared")
 
 
-async def _rounds(request: ScriptedRequest) -> JsonObject:
+async def _two_round_trips(request: ScriptedRequest) -> JsonObject:
     """Return an input request first, then only a state, then the final result."""
     state = request.params.get("requestState")
     if not _can(request) or state == STATES[1]:
         return text_result("done")
-    return _asking(STATES[1]) if state == STATES[0] else _asking(STATES[0], confirm=_CONFIRM)
+    return _input_required(STATES[1]) if state == STATES[0] else _input_required(STATES[0], confirm=_CONFIRM)
 
 
 def _request_state(setup: ScenarioSetup) -> None:
@@ -115,7 +115,7 @@ def _several(setup: ScenarioSetup) -> None:
     server = setup.server
     server.offers.tools.clear()
     server.offers.add_tool("ask_all_kinds", "Requests everything at once", _all_kinds)
-    server.offers.add_tool("ask_in_rounds", "Needs two round trips", _rounds, _WITH_DEFAULTS)
+    server.offers.add_tool("ask_in_rounds", "Needs two round trips", _two_round_trips, _WITH_DEFAULTS)
     server.offers.add_tool("ask_nothing", "Requests nothing", _unrelated)
     for method in ("prompts/get", "resources/read"):
         right = server.handlers[method]
@@ -124,7 +124,7 @@ def _several(setup: ScenarioSetup) -> None:
             return (
                 await right(request)
                 if not _can(request) or "inputResponses" in request.params
-                else _asking(STATE, c=_CONFIRM)
+                else _input_required(STATE, c=_CONFIRM)
             )
 
         server.handlers[method] = first
@@ -135,7 +135,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-ROUND_SCENARIOS: Final = (
+MRTR_SCENARIOS: Final = (
     Scenario(
         name="sep-2322-client-request-state",
         title="Tools that request a confirmation with and without a state, and tools that request nothing.",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["BEARING_SCENARIOS", "BREAKS", "CASES", "CRASHES", "PATH", "QUERY", "TOKEN", "TWO"]
+__all__ = ["BREAKS", "CASES", "CRASHES", "PATH", "QUERY", "ROBUSTNESS_SCENARIOS", "TOKEN", "TWO"]
 
 BREAKS: Final = "test_breaks"
 """The tool whose stream breaks."""
@@ -247,8 +247,8 @@ def _wants_progress(setup: ScenarioSetup) -> None:
         if not request.session.has("sampling"):
             return text_result("sampling is not declared")
         setup.notes["asked"] = True
-        await request.ask("sampling/createMessage", _SAMPLING, name="with progress")
-        await request.ask("ping", name="fence")
+        await request.send_client_request("sampling/createMessage", _SAMPLING, name="with progress")
+        await request.send_client_request("ping", name="fence")
         return text_result("asked")
 
     setup.server.offers.add_tool("ask_with_progress", "Requests sampling with progress", ask)
@@ -259,21 +259,21 @@ def _no_request(setup: ScenarioSetup) -> None:
 
     async def send(request: ScriptedRequest) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
-        await request.ask("ping", name="before")
+        await request.send_client_request("ping", name="before")
         await request.sink.send(encoded(odd), deviant="a method that is a number")
         setup.notes["sent"] = True
-        await request.ask("ping", name="behind")
+        await request.send_client_request("ping", name="behind")
         # Last, because a client may take it for the response to its call and stop.
         if request.revision in between(R2025_11_25):
             error: JsonObject = {"jsonrpc": "2.0", "error": {"code": -32600, "message": "nothing was understood"}}
             await request.sink.send(encoded(error))
-        await request.ask("ping", name="last")
+        await request.send_client_request("ping", name="last")
         return text_result("sent")
 
     setup.server.offers.add_tool("test_no_request", "Sends an invalid request", send)
 
 
-BEARING_SCENARIOS: Final = (
+ROBUSTNESS_SCENARIOS: Final = (
     Scenario(
         name="conformance_rich",
         title="A server with all optional members: titles, icons, annotations, `_meta` everywhere, progress with a message.",

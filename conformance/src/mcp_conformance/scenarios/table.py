@@ -13,17 +13,17 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
 from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
-from mcp_conformance.scenarios.client_requests import ASKING_SCENARIOS
+from mcp_conformance.scenarios.client_requests import CLIENT_REQUEST_SCENARIOS
 from mcp_conformance.scenarios.completion import COMPLETION_SCENARIOS
 from mcp_conformance.scenarios.fetches import ACCESS_SCENARIOS
 from mcp_conformance.scenarios.headers import HEADER_SCENARIOS
 from mcp_conformance.scenarios.http import HTTP_SCENARIOS
-from mcp_conformance.scenarios.mrtr import ROUND_SCENARIOS
+from mcp_conformance.scenarios.mrtr import MRTR_SCENARIOS
 from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
 from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
 from mcp_conformance.scenarios.pagination import PAGE_SCENARIOS
 from mcp_conformance.scenarios.results import RESULT_SCENARIOS
-from mcp_conformance.scenarios.robustness import BEARING_SCENARIOS
+from mcp_conformance.scenarios.robustness import ROBUSTNESS_SCENARIOS
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_conformance.scenarios.schemas import SCHEMA_SCENARIOS
 from mcp_conformance.scenarios.stale_schemas import CHANGED_SCENARIOS
@@ -124,14 +124,16 @@ def _server_asks(setup: ScenarioSetup) -> None:
     """Add a tool that sends every kind of client request before its response."""
 
     async def ask(request: ScriptedRequest) -> JsonObject:
-        await request.ask("ping")
-        await request.ask("conformance/does-not-exist", {}, deviant="a method that does not exist")
-        await request.ask("roots/list", deviant="" if request.session.has("roots") else "roots were not declared")
+        await request.send_client_request("ping")
+        await request.send_client_request("conformance/does-not-exist", {}, deviant="a method that does not exist")
+        await request.send_client_request(
+            "roots/list", deviant="" if request.session.has("roots") else "roots were not declared"
+        )
         if request.session.has("sampling"):
-            await request.ask("sampling/createMessage", _SAMPLING)
+            await request.send_client_request("sampling/createMessage", _SAMPLING)
         if request.session.has("elicitation"):
-            await request.ask("elicitation/create", _FORM)
-        await request.ask("ping")
+            await request.send_client_request("elicitation/create", _FORM)
+        await request.send_client_request("ping")
         return text_result("asked")
 
     setup.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)
@@ -211,14 +213,14 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *HTTP_SCENARIOS,
         *HEADER_SCENARIOS,
         *STDIO_SCENARIOS,
-        *ASKING_SCENARIOS,
-        *ROUND_SCENARIOS,
+        *CLIENT_REQUEST_SCENARIOS,
+        *MRTR_SCENARIOS,
         *PAGE_SCENARIOS,
         *RESULT_SCENARIOS,
         *CANCEL_SCENARIOS,
         *TASK_SCENARIOS,
         *ACCESS_SCENARIOS,
-        *BEARING_SCENARIOS,
+        *ROBUSTNESS_SCENARIOS,
         *CHANGED_SCENARIOS,
         *COMPLETION_SCENARIOS,
         *ERA_SCENARIOS,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.scenarios.client_tasks import (
     PONDERED,
-    asks_tasks,
-    asks_tasks_declined,
-    asks_tasks_unanswered,
-    asks_tasks_undeclared,
+    request_tasks,
+    request_tasks_declined,
+    request_tasks_unanswered,
+    request_tasks_undeclared,
 )
 from mcp_conformance.scenarios.core_tasks import CORE_COURSES, WAITING_TASK, CoreTasks, core_tasks_undeclared
 from mcp_conformance.scenarios.extension_tasks import EXTENSION_COURSES, ExtensionTasks, unfit_tasks
@@ -78,27 +78,27 @@ TASK_SCENARIOS: Final = (
     Scenario(
         name="conformance_asks_tasks",
         title="Tools that request forms and sampling as tasks; the user takes `seconds` of the context to respond.",
-        prepare=asks_tasks,
+        prepare=request_tasks,
         revisions=_CORE,
         context={"seconds": PONDERED},
     ),
     Scenario(
         name="conformance_asks_tasks_unanswered",
         title="A tool that requests a form or sampling as a task, and cancels it; the user takes an hour to respond.",
-        prepare=asks_tasks_unanswered,
+        prepare=request_tasks_unanswered,
         revisions=_CORE,
         context={"seconds": 3600},
     ),
     Scenario(
         name="conformance_asks_tasks_undeclared",
         title="Tools that request forms and sampling as tasks; the client must declare both, but no tasks.",
-        prepare=asks_tasks_undeclared,
+        prepare=request_tasks_undeclared,
         revisions=_CORE,
     ),
     Scenario(
         name="conformance_asks_tasks_declined",
         title="A tool that requests sampling, without and with a task; the user declines both.",
-        prepare=asks_tasks_declined,
+        prepare=request_tasks_declined,
         revisions=_CORE,
     ),
 )

@@ -11,7 +11,7 @@ from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.caching import ASKING, CHANGES, CURSORS, FRESHNESS, IDLE
+from mcp_conformance.scenarios.caching import CHANGES, CURSORS, FRESHNESS, IDLE, MRTR_RESOURCE
 from mcp_conformance.scenarios.pagination import LISTS
 
 if TYPE_CHECKING:
@@ -53,13 +53,15 @@ async def hears_changes(client: ClientUnderTest) -> None:
 @check("caching.client-no-rounds", proves=("caching.no-cache-of-mrtr-results",), needs=_NEEDS)
 async def no_rounds(client: ClientUnderTest) -> None:
     """The result of a request that was made in two rounds is not kept."""
-    reads = [each for each in _said(client) if each["method"] == "resources/read" and _param(each, "uri") == ASKING]
+    reads = [
+        each for each in _said(client) if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE
+    ]
     firsts = [each for each in reads if _param(each, "requestState") is None]
     if len(firsts) == len(reads):
-        raise NotTestable(f"the client did not read {ASKING} in two rounds: {client.run(FRESHNESS).ending}")
+        raise NotTestable(f"the client did not read {MRTR_RESOURCE} in two rounds: {client.run(FRESHNESS).ending}")
     if len(firsts) < 2:
         _prompts(client)
-        raise Deviation(f"{ASKING} to be read twice", f"{len(reads)} requests for it")
+        raise Deviation(f"{MRTR_RESOURCE} to be read twice", f"{len(reads)} requests for it")
 
 
 def _prompts(client: ClientUnderTest) -> list[JsonValue]:

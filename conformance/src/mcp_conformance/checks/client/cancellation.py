@@ -230,7 +230,7 @@ def _given_up(client: ClientUnderTest) -> Evidence:
     called = [each for each in evidence.sent("tools/call") if _params(each).get("name") == CANCELLED]
     if not called:
         raise NotTestable(f"the client did not call {CANCELLED}: {evidence.ending}")
-    pings = [each for each in evidence.server.asked if each.name]
+    pings = [each for each in evidence.server.client_requests if each.name]
     if not pings:
         raise NotApplicable("the client declares neither elicitation nor sampling")
     if pings[0].response is None:
@@ -269,7 +269,7 @@ async def no_response(client: ClientUnderTest) -> None:
 async def invalid_ignored(client: ClientUnderTest) -> None:
     """A cancellation of what never was, or of nothing, is ignored."""
     evidence = _given_up(client)
-    fence = next((each for each in evidence.server.asked if each.name == "fence"), None)
+    fence = next((each for each in evidence.server.client_requests if each.name == "fence"), None)
     if fence is None or fence.response is None or evidence.status != 0:
         raise Deviation("the client to go on", evidence.ending)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_tools import answer_of, reply_of
+from mcp_conformance.scenarios.client_request_tools import response_of, result_of
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def answers(client: ClientUnderTest, scenario: str, *names: str) -> Iterator[tup
     why: NotApplicable | NotTestable | None = None
     for name in names:
         try:
-            answer = answer_of(client, scenario, name)
+            answer = result_of(client, scenario, name)
         except (NotApplicable, NotTestable) as none:
             why = why or none
             continue
@@ -97,7 +97,7 @@ def refuses(client: ClientUnderTest, scenario: str, name: str, *, capability: st
     """
     if capability and declares(client, scenario, capability):
         raise NotTestable(f"the client declares {capability} in the scenario {scenario}, too")
-    response = reply_of(client, scenario, name)
+    response = response_of(client, scenario, name)
     result = None if response is None else response.get("result")
     if result is not None and flaw(result, kind, client.revision) is None:
         why = f"{capability} is not declared" if capability else "the question breaks a rule"

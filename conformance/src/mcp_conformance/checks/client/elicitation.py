@@ -13,8 +13,8 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.json_schema import flaw_by_schema
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, FORM, UNFIT, asked
-from mcp_conformance.scenarios.client_request_tools import answer_of, reply_of
+from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, FORM, UNFIT, valid_client_requests
+from mcp_conformance.scenarios.client_request_tools import response_of, result_of
 from mcp_core.revisions import LEGACY, R2025_06_18, between
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LEGACY: Final = [each.name for each in LEGACY if each in between(R2025_06_18)]
 _FORMS: Final = ("ask_form", "ask_form_by_mode", "ask_choices")
 _SCHEMAS: Final = {
     each.name: each.params["requestedSchema"]
-    for each in asked()
+    for each in valid_client_requests()
     if each.params is not None and "requestedSchema" in each.params
 }
 
@@ -60,8 +60,8 @@ async def undeclared(client: ClientUnderTest) -> None:
 )
 async def form_without_mode(client: ClientUnderTest) -> None:
     """A request that names no mode is one for a form, and answered as one that says so."""
-    answer_of(client, _ASKS, "ask_form_by_mode")
-    response = reply_of(client, _ASKS, "ask_form")
+    result_of(client, _ASKS, "ask_form_by_mode")
+    response = response_of(client, _ASKS, "ask_form")
     if response is None or not isinstance(response.get("result"), dict):
         raise Deviation("the answer to a form", brief(response))
 
@@ -116,7 +116,7 @@ def _fits(answer: JsonObject, schema: JsonValue) -> None:
 )
 async def url_no_content(client: ClientUnderTest) -> None:
     """Consent to visit a page comes without content."""
-    answer = answer_of(client, _ASKS, "ask_url")
+    answer = result_of(client, _ASKS, "ask_url")
     if answer.get("action") != "accept":
         raise NotTestable("the user did not consent")
     if "content" in answer:
@@ -126,7 +126,7 @@ async def url_no_content(client: ClientUnderTest) -> None:
 @check("elicitation.client-id-opaque", proves=("elicitation.id-opaque",), needs=_NEEDS)
 async def id_opaque(client: ClientUnderTest) -> None:
     """An elicitationId of any characters is borne."""
-    response = reply_of(client, _ASKS, "ask_url")
+    response = response_of(client, _ASKS, "ask_url")
     if error_code(response) == -32601:
         raise NotTestable("the client does not know elicitation/create at all, though it declares it")
     if response is None or not isinstance(response.get("result"), dict):
@@ -143,10 +143,12 @@ async def undeclared_mode(client: ClientUnderTest) -> None:
     scenario = "conformance_declares_little"
     if declares(client, scenario, "elicitation.url"):
         raise NotTestable("the client declares pages in this scenario, too")
-    answer_of(client, scenario, "ask_form")
-    code = error_code(reply_of(client, scenario, "ask_url"))
+    result_of(client, scenario, "ask_form")
+    code = error_code(response_of(client, scenario, "ask_url"))
     if code != -32602:
-        raise Deviation("error -32602 for a mode that was not declared", brief(reply_of(client, scenario, "ask_url")))
+        raise Deviation(
+            "error -32602 for a mode that was not declared", brief(response_of(client, scenario, "ask_url"))
+        )
 
 
 @check(
@@ -156,9 +158,9 @@ async def undeclared_mode(client: ClientUnderTest) -> None:
 )
 async def complete_unknown(client: ClientUnderTest) -> None:
     """The end of an elicitation that never was is ignored."""
-    answer_of(client, _ASKS, "ask_form")
+    result_of(client, _ASKS, "ask_form")
     evidence = client.run("conformance_elicitation_complete")
-    response = reply_of(client, evidence.scenario.name, "ask_form")
+    response = response_of(client, evidence.scenario.name, "ask_form")
     if response is None or not isinstance(response.get("result"), dict) or evidence.status != 0:
         raise Deviation("the client to go on", f"{brief(response)}, and {evidence.ending}")
 
@@ -175,8 +177,8 @@ async def complete_unknown(client: ClientUnderTest) -> None:
 async def validates(client: ClientUnderTest) -> None:
     """What the user fills in and what does not fit is not sent."""
     scenario = "conformance_unfit_form"
-    answer_of(client, _ASKS, "ask_form")
-    response = reply_of(client, scenario, "ask_form")
+    result_of(client, _ASKS, "ask_form")
+    response = response_of(client, scenario, "ask_form")
     answer = None if response is None else response.get("result")
     content = answer.get("content") if isinstance(answer, dict) else None
     if content == UNFIT:
@@ -190,7 +192,7 @@ async def validates(client: ClientUnderTest) -> None:
 )
 async def defaults(client: ClientUnderTest) -> None:
     """Fields that the user leaves alone have their defaults."""
-    answer = answer_of(client, "conformance_defaults", "ask_defaults")
+    answer = result_of(client, "conformance_defaults", "ask_defaults")
     if answer.get("action") != "accept":
         raise NotTestable("the form was not accepted")
     if answer.get("content") != DEFAULT_VALUES:
@@ -204,7 +206,7 @@ async def defaults(client: ClientUnderTest) -> None:
 )
 async def decline_no_content(client: ClientUnderTest) -> None:
     """A form that is declined or dismissed has no content."""
-    answer = answer_of(client, "conformance_declines", "ask_form")
+    answer = result_of(client, "conformance_declines", "ask_form")
     if answer.get("action") == "accept":
         raise NotTestable("the form was accepted")
     if "content" in answer:
@@ -220,7 +222,7 @@ async def decline_no_content(client: ClientUnderTest) -> None:
 async def invalid_params(client: ClientUnderTest) -> None:
     """A form without a message is refused by -32602."""
     scenario = "conformance_asks_wrongly"
-    answer_of(client, scenario, "ask_form")
-    response = reply_of(client, scenario, "ask_form_without_message")
+    result_of(client, scenario, "ask_form")
+    response = response_of(client, scenario, "ask_form_without_message")
     if error_code(response) != -32602:
         raise Deviation("error -32602 for elicitation/create without a message", brief(response))

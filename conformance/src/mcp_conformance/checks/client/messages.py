@@ -16,7 +16,7 @@ from mcp_core.revisions import LEGACY, MODERN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.drivers.client.scripted_request import Asked
+    from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -226,19 +226,19 @@ async def error_shape(client: ClientUnderTest) -> None:
             raise Deviation("an error whose code is an integer", brief(message))
 
 
-def _asked(client: ClientUnderTest) -> list[Asked]:
+def _asked(client: ClientUnderTest) -> list[ClientRequestRecord]:
     """What the client was asked while its call was worked on.
 
     Raises:
         NotTestable: It never made that call.
     """
-    asked = client.run("server-asks").server.asked
+    asked = client.run("server-asks").server.client_requests
     if not asked:
         raise NotTestable("the client did not call the tool test_server_asks")
     return asked
 
 
-def _response(client: ClientUnderTest, asked: Asked) -> JsonObject | None:
+def _response(client: ClientUnderTest, asked: ClientRequestRecord) -> JsonObject | None:
     """The response to what was asked; `None` when there was none.
 
     Raises:

@@ -12,7 +12,7 @@ from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_tools import STATE, reply_of
+from mcp_conformance.scenarios.client_request_tools import STATE, response_of
 from mcp_conformance.scenarios.mrtr import STATES
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
@@ -216,7 +216,7 @@ async def initial(client: ClientUnderTest) -> None:
 )
 async def decline(client: ClientUnderTest) -> None:
     """What the user declines is an answer, or the request is given up."""
-    response = reply_of(client, "conformance_declines", "ask_form")
+    response = response_of(client, "conformance_declines", "ask_form")
     if response is None:
         return
     answer = response.get("result")

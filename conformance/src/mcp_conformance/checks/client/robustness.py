@@ -273,7 +273,7 @@ def _reported(client: ClientUnderTest) -> Iterator[tuple[bool, JsonObject]]:
     """
     evidence = client.run("conformance_progress")
     answered, found = False, 0
-    asked = {encoded(each.request["id"]) for each in evidence.server.asked if each.name == "with progress"}
+    asked = {encoded(each.request["id"]) for each in evidence.server.client_requests if each.name == "with progress"}
     for entry in evidence.transcript:
         message = entry.value
         if entry.sent or not isinstance(message, dict):
@@ -333,7 +333,7 @@ async def invalid_request(client: ClientUnderTest) -> None:
 
 def _no_request(client: ClientUnderTest) -> Evidence:
     evidence = client.run("conformance_no_request")
-    before = next((each for each in evidence.server.asked if each.name == "before"), None)
+    before = next((each for each in evidence.server.client_requests if each.name == "before"), None)
     if before is None or before.response is None:
         raise NotTestable("the control failed: the client did not call test_no_request, or answers no ping")
     return evidence
@@ -347,7 +347,7 @@ def _no_request(client: ClientUnderTest) -> Evidence:
 async def bears_error_without_id(client: ClientUnderTest) -> None:
     """An error without an id does no harm."""
     evidence = _no_request(client)
-    answers = {each.name: each.response for each in evidence.server.asked}
+    answers = {each.name: each.response for each in evidence.server.client_requests}
     if answers.get("behind") is None:
         raise NotTestable("the control failed: the client answers no ping before the error comes")
     # It may be taken for the answer to the only call that waits for one: then the client is done.

@@ -14,7 +14,7 @@ from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_tools import answer_of, posed, reply_of
+from mcp_conformance.scenarios.client_request_tools import check_sent, response_of, result_of
 from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN, REVISIONS
 
@@ -46,14 +46,14 @@ async def undeclared(client: ClientUnderTest) -> None:
 @check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
     """The roots are an array of objects with a URI, and perhaps a name."""
-    answer = answer_of(client, _ASKS, "ask_roots")
+    answer = result_of(client, _ASKS, "ask_roots")
     wrong = flaw(answer, "ListRootsResult", client.revision)
     if wrong is not None:
         raise Deviation("a ListRootsResult", f"{wrong} in {brief(answer)}")
 
 
 def _uris(client: ClientUnderTest) -> list[str]:
-    listed = answer_of(client, _ASKS, "ask_roots").get("roots")
+    listed = result_of(client, _ASKS, "ask_roots").get("roots")
     found = [each.get("uri") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     uris = [each for each in found if isinstance(each, str)]
     if not uris:
@@ -84,8 +84,8 @@ async def no_traversal(client: ClientUnderTest) -> None:
 )
 async def internal_error(client: ClientUnderTest) -> None:
     """Roots that cannot be found out are answered by -32603."""
-    answer_of(client, _ASKS, "ask_roots")
-    response = reply_of(client, "conformance_roots_fail", "ask_roots")
+    result_of(client, _ASKS, "ask_roots")
+    response = response_of(client, "conformance_roots_fail", "ask_roots")
     if response is not None and "result" in response:
         raise NotTestable("the client found out its roots")
     if error_code(response) != -32603:
@@ -99,10 +99,10 @@ async def list_changed(client: ClientUnderTest) -> None:
     if not declares(client, scenario, "roots.listChanged"):
         raise NotApplicable("the client does not declare roots.listChanged")
     evidence = client.run(scenario)
-    posed(evidence, "ask_roots")
+    check_sent(evidence, "ask_roots")
     if evidence.sent(_CHANGED):
         return
-    told = [each.response.get("result") for each in evidence.server.asked if each.response is not None]
+    told = [each.response.get("result") for each in evidence.server.client_requests if each.response is not None]
     if all(each == told[0] for each in told):
         raise NotTestable("the roots of the client do not change, or it did not call the tool again behind that")
     raise Deviation(_CHANGED, f"other roots than before, and {evidence.ending}")
@@ -131,7 +131,7 @@ async def keeps_declared(client: ClientUnderTest) -> None:
     tried = 0
     for name in ("ask_form", "ask_sample", "ask_roots"):
         try:
-            response = reply_of(client, _ASKS, name)
+            response = response_of(client, _ASKS, name)
         except (NotApplicable, NotTestable):
             continue
         tried += 1

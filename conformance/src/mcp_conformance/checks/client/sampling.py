@@ -14,7 +14,7 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_table import MODELS
-from mcp_conformance.scenarios.client_request_tools import answer_of, reply_of
+from mcp_conformance.scenarios.client_request_tools import response_of, result_of
 from mcp_core.revisions import LEGACY
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ async def role(client: ClientUnderTest) -> None:
 
 def _add_kind(kind: str, requirement: str) -> None:
     async def borne(client: ClientUnderTest) -> None:
-        answer_of(client, _ASKS, "ask_sample")
-        response = reply_of(client, _ASKS, f"ask_sample_{kind}")
+        result_of(client, _ASKS, "ask_sample")
+        response = response_of(client, _ASKS, f"ask_sample_{kind}")
         if error_code(response) in (-32602, -32600, -32601):
             raise Deviation(f"content of type {kind} to be borne", brief(response))
         if response is None:
@@ -125,9 +125,9 @@ async def undeclared_tools(client: ClientUnderTest) -> None:
     """A client that did not declare sampling with tools does not sample with tools."""
     if not declares(client, _LITTLE, "sampling"):
         raise NotTestable("the client declares no sampling in this scenario")
-    answer_of(client, _LITTLE, "ask_sample")
+    result_of(client, _LITTLE, "ask_sample")
     refuses(client, _LITTLE, "ask_sample_tools_auto", capability="sampling.tools", kind="CreateMessageResult")
-    response = reply_of(client, _LITTLE, "ask_sample_tools_auto")
+    response = response_of(client, _LITTLE, "ask_sample_tools_auto")
     if client.revision.name in _LEGACY and error_code(response) is None:
         raise Deviation("an error", brief(response))
 
@@ -135,7 +135,7 @@ async def undeclared_tools(client: ClientUnderTest) -> None:
 @check("sampling.client-tool-required", proves=("sampling.tool-choice-required",), needs=_NEEDS)
 async def tool_required(client: ClientUnderTest) -> None:
     """Where the model has to use a tool, it does."""
-    answer = answer_of(client, _ASKS, "ask_sample_tools_required")
+    answer = result_of(client, _ASKS, "ask_sample_tools_required")
     if not _uses(answer):
         raise Deviation("content of type tool_use", brief(answer))
 
@@ -143,7 +143,7 @@ async def tool_required(client: ClientUnderTest) -> None:
 @check("sampling.client-tool-none", proves=("sampling.tool-choice-none",), needs=_NEEDS)
 async def tool_none(client: ClientUnderTest) -> None:
     """Where the model may use no tool, it does not."""
-    answer = answer_of(client, _ASKS, "ask_sample_tools_none")
+    answer = result_of(client, _ASKS, "ask_sample_tools_none")
     if _uses(answer):
         raise Deviation("no content of type tool_use", brief(answer))
 
@@ -168,9 +168,9 @@ def _add_loop(id: str, requirement: str, name: str, title: str) -> None:
     """A check that a conversation which is none is refused."""
 
     async def refused(client: ClientUnderTest) -> None:
-        answer_of(client, _WRONG, "ask_sample_tool_results")
+        result_of(client, _WRONG, "ask_sample_tool_results")
         refuses(client, _WRONG, name, capability="", kind="CreateMessageResult")
-        response = reply_of(client, _WRONG, name)
+        response = response_of(client, _WRONG, name)
         if client.revision.name in _LEGACY and error_code(response) != -32602:
             raise Deviation("error -32602", brief(response))
 
@@ -204,7 +204,7 @@ _add_loop(
 @check("sampling.client-validates", proves=("sampling.validate-content",), needs=_WITH_WRONG)
 async def validates(client: ClientUnderTest) -> None:
     """Content that is none is not given to the model."""
-    answer_of(client, _WRONG, "ask_sample")
+    result_of(client, _WRONG, "ask_sample")
     refuses(client, _WRONG, "ask_sample_odd_content", capability="", kind="CreateMessageResult")
 
 
@@ -216,8 +216,8 @@ async def validates(client: ClientUnderTest) -> None:
 )
 async def invalid_params(client: ClientUnderTest) -> None:
     """A request for a sample without messages is refused by -32602."""
-    answer_of(client, _WRONG, "ask_sample")
-    response = reply_of(client, _WRONG, "ask_sample_without_messages")
+    result_of(client, _WRONG, "ask_sample")
+    response = response_of(client, _WRONG, "ask_sample_without_messages")
     if error_code(response) != -32602:
         raise Deviation("error -32602 for sampling/createMessage without messages", brief(response))
 
@@ -230,8 +230,8 @@ async def invalid_params(client: ClientUnderTest) -> None:
 )
 async def rejected(client: ClientUnderTest) -> None:
     """A sample that the user does not want is answered by error -1."""
-    answer_of(client, _ASKS, "ask_sample")
-    response = reply_of(client, "conformance_declines", "ask_sample")
+    result_of(client, _ASKS, "ask_sample")
+    response = response_of(client, "conformance_declines", "ask_sample")
     if response is not None and "result" in response:
         raise NotTestable("the sample was not declined")
     if error_code(response) != -1:
@@ -243,7 +243,7 @@ async def rejected(client: ClientUnderTest) -> None:
 
 def _add_hint(id: str, requirements: tuple[str, ...], name: str, right: str, title: str) -> None:
     async def chosen(client: ClientUnderTest) -> None:
-        model = answer_of(client, "conformance_hints", name).get("model")
+        model = result_of(client, "conformance_hints", name).get("model")
         if model not in MODELS:
             raise NotTestable(f"the client took {brief(model)}, which is none of the models in its context")
         if model != right:

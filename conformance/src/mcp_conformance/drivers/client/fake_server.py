@@ -14,7 +14,7 @@ import trio
 
 from mcp_conformance.drivers.client.features import Offers, usual
 from mcp_conformance.drivers.client.scripted_request import (
-    Asked,
+    ClientRequestRecord,
     ErrorReply,
     MessageSink,
     NoReply,
@@ -91,7 +91,7 @@ class FakeServer:
         """The legacy sessions that were opened."""
         self.received: Final[list[JsonObject]] = []
         """Every message of the client, in order."""
-        self.asked: Final[list[Asked]] = []
+        self.client_requests: Final[list[ClientRequestRecord]] = []
         """The client requests that were sent."""
         self.faults: Final[list[str]] = []
         """Faults of the suite itself."""
@@ -195,7 +195,7 @@ class FakeServer:
             session,
             sink,
             ids=lambda: next(self._numbers),
-            asked=self.asked,
+            client_requests=self.client_requests,
             patience=self._patience,
         )
         with trio.CancelScope() as scope:

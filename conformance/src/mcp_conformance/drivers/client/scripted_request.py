@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
 
 __all__ = [
-    "Asked",
+    "ClientRequestRecord",
     "ErrorReply",
     "MessageSink",
     "NoReply",
@@ -130,7 +130,7 @@ class Session:
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
+class ClientRequestRecord:
     """A client request with its response."""
 
     method: str
@@ -151,7 +151,7 @@ class ScriptedRequest:
         session: The session of the request.
         sink: The sink for its messages.
         ids: Generates ids for client requests.
-        asked: The list that records client requests.
+        client_requests: The list that records client requests.
         patience: Seconds that a response of the client may take.
     """
 
@@ -162,7 +162,7 @@ class ScriptedRequest:
         sink: MessageSink,
         *,
         ids: Callable[[], int],
-        asked: list[Asked],
+        client_requests: list[ClientRequestRecord],
         patience: float,
     ) -> None:
         self.message: Final = message
@@ -179,7 +179,7 @@ class ScriptedRequest:
         self.meta: Final[JsonObject] = meta if isinstance(meta, dict) else {}
         """The `_meta` of the params."""
         self._ids: Final = ids
-        self._asked: Final = asked
+        self._client_requests: Final = client_requests
         self._patience: Final = patience
 
     @property
@@ -213,7 +213,7 @@ class ScriptedRequest:
             params: JsonObject = {"progressToken": self.token, "progress": progress}
             await self.notify("notifications/progress", params if total is None else {**params, "total": total})
 
-    async def ask(
+    async def send_client_request(
         self,
         method: str,
         params: JsonObject | None = None,
@@ -252,7 +252,7 @@ class ScriptedRequest:
             await arrived.wait()
         del self.session.waiting[key]
         response = answers[0] if answers else None
-        self._asked.append(Asked(method=method, request=request, response=response, name=name))
+        self._client_requests.append(ClientRequestRecord(method=method, request=request, response=response, name=name))
         return response
 
 

@@ -281,7 +281,9 @@ async def goes_for_result(client: ClientUnderTest) -> None:
 
 def _asked(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject | None]]:
     """What a task of a tool asked, and the responses."""
-    return [(each.request, each.response) for each in evidence.server.asked if each.name.partition(" ")[0] == tool]
+    return [
+        (each.request, each.response) for each in evidence.server.client_requests if each.name.partition(" ")[0] == tool
+    ]
 
 
 @check(

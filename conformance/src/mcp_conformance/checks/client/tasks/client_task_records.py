@@ -39,7 +39,7 @@ def asked_run(client: ClientUnderTest, scenario: str = ASKS) -> Evidence:
 def steps(client: ClientUnderTest, tool: str, name: str, scenario: str = ASKS) -> list[JsonObject | None]:
     """The responses to one step of what a tool asks, in order."""
     evidence = asked_run(client, scenario)
-    return [each.response for each in evidence.server.asked if each.name == f"{tool}: {name}"]
+    return [each.response for each in evidence.server.client_requests if each.name == f"{tool}: {name}"]
 
 
 def step(client: ClientUnderTest, tool: str, name: str, scenario: str = ASKS) -> JsonObject:

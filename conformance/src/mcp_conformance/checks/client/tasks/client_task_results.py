@@ -192,7 +192,7 @@ async def unknown(client: ClientUnderTest) -> None:
 @check("tasks.client-gated", proves=("tasks.list-gated", "tasks.cancel-gated"), needs=_NEEDS)
 async def gated(client: ClientUnderTest) -> None:
     """`tasks/list` and `tasks/cancel` are there where they are declared, and an unknown method where not."""
-    asked = {each.name: each.response for each in client.run(ASKS).server.asked}
+    asked = {each.name: each.response for each in client.run(ASKS).server.client_requests}
     for capability in ("tasks.list", "tasks.cancel"):
         method = capability.replace(".", "/")
         response = asked.get(f"{UNKNOWN}: {method}")

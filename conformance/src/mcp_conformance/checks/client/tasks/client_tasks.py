@@ -111,7 +111,9 @@ async def ttl_limit(client: ClientUnderTest) -> None:
 async def ids(client: ClientUnderTest) -> None:
     """The ids of tasks are long, none comes twice, and one does not follow from another."""
     asked_run(client)
-    found = [task_id(each.response) for each in client.run(ASKS).server.asked if each.name.endswith(": create")]
+    found = [
+        task_id(each.response) for each in client.run(ASKS).server.client_requests if each.name.endswith(": create")
+    ]
     known = [each for each in found if each is not None]
     if len(known) < 2:
         raise NotTestable("there were too few tasks")
@@ -132,7 +134,11 @@ def _told(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
     """All that the client says of tasks, in order, with the method by which it does."""
     evidence = asked_run(client)
     found = 0
-    names = {each.request["id"]: each.method for each in evidence.server.asked if isinstance(each.request["id"], int)}
+    names = {
+        each.request["id"]: each.method
+        for each in evidence.server.client_requests
+        if isinstance(each.request["id"], int)
+    }
     for message in evidence.messages:
         if not isinstance(message, dict):
             continue
@@ -178,7 +184,7 @@ async def fields(client: ClientUnderTest) -> None:
         wrong = flaw(whole, "Task", client.revision)
         if wrong is not None:
             raise Deviation(f"a task as in the schema in {method}", f"{wrong}, in {brief(task)}")
-    for each in asked_run(client).server.asked:
+    for each in asked_run(client).server.client_requests:
         listed = member(each.response, "result")
         if each.method == "tasks/list" and listed is not None and not isinstance(member(listed, "tasks"), list):
             raise Deviation("an array of tasks in tasks/list", brief(listed))
@@ -223,7 +229,7 @@ async def transitions(client: ClientUnderTest) -> None:
 @check("tasks.client-answers-unrelated", proves=("tasks.no-related-meta-in-answers",), needs=_NEEDS)
 async def answers_unrelated(client: ClientUnderTest) -> None:
     """What is answered about a task has no related task in `_meta`."""
-    for each in asked_run(client).server.asked:
+    for each in asked_run(client).server.client_requests:
         if each.method in (*_FLAT, "tasks/list") and member(each.response, "result", "_meta", RELATED_TASK) is not None:
             raise Deviation(f"no {RELATED_TASK} in _meta of the answer to {each.method}", brief(each.response))
 
@@ -249,7 +255,7 @@ async def told_unrelated(client: ClientUnderTest) -> None:
 )
 async def undeclared(client: ClientUnderTest) -> None:
     """A client that declares no tasks answers what is asked for as one as it would any other request."""
-    asked = {each.name: each.response for each in client.run(_UNDECLARED).server.asked}
+    asked = {each.name: each.response for each in client.run(_UNDECLARED).server.client_requests}
     tried = 0
     for tool, kind in KINDS.items():
         if flaw(member(asked.get(f"{tool}: plain"), "result"), kind, client.revision) is not None:
@@ -268,7 +274,7 @@ async def undeclared(client: ClientUnderTest) -> None:
 @check("tasks.client-exhaustive", proves=("tasks.requests-exhaustive",), needs=_NEEDS)
 async def exhaustive(client: ClientUnderTest) -> None:
     """What cannot be declared for tasks is answered as ever, whatever stands in params.task."""
-    found = [each for each in client.run(ASKS).server.asked if each.name == PLAIN_PING]
+    found = [each for each in client.run(ASKS).server.client_requests if each.name == PLAIN_PING]
     if not found:
         raise NotTestable(f"the client did not call {PLAIN_PING}: {client.run(ASKS).ending}")
     answer = member(found[0].response, "result")
@@ -290,7 +296,9 @@ def _progress(client: ClientUnderTest) -> list[JsonObject]:
 @check("progress.client-task-same", proves=("progress.task-same-token",), needs=_NEEDS)
 async def same_token(client: ClientUnderTest) -> None:
     """Progress of a task goes by the token of the request that it began with."""
-    given = {member(each.request, "params", "_meta", PROGRESS_TOKEN) for each in asked_run(client).server.asked}
+    given = {
+        member(each.request, "params", "_meta", PROGRESS_TOKEN) for each in asked_run(client).server.client_requests
+    }
     for message in _progress(client):
         if member(message, "params", "progressToken") not in given - {None}:
             raise Deviation(f"a token that begins with {TOKEN!r}", brief(message))
@@ -303,7 +311,7 @@ async def stops(client: ClientUnderTest) -> None:
     evidence = asked_run(client)
     tokens = {
         task_id(each.response): member(each.request, "params", "_meta", PROGRESS_TOKEN)
-        for each in evidence.server.asked
+        for each in evidence.server.client_requests
     }
     over: list[JsonValue] = []
     for message in evidence.messages:
