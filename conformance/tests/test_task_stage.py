@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_conformance.scenarios.task_script import Course, Job, at_end, in_words
+from mcp_conformance.scenarios.task_script import Job, TaskScript, at_end, in_words
 from mcp_core.jsonrpc.messages import JsonObject
 
 
 def test_a_task_goes_a_step_with_each_look_and_stays_at_the_last() -> None:
-    job = Job(course=Course(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
+    job = Job(script=TaskScript(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
     assert job.status() == "working"
     assert [(job.look(), job.interval) for _ in range(3)] == [("working", 20), ("failed", 20), ("failed", 20)]
     assert job.shown("failed", modern=False)["statusMessage"] == "it could not be done"
 
 
 def test_a_task_waits_until_all_is_answered() -> None:
-    job = Job(course=Course(name="t", steps=("working", "input_required", "completed"), asks=("a", "b")))
+    job = Job(script=TaskScript(name="t", steps=("working", "input_required", "completed"), asks=("a", "b")))
     assert [job.look(), job.look()] == ["input_required", "input_required"]
     job.answered.add("a")
     assert job.look() == "input_required"
@@ -25,7 +25,7 @@ def test_a_task_waits_until_all_is_answered() -> None:
 
 
 def test_how_a_task_ended_first_is_how_it_ended() -> None:
-    job = Job(course=Course(name="t"))
+    job = Job(script=TaskScript(name="t"))
     job.end("cancelled")
     job.end("completed")
     assert job.look() == "cancelled"
@@ -33,7 +33,7 @@ def test_how_a_task_ended_first_is_how_it_ended() -> None:
 
 
 def test_a_task_may_be_forgotten_when_its_steps_are_through() -> None:
-    job = Job(course=Course(name="t", steps=("working", "working"), forgotten=True))
+    job = Job(script=TaskScript(name="t", steps=("working", "working"), forgotten=True))
     assert job.look() == "working"
     assert not job.forgotten
     job.look()

@@ -11,7 +11,7 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
-from mcp_conformance.scenarios.task_script import ENDED, PLAIN, Course, Job, enter, noted
+from mcp_conformance.scenarios.task_script import ENDED, PLAIN, Job, TaskScript, enter, noted
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["CORE_COURSES", "INSISTING", "WAITING_TASK", "CoreTasks", "core_tasks_undeclared"]
+__all__ = ["CORE_SCRIPTS", "INSISTING", "WAITING_TASK", "CoreTasks", "core_tasks_undeclared"]
 
 WAITING_TASK: Final = "task_waits"
 """The tool whose task never ends."""
@@ -34,23 +34,23 @@ _PAUSE: Final = 0.1
 """Seconds that a client waits for a result if it did not poll the task."""
 _STATUS: Final = "notifications/tasks/status"
 
-CORE_COURSES: Final = (
-    Course(name="task_required", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
-    Course(name="task_optional", support="optional"),
-    Course(name="task_forbidden", support="forbidden"),
+CORE_SCRIPTS: Final = (
+    TaskScript(name="task_required", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
+    TaskScript(name="task_optional", support="optional"),
+    TaskScript(name="task_forbidden", support="forbidden"),
     PLAIN,
-    Course(name="task_told", steps=("working", "working", "working", "completed"), told=True),
-    Course(name="task_asks", steps=("working", "working", "input_required", "completed"), asks=("form",)),
-    Course(
+    TaskScript(name="task_told", steps=("working", "working", "working", "completed"), told=True),
+    TaskScript(name="task_asks", steps=("working", "working", "input_required", "completed"), asks=("form",)),
+    TaskScript(
         name="task_asks_elsewhere",
         steps=("working", "input_required", "completed"),
         asks=("form",),
         elsewhere=True,
     ),
-    Course(name="task_fails", steps=("working", "failed")),
-    Course(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
-    Course(name="task_unhurried", intervals=(None,), ttl=None),
-    Course(name=INSISTING, support="optional"),
+    TaskScript(name="task_fails", steps=("working", "failed")),
+    TaskScript(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
+    TaskScript(name="task_unhurried", intervals=(None,), ttl=None),
+    TaskScript(name=INSISTING, support="optional"),
 )
 """The tools and the scripts of their tasks. Each tests something that clients must do or tolerate."""
 
@@ -60,19 +60,19 @@ class CoreTasks:
 
     Args:
         setup: The setup of the scenario.
-        courses: The scripts of the tools.
+        scripts: The scripts of the tools.
     """
 
-    def __init__(self, setup: ScenarioSetup, courses: tuple[Course, ...]) -> None:
+    def __init__(self, setup: ScenarioSetup, scripts: tuple[TaskScript, ...]) -> None:
         self._setup: Final = setup
-        self._courses: Final = {each.name: each for each in courses}
+        self._scripts: Final = {each.name: each for each in scripts}
         self._jobs: Final[dict[str, Job]] = {}
         server = setup.server
         requests: JsonObject = {"tools": {"call": {}}}
         server.capabilities = {**server.capabilities, "tasks": {"list": {}, "cancel": {}, "requests": requests}}
-        server.offers.tools[:] = [each.listed(modern=False) for each in courses]
+        server.offers.tools[:] = [each.listed(modern=False) for each in scripts]
         server.offers.calls.clear()
-        server.offers.calls.update(dict.fromkeys(self._courses, self._call))
+        server.offers.calls.update(dict.fromkeys(self._scripts, self._call))
         handlers: dict[str, Handler] = {
             "tasks/get": self._get,
             "tasks/result": self._result,
@@ -82,17 +82,17 @@ class CoreTasks:
         server.handlers.update(handlers)
 
     async def _call(self, request: ScriptedRequest) -> JsonObject:
-        course = self._courses[request.text("name")]
+        script = self._scripts[request.text("name")]
         wished = request.params.get("task")
         if not isinstance(wished, dict):
-            if course.support == "required":
-                raise ErrorReply(-32601, f"{course.name} runs only as a task")
-            if course.name == INSISTING:
-                raise ErrorReply(-32600, f"{course.name} must be called as a task")
+            if script.support == "required":
+                raise ErrorReply(-32601, f"{script.name} runs only as a task")
+            if script.name == INSISTING:
+                raise ErrorReply(-32600, f"{script.name} must be called as a task")
             return text_result("done at once")
-        if course.support not in ("optional", "required"):
-            raise ErrorReply(-32601, f"{course.name} does not run as a task")
-        job = Job(course=course, token=request.token)
+        if script.support not in ("optional", "required"):
+            raise ErrorReply(-32601, f"{script.name} does not run as a task")
+        job = Job(script=script, token=request.token)
         self._jobs[job.id] = job
         enter(self._setup, job)
         noted(self._setup, job, "created", trio.current_time(), status="working")
@@ -123,7 +123,7 @@ class CoreTasks:
         if standing is None:
             noted(self._setup, job, "nowhere", trio.current_time())
             return
-        if job.course.told:
+        if job.script.told:
             told = notification(_STATUS, job.shown("working", modern=False), request.revision, "")
             noted(self._setup, job, "told", trio.current_time(), status="working")
             await standing.send(encoded(told))
@@ -135,14 +135,14 @@ class CoreTasks:
         came = trio.current_time()
         job = self._job(request)
         noted(self._setup, job, "tasks/result", came, status=job.status())
-        if job.course.name == WAITING_TASK:
+        if job.script.name == WAITING_TASK:
             await job.done.wait()
-        if job.course.asks and not job.ended:
+        if job.script.asks and not job.ended:
             await self._ask(request, job)
         elif job.status() not in ENDED:
             # A client that waits for the result does not need to poll the task.
             await trio.sleep(_PAUSE)
-            job.end("failed" if job.course.steps[-1] == "failed" else "completed")
+            job.end("failed" if job.script.steps[-1] == "failed" else "completed")
         if job.status() == "cancelled":
             raise ErrorReply(-32603, "the task was cancelled")
         if job.status() == "failed":
@@ -160,7 +160,7 @@ class CoreTasks:
         try:
             await self._ask_whatever(request, job)
         finally:
-            job.answered.update(job.course.asks)
+            job.answered.update(job.script.asks)
             job.settled.set()
 
     async def _ask_whatever(self, request: ScriptedRequest, job: Job) -> None:
@@ -168,11 +168,11 @@ class CoreTasks:
             if not declares(request.session, question.needs):
                 continue
             params: JsonObject = {**(question.params or {}), **_related(job)}
-            elsewhere = job.course.elsewhere
+            elsewhere = job.script.elsewhere
             if elsewhere and request.session.standing is None:
                 noted(self._setup, job, "nowhere", trio.current_time())
                 elsewhere = False
-            name = f"{job.course.name} {job.id}"
+            name = f"{job.script.name} {job.id}"
             await request.send_client_request(question.method, params, standing=elsewhere, name=name)
             return
 
@@ -213,7 +213,7 @@ def core_tasks_undeclared(setup: ScenarioSetup) -> None:
 
     offers = setup.server.offers
     offers.tools[:] = [
-        Course(name=f"task_{support}", support=support).listed(modern=False) for support in ("required", "optional")
+        TaskScript(name=f"task_{support}", support=support).listed(modern=False) for support in ("required", "optional")
     ]
     offers.calls.clear()
     offers.calls.update({str(each["name"]): call for each in offers.tools})

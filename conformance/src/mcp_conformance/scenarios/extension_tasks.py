@@ -15,7 +15,7 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
-from mcp_conformance.scenarios.task_script import PLAIN, Course, Job, enter, noted
+from mcp_conformance.scenarios.task_script import PLAIN, Job, TaskScript, enter, noted
 from mcp_core.types.meta import SUBSCRIPTION_ID, TASKS_EXTENSION
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["EXTENSION_COURSES", "ODD_TASK", "UNFIT_TASKS", "ExtensionTasks", "declares_tasks", "unfit_tasks"]
+__all__ = ["EXTENSION_SCRIPTS", "ODD_TASK", "UNFIT_TASKS", "ExtensionTasks", "declares_tasks", "unfit_tasks"]
 
 ODD_TASK: Final = "t\u00e2che =?base64?eA==?= n\u00b0 1"
 """A task id that a header can contain only in encoded form."""
@@ -37,17 +37,17 @@ _ERROR: Final[JsonObject] = {"code": -32603, "message": "the task failed"}
 _PAUSE: Final = 0.1
 """Seconds between two notifications."""
 
-EXTENSION_COURSES: Final = (
-    Course(name="task_soon", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
+EXTENSION_SCRIPTS: Final = (
+    TaskScript(name="task_soon", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
     PLAIN,
-    Course(
+    TaskScript(
         name="task_asks", steps=("working", "input_required", "working", "working", "completed"), asks=("one", "two")
     ),
-    Course(name="task_fails", steps=("working", "failed")),
-    Course(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
-    Course(name="task_unhurried", intervals=(None,), ttl=None),
-    Course(name="task_told", steps=("working", "working", "working", "completed"), told=True),
-    Course(name="task_odd", id=ODD_TASK),
+    TaskScript(name="task_fails", steps=("working", "failed")),
+    TaskScript(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
+    TaskScript(name="task_unhurried", intervals=(None,), ttl=None),
+    TaskScript(name="task_told", steps=("working", "working", "working", "completed"), told=True),
+    TaskScript(name="task_odd", id=ODD_TASK),
 )
 """The tools and the scripts of their tasks. Each tests something that clients must do or tolerate."""
 
@@ -63,18 +63,18 @@ class ExtensionTasks:
 
     Args:
         setup: The setup of the scenario.
-        courses: The scripts of the tools.
+        scripts: The scripts of the tools.
     """
 
-    def __init__(self, setup: ScenarioSetup, courses: tuple[Course, ...]) -> None:
+    def __init__(self, setup: ScenarioSetup, scripts: tuple[TaskScript, ...]) -> None:
         self._setup: Final = setup
-        self._courses: Final = {each.name: each for each in courses}
+        self._scripts: Final = {each.name: each for each in scripts}
         self._jobs: Final[dict[str, Job]] = {}
         server = setup.server
         server.capabilities = {**server.capabilities, "extensions": {TASKS_EXTENSION: {}}}
-        server.offers.tools[:] = [each.listed(modern=True) for each in courses]
+        server.offers.tools[:] = [each.listed(modern=True) for each in scripts]
         server.offers.calls.clear()
-        server.offers.calls.update(dict.fromkeys(self._courses, self._call))
+        server.offers.calls.update(dict.fromkeys(self._scripts, self._call))
         handlers: dict[str, Handler] = {
             "tasks/get": self._get,
             "tasks/update": self._update,
@@ -84,13 +84,13 @@ class ExtensionTasks:
         server.handlers.update(handlers)
 
     async def _call(self, request: ScriptedRequest) -> JsonObject:
-        course = self._courses[request.text("name")]
-        if not declares_tasks(request.session) or course is PLAIN:
+        script = self._scripts[request.text("name")]
+        if not declares_tasks(request.session) or script is PLAIN:
             # The server decides whether a call becomes a task, and needs the extension of the client for it.
             return text_result("done at once")
-        if course.asks and not _questions(request.session):
-            course = attrs.evolve(course, steps=("working", "completed"), asks=())
-        job = Job(course=course, id=course.id) if course.id else Job(course=course)
+        if script.asks and not _questions(request.session):
+            script = attrs.evolve(script, steps=("working", "completed"), asks=())
+        job = Job(script=script, id=script.id) if script.id else Job(script=script)
         self.add(job)
         noted(self._setup, job, "created", trio.current_time(), status="working")
         raise RawReply(_as_task(self._setup, request, job.shown("working", modern=True)))
@@ -122,10 +122,10 @@ class ExtensionTasks:
         keys: list[JsonValue] = []
         if status == "input_required":
             # While a response has not taken effect yet, its input request is repeated.
-            keys = [key for key in job.course.asks if late or key not in job.answered]
+            keys = [key for key in job.script.asks if late or key not in job.answered]
             questions = _questions(request.session)
             shown["inputRequests"] = {
-                str(key): questions[index % len(questions)] for index, key in enumerate(job.course.asks) if key in keys
+                str(key): questions[index % len(questions)] for index, key in enumerate(job.script.asks) if key in keys
             }
         noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
         return {**shown, **_outcome(job, status)}
@@ -136,7 +136,7 @@ class ExtensionTasks:
         responses = request.params.get("inputResponses")
         given = list(responses) if isinstance(responses, dict) else []
         keys: list[JsonValue] = [*given]
-        job.answered.update(key for key in given if key in job.course.asks)
+        job.answered.update(key for key in given if key in job.script.asks)
         job.lingering = 1
         noted(self._setup, job, "tasks/update", came, status=job.status(), keys=keys)
         return {}
@@ -156,7 +156,7 @@ class ExtensionTasks:
         jobs = (
             [self._jobs[id] for id in ids if isinstance(id, str) and id in self._jobs] if isinstance(ids, list) else []
         )
-        told = [job for job in jobs if job.course.told and declares_tasks(request.session)]
+        told = [job for job in jobs if job.script.told and declares_tasks(request.session)]
         if told:
             granted["taskIds"] = [job.id for job in told]
         meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
@@ -175,7 +175,7 @@ class ExtensionTasks:
 
 def unfit_tasks(setup: ScenarioSetup) -> None:
     """Respond to a prompt and a resource with a task, which is valid only for tool calls."""
-    tasks = ExtensionTasks(setup, (Course(name="task_soon"),))
+    tasks = ExtensionTasks(setup, (TaskScript(name="task_soon"),))
     for method, id in UNFIT_TASKS.items():
         right = setup.server.handlers[method]
 
@@ -185,7 +185,7 @@ def unfit_tasks(setup: ScenarioSetup) -> None:
             sent = setup.notes.setdefault("unfit", [])
             if isinstance(sent, list):
                 sent.append(request.method)
-            job = Job(course=Course(name=request.method), id=id)
+            job = Job(script=TaskScript(name=request.method), id=id)
             tasks.add(job)
             shown = job.shown("working", modern=True)
             raise RawReply(_as_task(setup, request, shown), f"a task for {request.method}")

@@ -28,8 +28,8 @@ __all__ = [
     "INTERVAL",
     "PLAIN",
     "STAMP",
-    "Course",
     "Job",
+    "TaskScript",
     "at_end",
     "enter",
     "in_words",
@@ -49,7 +49,7 @@ _JOBS: Final = "tasks"
 
 
 @attrs.frozen(kw_only=True)
-class Course:
+class TaskScript:
     """A tool, and the script of its tasks."""
 
     name: str
@@ -79,7 +79,7 @@ class Course:
         return entry if modern or self.support is None else {**entry, "execution": {"taskSupport": self.support}}
 
 
-PLAIN: Final = Course(name="task_none", support=None)
+PLAIN: Final = TaskScript(name="task_none", support=None)
 """A tool that never runs as a task."""
 
 
@@ -87,7 +87,7 @@ PLAIN: Final = Course(name="task_none", support=None)
 class Job:
     """A task."""
 
-    course: Course
+    script: TaskScript
     """The script."""
     id: str = attrs.field(factory=lambda: secrets.token_hex(16))
     """The task id."""
@@ -110,19 +110,19 @@ class Job:
 
     def status(self) -> str:
         """Return the current status."""
-        steps = self.course.steps
+        steps = self.script.steps
         return self.ended or steps[min(self.looks, len(steps) - 1)]
 
     def look(self) -> str:
         """Poll the task: advance by one step, from `input_required` only with all responses, and return the status."""
-        if self.status() != "input_required" or self.answered >= set(self.course.asks):
+        if self.status() != "input_required" or self.answered >= set(self.script.asks):
             self.looks += 1
         return self.status()
 
     @property
     def forgotten(self) -> bool:
         """Whether the task has expired."""
-        return self.course.forgotten and (bool(self.ended) or self.looks >= len(self.course.steps))
+        return self.script.forgotten and (bool(self.ended) or self.looks >= len(self.script.steps))
 
     def end(self, status: str) -> None:
         """End the task now."""
@@ -132,7 +132,7 @@ class Job:
     @property
     def interval(self) -> int | None:
         """The poll interval at this step."""
-        intervals = self.course.intervals
+        intervals = self.script.intervals
         return intervals[min(self.looks, len(intervals) - 1)]
 
     def shown(self, status: str, *, modern: bool) -> JsonObject:
@@ -142,7 +142,7 @@ class Job:
             "status": status,
             "createdAt": STAMP,
             "lastUpdatedAt": STAMP,
-            "ttlMs" if modern else "ttl": self.course.ttl,
+            "ttlMs" if modern else "ttl": self.script.ttl,
         }
         if self.interval is not None:
             entry["pollIntervalMs" if modern else "pollInterval"] = self.interval
@@ -150,14 +150,14 @@ class Job:
 
     def outcome(self) -> JsonObject:
         """Return the final result of the tool."""
-        return text_result(f"{self.course.name} is done")
+        return text_result(f"{self.script.name} is done")
 
 
 def enter(setup: ScenarioSetup, job: Job) -> None:
     """Begin the log of a task."""
     found = setup.notes.setdefault(_JOBS, {})
     if isinstance(found, dict):
-        found[job.id] = {"tool": job.course.name, "log": []}
+        found[job.id] = {"tool": job.script.name, "log": []}
 
 
 def noted(setup: ScenarioSetup, job: Job, what: str, came: float, **more: JsonValue) -> None:

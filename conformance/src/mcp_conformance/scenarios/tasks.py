@@ -12,10 +12,10 @@ from mcp_conformance.scenarios.client_tasks import (
     request_tasks_unanswered,
     request_tasks_undeclared,
 )
-from mcp_conformance.scenarios.core_tasks import CORE_COURSES, WAITING_TASK, CoreTasks, core_tasks_undeclared
-from mcp_conformance.scenarios.extension_tasks import EXTENSION_COURSES, ExtensionTasks, unfit_tasks
+from mcp_conformance.scenarios.core_tasks import CORE_SCRIPTS, WAITING_TASK, CoreTasks, core_tasks_undeclared
+from mcp_conformance.scenarios.extension_tasks import EXTENSION_SCRIPTS, ExtensionTasks, unfit_tasks
 from mcp_conformance.scenarios.scenario import Scenario
-from mcp_conformance.scenarios.task_script import Course
+from mcp_conformance.scenarios.task_script import TaskScript
 from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _CORE: Final = frozenset({R2025_11_25})
 
 def _tasks(setup: ScenarioSetup) -> None:
     if setup.revision.era is Era.LEGACY:
-        CoreTasks(setup, CORE_COURSES)
+        CoreTasks(setup, CORE_SCRIPTS)
     else:
-        ExtensionTasks(setup, EXTENSION_COURSES)
+        ExtensionTasks(setup, EXTENSION_SCRIPTS)
 
 
 def _cancel(setup: ScenarioSetup) -> None:
@@ -42,11 +42,11 @@ def _cancel(setup: ScenarioSetup) -> None:
     async def plain(_: ScriptedRequest) -> JsonObject:
         return text_result("done at once")
 
-    courses = (Course(name=WAITING_TASK, steps=("working",)),)
+    scripts = (TaskScript(name=WAITING_TASK, steps=("working",)),)
     if setup.revision.era is Era.LEGACY:
-        CoreTasks(setup, courses)
+        CoreTasks(setup, scripts)
     else:
-        ExtensionTasks(setup, courses)
+        ExtensionTasks(setup, scripts)
     setup.server.offers.add_tool("test_behind", "Must be called last", plain)
 
 

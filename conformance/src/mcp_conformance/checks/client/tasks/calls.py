@@ -13,7 +13,7 @@ from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.core_tasks import CORE_COURSES
+from mcp_conformance.scenarios.core_tasks import CORE_SCRIPTS
 from mcp_conformance.scenarios.task_script import ENDED, at_end, in_words, jobs_of, logs_of
 from mcp_core.types.meta import PROGRESS_TOKEN, RELATED_TASK
 
@@ -59,7 +59,7 @@ def _calls(client: ClientUnderTest) -> list[JsonObject]:
 
 
 def _supporting(*supports: str | None) -> set[str]:
-    return {course.name for course in CORE_COURSES if course.support in supports}
+    return {course.name for course in CORE_SCRIPTS if course.support in supports}
 
 
 @check("tasks.client-required-tool", proves=("tasks.client-task-if-required",), needs=_NEEDS)
