@@ -51,17 +51,17 @@ def _client_cancels(setup: ScenarioSetup) -> None:
 
 def _server_cancels(setup: ScenarioSetup) -> None:
     """Add a tool that requests a form and cancels the request, with pings that separate the effects."""
-    question = (
+    client_request = (
         by_name("ask_form")[0] if setup.revision in by_name("ask_form")[0].revisions else by_name("ask_sample")[0]
     )
 
     async def give_up(request: ScriptedRequest) -> JsonObject:
-        if not declares(request.session, question.needs):
-            return text_result(f"{question.needs} is not declared")
+        if not declares(request.session, client_request.needs):
+            return text_result(f"{client_request.needs} is not declared")
         id: JsonValue = "to be given up"
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": question.method}
-        if question.params is not None:
-            message["params"] = question.params
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": client_request.method}
+        if client_request.params is not None:
+            message["params"] = client_request.params
         await request.sink.send(encoded(message))
         await request.send_client_request("ping", name="before")
         await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})

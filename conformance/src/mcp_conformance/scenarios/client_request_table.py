@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.scenarios.client_request_tools import Question
+from mcp_conformance.scenarios.client_request_tools import ClientRequest
 from mcp_core.revisions import MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _TOOLS: Final[list[JsonValue]] = [
     }
 ]
 
-DEFAULTS: Final = Question(
+DEFAULTS: Final = ClientRequest(
     name="ask_defaults",
     method="elicitation/create",
     needs="elicitation.form",
@@ -134,42 +134,42 @@ DEFAULTS: Final = Question(
 """A form whose fields have defaults."""
 
 _RIGHT: Final = (
-    Question(
+    ClientRequest(
         name="ask_form",
         method="elicitation/create",
         needs="elicitation.form",
         revisions=_FORMS,
         params=_form(FORM),
     ),
-    Question(
+    ClientRequest(
         name="ask_form_by_mode",
         method="elicitation/create",
         needs="elicitation.form",
         revisions=_LATE,
         params=_form(FORM, mode="form"),
     ),
-    Question(
+    ClientRequest(
         name="ask_choices",
         method="elicitation/create",
         needs="elicitation.form",
         revisions=_LATE,
         params=_form(_CHOICES),
     ),
-    Question(
+    ClientRequest(
         name="ask_url",
         method="elicitation/create",
         needs="elicitation.url",
         revisions=frozenset({R2025_11_25}),
         params={**_PAGE, "elicitationId": ODD_ID},
     ),
-    Question(
+    ClientRequest(
         name="ask_url",
         method="elicitation/create",
         needs="elicitation.url",
         revisions=frozenset(MODERN),
         params=_PAGE,
     ),
-    Question(
+    ClientRequest(
         name="ask_sample",
         method="sampling/createMessage",
         needs="sampling",
@@ -185,52 +185,52 @@ _RIGHT: Final = (
             modelPreferences={"costPriority": 0, "speedPriority": 1, "intelligencePriority": 0.5},
         ),
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_image",
         method="sampling/createMessage",
         needs="sampling",
         params=_sample(_message("user", {"type": "image", "data": _PIXEL, "mimeType": "image/png"})),
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_audio",
         method="sampling/createMessage",
         needs="sampling",
         revisions=between(R2025_03_26),
         params=_sample(_message("user", {"type": "audio", "data": _SOUND, "mimeType": "audio/wav"})),
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_tools_auto",
         method="sampling/createMessage",
         needs="sampling.tools",
         revisions=_LATE,
         params=_sample(_ASK, tools=_TOOLS, toolChoice={"mode": "auto"}),
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_tools_required",
         method="sampling/createMessage",
         needs="sampling.tools",
         revisions=_LATE,
         params=_sample(_ASK, tools=_TOOLS, toolChoice={"mode": "required"}),
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_tools_none",
         method="sampling/createMessage",
         needs="sampling.tools",
         revisions=_LATE,
         params=_sample(_ASK, tools=_TOOLS, toolChoice={"mode": "none"}),
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_tool_results",
         method="sampling/createMessage",
         needs="sampling.tools",
         revisions=_LATE,
         params=_sample(_ASK, _message("assistant", [_USE]), _message("user", [_RESULT]), tools=_TOOLS),
     ),
-    Question(name="ask_roots", method="roots/list", needs="roots"),
+    ClientRequest(name="ask_roots", method="roots/list", needs="roots"),
 )
 
 WRONG: Final = (
-    Question(
+    ClientRequest(
         name="ask_form_without_message",
         method="elicitation/create",
         needs="elicitation.form",
@@ -238,21 +238,21 @@ WRONG: Final = (
         params={"requestedSchema": FORM},
         deviant="elicitation/create without a message",
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_without_messages",
         method="sampling/createMessage",
         needs="sampling",
         params={"maxTokens": 100},
         deviant="sampling/createMessage without messages",
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_odd_content",
         method="sampling/createMessage",
         needs="sampling",
         params=_sample(_message("user", {"type": "image", "data": "not base64!", "mimeType": 7})),
         deviant="an image with invalid data and media type",
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_missing_result",
         method="sampling/createMessage",
         needs="sampling.tools",
@@ -260,7 +260,7 @@ WRONG: Final = (
         params=_sample(_ASK, _message("assistant", [_USE]), _message("user", _text("And?")), tools=_TOOLS),
         deviant="a tool_use without its tool_result",
     ),
-    Question(
+    ClientRequest(
         name="ask_sample_mixed_result",
         method="sampling/createMessage",
         needs="sampling.tools",
@@ -277,9 +277,9 @@ MODELS: Final = ("alpha-large-3", "alpha-small-3", "beta-sonnet-20260101", "gamm
 """The models that a client must have where hints are tested; it prefers the first."""
 
 
-def _hinted(name: str, *hints: str, **priorities: JsonValue) -> Question:
+def _hinted(name: str, *hints: str, **priorities: JsonValue) -> ClientRequest:
     preferences: JsonObject = {"hints": [{"name": hint} for hint in hints], **priorities}
-    return Question(
+    return ClientRequest(
         name=name,
         method="sampling/createMessage",
         needs="sampling",
@@ -297,11 +297,11 @@ HINTED: Final = (
 """Client requests with hints. In each, only one of the models is right."""
 
 
-def valid_client_requests() -> tuple[Question, ...]:
+def valid_client_requests() -> tuple[ClientRequest, ...]:
     """Return the client requests that break no rule."""
     return _RIGHT
 
 
-def by_name(*names: str) -> list[Question]:
+def by_name(*names: str) -> list[ClientRequest]:
     """Return some of them, in the order of the table."""
-    return [question for question in _RIGHT if question.name in names]
+    return [client_request for client_request in _RIGHT if client_request.name in names]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["KEY", "STATE", "Question", "check_sent", "declares", "offer_request_tools", "response_of", "result_of"]
+__all__ = ["KEY", "STATE", "ClientRequest", "check_sent", "declares", "offer_request_tools", "response_of", "result_of"]
 
 KEY: Final = "the question"
 """The key of the input request."""
@@ -37,7 +37,7 @@ _OMITTED: Final = "spared"
 
 
 @attrs.frozen(kw_only=True)
-class Question:
+class ClientRequest:
     """A client request of a scenario."""
 
     name: str
@@ -62,52 +62,62 @@ def declares(session: Session, capability: str) -> bool:
     return session.has(capability)
 
 
-def offer_request_tools(setup: ScenarioSetup, questions: Iterable[Question], *, undeclared: bool = False) -> None:
+def offer_request_tools(
+    setup: ScenarioSetup, client_requests: Iterable[ClientRequest], *, undeclared: bool = False
+) -> None:
     """Replace all tools with a tool for each client request.
 
     Args:
         setup: The setup of the scenario.
-        questions: The client requests. Those that the revision does not have are omitted.
+        client_requests: The client requests. Those that the revision does not have are omitted.
         undeclared: Whether to send them even to clients that did not declare the capability, which breaks a rule.
     """
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    for question in questions:
-        if setup.revision in question.revisions:
+    for client_request in client_requests:
+        if setup.revision in client_request.revisions:
             offers.add_tool(
-                question.name, "Sends a client request", _request_tool(setup, question, undeclared=undeclared)
+                client_request.name,
+                "Sends a client request",
+                _request_tool(setup, client_request, undeclared=undeclared),
             )
 
 
 def _request_tool(
-    setup: ScenarioSetup, question: Question, *, undeclared: bool
+    setup: ScenarioSetup, client_request: ClientRequest, *, undeclared: bool
 ) -> Callable[[ScriptedRequest], Awaitable[JsonObject]]:
     async def ask(request: ScriptedRequest) -> JsonObject:
-        declared = declares(request.session, question.needs)
+        declared = declares(request.session, client_request.needs)
         if not declared and not undeclared:
-            _note(setup, _OMITTED, question.name)
-            return text_result(f"not asked: {question.needs} is not declared")
-        wrong = question.deviant or ("" if declared else f"{question.needs} is not declared")
-        _note(setup, _SENT, question.name)
+            _note(setup, _OMITTED, client_request.name)
+            return text_result(f"not asked: {client_request.needs} is not declared")
+        wrong = client_request.deviant or ("" if declared else f"{client_request.needs} is not declared")
+        _note(setup, _SENT, client_request.name)
         if request.revision.era is Era.LEGACY:
-            await request.send_client_request(question.method, question.params, deviant=wrong, name=question.name)
+            await request.send_client_request(
+                client_request.method, client_request.params, deviant=wrong, name=client_request.name
+            )
             return text_result("asked")
-        return _input_required(setup, question, request, wrong)
+        return _input_required(setup, client_request, request, wrong)
 
     return ask
 
 
-def _input_required(setup: ScenarioSetup, question: Question, request: ScriptedRequest, wrong: str) -> JsonObject:
+def _input_required(
+    setup: ScenarioSetup, client_request: ClientRequest, request: ScriptedRequest, wrong: str
+) -> JsonObject:
     """Return the input request, or record the input response."""
-    entry: JsonObject = {"method": question.method}
-    if question.params is not None:
-        entry["params"] = question.params
+    entry: JsonObject = {"method": client_request.method}
+    if client_request.params is not None:
+        entry["params"] = client_request.params
     given = request.params.get("inputResponses")
     if isinstance(given, dict):
         response: JsonObject | None = {"result": given[KEY]} if KEY in given else None
         setup.server.client_requests.append(
-            ClientRequestRecord(method=question.method, request=entry, response=response, name=question.name)
+            ClientRequestRecord(
+                method=client_request.method, request=entry, response=response, name=client_request.name
+            )
         )
         return text_result("asked")
     result: JsonObject = {"resultType": "input_required", "inputRequests": {KEY: entry}, "requestState": STATE}
@@ -117,10 +127,10 @@ def _input_required(setup: ScenarioSetup, question: Question, request: ScriptedR
     return result
 
 
-def _note(setup: ScenarioSetup, name: str, question: str) -> None:
+def _note(setup: ScenarioSetup, name: str, client_request: str) -> None:
     found = setup.notes.setdefault(name, [])
     if isinstance(found, list):
-        found.append(question)
+        found.append(client_request)
 
 
 # --- used by checks

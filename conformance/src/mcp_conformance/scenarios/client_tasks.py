@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest, Session
-    from mcp_conformance.scenarios.client_request_tools import Question
+    from mcp_conformance.scenarios.client_request_tools import ClientRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-    Drive = Callable[[ScriptedRequest, Question], Awaitable[None]]
+    Drive = Callable[[ScriptedRequest, ClientRequest], Awaitable[None]]
 
 __all__ = [
     "CANCELS",
@@ -76,24 +76,24 @@ def task_id(response: JsonObject | None) -> str | None:
     return id if isinstance(id, str) else None
 
 
-def _able(session: Session, question: Question) -> bool:
-    return declares(session, question.needs) and session.has(_NEEDS[question.method])
+def _able(session: Session, client_request: ClientRequest) -> bool:
+    return declares(session, client_request.needs) and session.has(_NEEDS[client_request.method])
 
 
-def _questions() -> list[Question]:
+def _client_requests() -> list[ClientRequest]:
     return by_name("ask_form", "ask_sample")
 
 
 async def _create(
-    request: ScriptedRequest, question: Question, name: str, task: JsonObject, *, token: str | None = None
+    request: ScriptedRequest, client_request: ClientRequest, name: str, task: JsonObject, *, token: str | None = None
 ) -> str | None:
     """Send a task-augmented client request, and return the task id."""
-    params: JsonObject = {**(question.params or {}), "task": task}
+    params: JsonObject = {**(client_request.params or {}), "task": task}
     if token is not None:
         params["_meta"] = {PROGRESS_TOKEN: token}
-    able = _able(request.session, question)
+    able = _able(request.session, client_request)
     response = await request.send_client_request(
-        question.method, params, name=name, deviant="" if able else "tasks are not declared"
+        client_request.method, params, name=name, deviant="" if able else "tasks are not declared"
     )
     return task_id(response)
 
@@ -110,9 +110,9 @@ async def _list(request: ScriptedRequest, name: str) -> None:
         params = {"cursor": cursor}
 
 
-async def _whole(request: ScriptedRequest, question: Question, name: str) -> None:
+async def _whole(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
     """Follow a task from its creation until after its end."""
-    id = await _create(request, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
+    id = await _create(request, client_request, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
     if id is None:
         return
     about: JsonObject = {"taskId": id}
@@ -127,10 +127,10 @@ async def _whole(request: ScriptedRequest, question: Question, name: str) -> Non
     await request.send_client_request("tasks/get", about, name=f"{name}: still")
 
 
-async def _many(request: ScriptedRequest, question: Question, name: str) -> None:
+async def _many(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
     """Create four tasks with different times to live."""
     wishes: tuple[JsonObject, ...] = ({}, {"ttl": ENORMOUS}, {"ttl": 60_000}, {})
-    ids = [await _create(request, question, f"{name}: create", wish) for wish in wishes]
+    ids = [await _create(request, client_request, f"{name}: create", wish) for wish in wishes]
     known: list[str] = [id for id in ids if id is not None]
     if len(known) == len(wishes):
         meta: JsonObject = {RELATED_TASK: {"taskId": known[1]}}
@@ -149,11 +149,11 @@ async def _many(request: ScriptedRequest, question: Question, name: str) -> None
             await request.send_client_request("tasks/result", {"taskId": id}, name=f"{name}: result")
 
 
-async def _cancelled(request: ScriptedRequest, question: Question, name: str) -> None:
+async def _cancelled(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
     """Cancel a task before the user responds, and read it afterward."""
     if not request.session.has("tasks.cancel"):
         return
-    id = await _create(request, question, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
+    id = await _create(request, client_request, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
     if id is None:
         return
     await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
@@ -162,17 +162,17 @@ async def _cancelled(request: ScriptedRequest, question: Question, name: str) ->
     await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: still")
 
 
-async def _unanswered(request: ScriptedRequest, question: Question, name: str) -> None:
+async def _unanswered(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
     """Cancel a task to which the user does not respond."""
-    id = await _create(request, question, f"{name}: create", {"ttl": 60_000})
+    id = await _create(request, client_request, f"{name}: create", {"ttl": 60_000})
     if id is not None and request.session.has("tasks.cancel"):
         await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
         await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
 
 
-def _tool(name: str, questions: list[Question], drive: Drive, setup: ScenarioSetup) -> None:
+def _tool(name: str, client_requests: list[ClientRequest], drive: Drive, setup: ScenarioSetup) -> None:
     async def call(request: ScriptedRequest) -> JsonObject:
-        able = [each for each in questions if _able(request.session, each)]
+        able = [each for each in client_requests if _able(request.session, each)]
         if not able:
             return text_result("not sent: the client does not declare tasks for this method")
         await drive(request, able[0])
@@ -210,18 +210,18 @@ def request_tasks(setup: ScenarioSetup) -> None:
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    form, sample = _questions()
-    for name, question in (("ask_task_form", form), ("ask_task_sample", sample)):
-        _tool(name, [question], _named(name, _whole), setup)
+    form, sample = _client_requests()
+    for name, client_request in (("ask_task_form", form), ("ask_task_sample", sample)):
+        _tool(name, [client_request], _named(name, _whole), setup)
     _tool(MANY, [form, sample], _named(MANY, _many), setup)
     _tool(CANCELS, [form, sample], _named(CANCELS, _cancelled), setup)
     offers.add_tool(UNKNOWN, "Requests tasks that do not exist", _unknown)
     offers.add_tool(PLAIN_PING, "Requests a ping as a task", _ping)
 
 
-def _named(name: str, drive: Callable[[ScriptedRequest, Question, str], Awaitable[None]]) -> Drive:
-    async def named(request: ScriptedRequest, question: Question) -> None:
-        await drive(request, question, name)
+def _named(name: str, drive: Callable[[ScriptedRequest, ClientRequest, str], Awaitable[None]]) -> Drive:
+    async def named(request: ScriptedRequest, client_request: ClientRequest) -> None:
+        await drive(request, client_request, name)
 
     return named
 
@@ -231,7 +231,7 @@ def request_tasks_unanswered(setup: ScenarioSetup) -> None:
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    _tool(UNANSWERED, _questions(), _named(UNANSWERED, _unanswered), setup)
+    _tool(UNANSWERED, _client_requests(), _named(UNANSWERED, _unanswered), setup)
 
 
 def request_tasks_undeclared(setup: ScenarioSetup) -> None:
@@ -239,13 +239,17 @@ def request_tasks_undeclared(setup: ScenarioSetup) -> None:
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    for name, question in zip(KINDS, _questions(), strict=True):
+    for name, client_request in zip(KINDS, _client_requests(), strict=True):
 
-        async def ask(request: ScriptedRequest, name: str = name, question: Question = question) -> JsonObject:
-            if not declares(request.session, question.needs) or request.session.has(_NEEDS[question.method]):
+        async def ask(
+            request: ScriptedRequest, name: str = name, client_request: ClientRequest = client_request
+        ) -> JsonObject:
+            if not declares(request.session, client_request.needs) or request.session.has(
+                _NEEDS[client_request.method]
+            ):
                 return text_result("not sent: the client does not declare the capability, or declares tasks for it")
-            await request.send_client_request(question.method, question.params, name=f"{name}: plain")
-            await _create(request, question, f"{name}: create", {"ttl": 60_000})
+            await request.send_client_request(client_request.method, client_request.params, name=f"{name}: plain")
+            await _create(request, client_request, f"{name}: create", {"ttl": 60_000})
             return text_result("asked")
 
         offers.add_tool(name, "Sends a task-augmented client request", ask)
@@ -256,11 +260,11 @@ def request_tasks_declined(setup: ScenarioSetup) -> None:
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    sample = _questions()[1]
+    sample = _client_requests()[1]
 
-    async def decline(request: ScriptedRequest, question: Question) -> None:
-        await request.send_client_request(question.method, question.params, name="ask_declined: plain")
-        id = await _create(request, question, "ask_declined: create", {"ttl": 60_000})
+    async def decline(request: ScriptedRequest, client_request: ClientRequest) -> None:
+        await request.send_client_request(client_request.method, client_request.params, name="ask_declined: plain")
+        id = await _create(request, client_request, "ask_declined: create", {"ttl": 60_000})
         if id is None:
             return
         await request.send_client_request("tasks/result", {"taskId": id}, name="ask_declined: result")

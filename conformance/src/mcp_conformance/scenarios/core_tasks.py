@@ -164,16 +164,16 @@ class CoreTasks:
             job.settled.set()
 
     async def _ask_whatever(self, request: ScriptedRequest, job: Job) -> None:
-        for question in by_name("ask_form", "ask_sample"):
-            if not declares(request.session, question.needs):
+        for client_request in by_name("ask_form", "ask_sample"):
+            if not declares(request.session, client_request.needs):
                 continue
-            params: JsonObject = {**(question.params or {}), **_related(job)}
+            params: JsonObject = {**(client_request.params or {}), **_related(job)}
             elsewhere = job.script.elsewhere
             if elsewhere and request.session.standing is None:
                 noted(self._setup, job, "nowhere", trio.current_time())
                 elsewhere = False
             name = f"{job.script.name} {job.id}"
-            await request.send_client_request(question.method, params, standing=elsewhere, name=name)
+            await request.send_client_request(client_request.method, params, standing=elsewhere, name=name)
             return
 
     async def _list(self, request: ScriptedRequest) -> JsonObject:

@@ -88,7 +88,7 @@ class ExtensionTasks:
         if not declares_tasks(request.session) or script is PLAIN:
             # The server decides whether a call becomes a task, and needs the extension of the client for it.
             return text_result("done at once")
-        if script.asks and not _questions(request.session):
+        if script.asks and not _client_requests(request.session):
             script = attrs.evolve(script, steps=("working", "completed"), asks=())
         job = Job(script=script, id=script.id) if script.id else Job(script=script)
         self.add(job)
@@ -123,9 +123,11 @@ class ExtensionTasks:
         if status == "input_required":
             # While a response has not taken effect yet, its input request is repeated.
             keys = [key for key in job.script.asks if late or key not in job.answered]
-            questions = _questions(request.session)
+            client_requests = _client_requests(request.session)
             shown["inputRequests"] = {
-                str(key): questions[index % len(questions)] for index, key in enumerate(job.script.asks) if key in keys
+                str(key): client_requests[index % len(client_requests)]
+                for index, key in enumerate(job.script.asks)
+                if key in keys
             }
         noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
         return {**shown, **_outcome(job, status)}
@@ -200,7 +202,7 @@ def _outcome(job: Job, status: str) -> JsonObject:
     return {"error": _ERROR} if status == "failed" else {}
 
 
-def _questions(session: Session) -> list[JsonObject]:
+def _client_requests(session: Session) -> list[JsonObject]:
     """Return the input requests that the client supports."""
     return [
         {"method": each.method, "params": each.params}
