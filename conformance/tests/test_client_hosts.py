@@ -12,13 +12,13 @@ import pytest
 import trio
 
 from mcp_conformance.drivers.client.fake_server import FakeServer
-from mcp_conformance.drivers.client.http_exchange import Exchange
+from mcp_conformance.drivers.client.http_exchange import HttpExchange
 from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
 from mcp_conformance.drivers.client.scripted_request import NoReply, RawReply, ScriptedRequest
 from mcp_conformance.drivers.client.sse_host import open_sse_host
 from mcp_conformance.drivers.client.stdio_host import Launch, StdioHost, open_stdio_host
 from mcp_conformance.protocol.param_headers import modern_headers
-from mcp_conformance.wire.http_client import Endpoint, HttpAnswer, HttpEnded
+from mcp_conformance.wire.http_client import Endpoint, HttpResponse, IncompleteResponse
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_03_26, Revision
@@ -36,7 +36,7 @@ async def hosted(*speaks: Revision) -> AsyncIterator[tuple[FakeServer, HttpHost,
     assert server.faults == []
 
 
-async def post(endpoint: Endpoint, value: JsonValue, *headers: tuple[str, str]) -> HttpAnswer:
+async def post(endpoint: Endpoint, value: JsonValue, *headers: tuple[str, str]) -> HttpResponse:
     async with endpoint.exchange(Transcript(), "POST", headers, json.dumps(value).encode()) as exchange:
         return await exchange.answer()
 
@@ -55,13 +55,13 @@ def initialize(revision: Revision) -> JsonObject:
     return legacy("initialize", protocolVersion=revision.name, capabilities={}, clientInfo=INFO)
 
 
-def value_of(answer: HttpAnswer) -> JsonObject:
+def value_of(answer: HttpResponse) -> JsonObject:
     value: JsonValue = json.loads(answer.body)
     assert isinstance(value, dict)
     return value
 
 
-def code_of(answer: HttpAnswer) -> JsonValue:
+def code_of(answer: HttpResponse) -> JsonValue:
     error = value_of(answer)["error"]
     assert isinstance(error, dict)
     return error["code"]
@@ -209,7 +209,7 @@ async def test_a_subscription_is_acknowledged_and_ends_with_its_stream() -> None
 
 
 async def test_a_scenario_can_cut_an_answer_short() -> None:
-    async def cut(exchange: Exchange) -> bool:
+    async def cut(exchange: HttpExchange) -> bool:
         await exchange.start(200, [("Content-Type", "application/json"), ("Content-Length", "100")])
         await exchange.chunk(b'{"jsonrpc"', deviant="half an answer")
         await exchange.cut()
@@ -217,7 +217,7 @@ async def test_a_scenario_can_cut_an_answer_short() -> None:
 
     async with hosted(LATEST) as (_, host, endpoint):
         host.before = cut
-        with pytest.raises(HttpEnded):
+        with pytest.raises(IncompleteResponse):
             await post(endpoint, modern("tools/list"))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
     from mcp_conformance.model.verdict import Outcome
-    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ISSUER_FAULTS", "IssuerFault", "open_raw_issuer", "try_issuer", "try_issuer_fault"]
@@ -135,7 +135,7 @@ class _Raw:
             del found[left_out[fault]]
         return found
 
-    async def handle(self, incoming: Incoming) -> None:
+    async def handle(self, incoming: ServerExchange) -> None:
         """Answers one request."""
         path, fault = incoming.path, self._fault
         hidden = fault in ("nothing-published", "nothing-there") or (fault == "openid-only" and path == _OAUTH)
@@ -157,7 +157,7 @@ class _Raw:
         else:
             await incoming.respond(400 if path in ("/token", "/register") else 404)
 
-    async def _authorize(self, incoming: Incoming) -> None:
+    async def _authorize(self, incoming: ServerExchange) -> None:
         fields = dict(parse_qsl(urlsplit(incoming.target).query))
         given, known = fields.get("redirect_uri", ""), self._uris.get(fields.get("client_id", ""))
         right = given == known or self._fault == "redirects-anywhere"

@@ -13,7 +13,7 @@ import attrs
 from mcp_conformance.oauth_testbed.client_jwts import read_jwt, s256
 
 if TYPE_CHECKING:
-    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["RawTokens"]
@@ -54,7 +54,7 @@ class RawTokens:
         self._codes[code] = _Grant(client=client, challenge=challenge)
         return code
 
-    async def answer(self, incoming: Incoming) -> None:
+    async def answer(self, incoming: ServerExchange) -> None:
         """Answers a request for tokens."""
         fields = dict(parse_qsl(incoming.body.decode()))
         try:
@@ -66,7 +66,7 @@ class RawTokens:
         stored = () if self._fault == "tokens-stored" else (("Cache-Control", "no-store"),)
         await incoming.respond(200, stored, json.dumps(self._tokens(grant, key, fields)).encode())
 
-    def _key(self, incoming: Incoming, fields: dict[str, str]) -> str | None:
+    def _key(self, incoming: ServerExchange, fields: dict[str, str]) -> str | None:
         """The thumbprint of the key of the proof; `None` where there is no proof."""
         proof = incoming.header("dpop")
         if proof is None:

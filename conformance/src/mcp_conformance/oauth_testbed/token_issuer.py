@@ -21,7 +21,7 @@ from mcp_conformance.wire.http_server import open_http_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ADMIN", "BASE", "ROOT", "Issuer", "ProofKey", "open_issuer"]
@@ -94,7 +94,7 @@ class Issuer:
         header = {"alg": "RS256", "typ": "at+jwt", "kid": "suite"}
         return jws.serialize_compact(header, json.dumps(told), self._other if foreign_key else self._key)
 
-    async def handle(self, incoming: Incoming) -> None:
+    async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request for metadata or keys."""
         wells = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
         if incoming.path in wells:
@@ -110,7 +110,7 @@ async def open_issuer() -> AsyncIterator[Issuer]:
     """Serve an issuer on the loopback interface while the block runs."""
     issuers: list[Issuer] = []
 
-    async def handle(incoming: Incoming) -> None:
+    async def handle(incoming: ServerExchange) -> None:
         await issuers[0].handle(incoming)
 
     async with open_http_server(handle) as port:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from mcp_conformance.wire.http_client import HttpAnswer
-    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.http_client import HttpResponse
+    from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
     Browser: TypeAlias = Callable[[str], Awaitable[None]]
@@ -54,7 +54,7 @@ class Trial:
     """The verifier of the code challenge."""
     fields: Mapping[str, str]
     """The fields of the authorization response; empty without a response."""
-    answers: tuple[HttpAnswer, ...] = ()
+    answers: tuple[HttpResponse, ...] = ()
     """The later responses of the token endpoint, in order."""
 
 
@@ -140,7 +140,7 @@ class Login:
             if self._awaited.fields is None:
                 raise
 
-    async def handle(self, incoming: Incoming) -> None:
+    async def handle(self, incoming: ServerExchange) -> None:
         """Respond to the browser."""
         if incoming.path != _CALLBACK:
             await incoming.respond(404)

@@ -15,7 +15,7 @@ import trio
 
 from mcp_conformance.drivers.server.targets import NotStarted, UrlTarget
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.http_client import IncompleteResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,7 +66,7 @@ async def _unreachable(target: UrlTarget) -> str:
     """Why a server cannot be reached; empty where it can."""
     try:
         await trio.aclose_forcefully(await target.endpoint.connect())
-    except HttpEnded as ended:
+    except IncompleteResponse as ended:
         return str(ended)
     return ""
 
@@ -132,7 +132,7 @@ class Vigil:
             await process.wait()
         try:
             await trio.aclose_forcefully(await self._started.endpoint.connect())
-        except HttpEnded:
+        except IncompleteResponse:
             with trio.move_on_after(self._started.patience):
                 await process.wait()
         return process.status is not None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mcp_conformance.drivers.client.fake_server import FakeServer
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport
@@ -42,7 +42,7 @@ class Evidence:
     """The messages of all connections, in order."""
     server: FakeServer
     """The fake server in its state after the run."""
-    exchanges: Sequence[Exchange] = ()
+    exchanges: Sequence[HttpExchange] = ()
     """The HTTP requests, in order; empty over stdio."""
     launches: Sequence[Launch] = ()
     """The starts of the server; empty over HTTP."""

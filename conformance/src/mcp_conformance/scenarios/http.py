@@ -13,7 +13,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
@@ -44,7 +44,7 @@ def _session_lost(setup: ScenarioSetup) -> None:
     """Forget the session before the first `tools/list`."""
     lost: list[bool] = []
 
-    async def forget(exchange: Exchange) -> bool:
+    async def forget(exchange: HttpExchange) -> bool:
         sessions = setup.server.sessions
         if exchange.message.get("method") == "tools/list" and not lost and sessions:
             lost.append(True)

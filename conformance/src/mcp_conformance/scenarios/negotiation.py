@@ -11,7 +11,7 @@ from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2024_11_05, R2025_03_26, between
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.scenarios.scenario import ScenarioSetup
 
@@ -73,7 +73,7 @@ def _two_endpoints(setup: ScenarioSetup) -> None:
     pair = SseHost(setup.server, host.transcript, host.nursery)
     pair.path = host.path
 
-    async def answer(exchange: Exchange) -> bool:
+    async def answer(exchange: HttpExchange) -> bool:
         await pair.answer(exchange)
         return True
 

@@ -19,7 +19,7 @@ from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
@@ -121,7 +121,7 @@ async def _behind(_: ScriptedRequest) -> JsonObject:
 def _standing_ends(setup: ScenarioSetup) -> None:
     """End the first standalone stream at once."""
 
-    async def end(exchange: Exchange) -> bool:
+    async def end(exchange: HttpExchange) -> bool:
         if exchange.method != "GET" or exchange.header("last-event-id") is not None or "ended" in setup.notes:
             return False
         setup.notes["ended"] = True

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.wire.transcript import Transcript
 
-__all__ = ["Endpoint", "Headers", "HttpAnswer", "HttpEnded", "HttpExchange"]
+__all__ = ["ClientExchange", "Endpoint", "Headers", "HttpResponse", "IncompleteResponse"]
 
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
@@ -33,12 +33,12 @@ _MOST: Final = 64 * 1024 * 1024
 Headers = tuple[tuple[str, str], ...]
 
 
-class HttpEnded(Exception):
+class IncompleteResponse(Exception):
     """The response is missing or incomplete. The only argument is the cause."""
 
 
 @attrs.frozen(kw_only=True)
-class HttpAnswer:
+class HttpResponse:
     """A response with its whole body."""
 
     status: int
@@ -58,7 +58,7 @@ class HttpAnswer:
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
 
-class HttpExchange:
+class ClientExchange:
     """A sent request, and its response as it arrives. Created by `Endpoint.exchange`."""
 
     def __init__(self, stream: trio.abc.Stream, connection: h11.Connection) -> None:
@@ -87,7 +87,7 @@ class HttpExchange:
             try:
                 event = self._connection.next_event()
             except h11.RemoteProtocolError as error:
-                raise HttpEnded(f"the response is not valid HTTP: {error}") from error
+                raise IncompleteResponse(f"the response is not valid HTTP: {error}") from error
             if isinstance(event, h11.Event):
                 return event
             if event is h11.PAUSED:
@@ -95,7 +95,7 @@ class HttpExchange:
             try:
                 data = await self._stream.receive_some(_PORTION)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise HttpEnded("the connection broke") from error
+                raise IncompleteResponse("the connection broke") from error
             self._connection.receive_data(bytes(data))
 
     async def _read_head(self) -> None:
@@ -106,10 +106,10 @@ class HttpExchange:
                 self.headers = tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers)
                 return
             if not isinstance(event, h11.InformationalResponse):
-                raise HttpEnded("the connection ended without a response")
+                raise IncompleteResponse("the connection ended without a response")
 
     async def receive(self) -> bytes:
-        """Return more of the body; empty at its end. Raises `HttpEnded` if it is cut off."""
+        """Return more of the body; empty at its end. Raises `IncompleteResponse` if it is cut off."""
         while not self.ended:
             event = await self._next()
             if isinstance(event, h11.Data):
@@ -118,16 +118,16 @@ class HttpExchange:
         return b""
 
     async def read(self) -> bytes:
-        """Return the rest of the body. Raises `HttpEnded` if it is cut off or too large."""
+        """Return the rest of the body. Raises `IncompleteResponse` if it is cut off or too large."""
         body = bytearray()
         while data := await self.receive():
             body += data
             if len(body) > _MOST:
-                raise HttpEnded(f"the body has more than {_MOST} bytes")
+                raise IncompleteResponse(f"the body has more than {_MOST} bytes")
         return bytes(body)
 
     async def next_event(self) -> Event | None:
-        """Return the next event of a stream; `None` at its end. Raises `HttpEnded` if the stream is cut off."""
+        """Return the next event of a stream; `None` at its end. Raises `IncompleteResponse` if the stream is cut off."""
         while not self._queue:
             data = await self.receive()
             if not data:
@@ -135,9 +135,9 @@ class HttpExchange:
             self._queue += [event for event in self._events.receive_data(data) if isinstance(event, Event)]
         return self._queue.pop(0)
 
-    async def answer(self) -> HttpAnswer:
+    async def answer(self) -> HttpResponse:
         """Return the response with its whole body."""
-        return HttpAnswer(status=self.status, headers=self.headers, body=await self.read())
+        return HttpResponse(status=self.status, headers=self.headers, body=await self.read())
 
 
 class Endpoint:
@@ -172,11 +172,11 @@ class Endpoint:
         return f"{'https' if self.secure else 'http'}://{self.authority}"
 
     async def connect(self) -> trio.abc.Stream:
-        """Open a connection. Raises `HttpEnded` on failure."""
+        """Open a connection. Raises `IncompleteResponse` on failure."""
         try:
             stream: trio.abc.Stream = await trio.open_tcp_stream(self.host, self.port)
         except OSError as error:
-            raise HttpEnded(f"no connection to {self.host}:{self.port}: {error}") from error
+            raise IncompleteResponse(f"no connection to {self.host}:{self.port}: {error}") from error
         if not self.secure:
             return stream
         context = self._context or ssl.create_default_context()
@@ -185,7 +185,7 @@ class Endpoint:
             await secured.do_handshake()
         except trio.BrokenResourceError as error:
             await trio.aclose_forcefully(stream)
-            raise HttpEnded(f"TLS handshake failed with {self.host}:{self.port}: {error.__cause__}") from error
+            raise IncompleteResponse(f"TLS handshake failed with {self.host}:{self.port}: {error.__cause__}") from error
         return secured
 
     @asynccontextmanager
@@ -199,7 +199,7 @@ class Endpoint:
         target: str | None = None,
         host: str | None = None,
         deviant: str = "",
-    ) -> AsyncIterator[HttpExchange]:
+    ) -> AsyncIterator[ClientExchange]:
         """Send a request. The block starts at the head of the response; after the block the connection is closed.
 
         Args:
@@ -239,7 +239,7 @@ class Endpoint:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     # The server may reject the request before it has read all of it.
                     transcript.note("the connection was closed before the request was read")
-                exchange = HttpExchange(stream, connection)
+                exchange = ClientExchange(stream, connection)
                 await exchange._read_head()  # noqa: SLF001  the exchange is not complete without this private method
                 lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
                 transcript.head("\n".join(lines_back), sent=False)

@@ -18,7 +18,7 @@ from mcp_conformance.wire.nursery import open_nursery
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-__all__ = ["Headers", "Incoming", "open_http_server"]
+__all__ = ["Headers", "ServerExchange", "open_http_server"]
 
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
@@ -27,7 +27,7 @@ _MOST: Final = 64 * 1024 * 1024
 Headers = tuple[tuple[str, str], ...]
 
 
-class Incoming:
+class ServerExchange:
     """A received request, and its response. If the handler returns without a response, the connection is closed."""
 
     def __init__(self, connection: _Connection, head: h11.Request, body: bytes, number: int) -> None:
@@ -179,12 +179,14 @@ class _Connection:
         return True
 
 
-async def _serve(stream: trio.SocketStream, handle: Callable[[Incoming], Awaitable[None]], numbers: list[int]) -> None:
+async def _serve(
+    stream: trio.SocketStream, handle: Callable[[ServerExchange], Awaitable[None]], numbers: list[int]
+) -> None:
     connection = _Connection(stream)
     try:
         while (request := await connection.request()) is not None:
             numbers[0] += 1
-            incoming = Incoming(connection, *request, numbers[0])
+            incoming = ServerExchange(connection, *request, numbers[0])
             async with open_nursery() as nursery:
                 nursery.start_soon(connection.watch, incoming.gone)
                 await handle(incoming)
@@ -211,7 +213,7 @@ async def _listen() -> list[trio.SocketListener]:
 
 
 @asynccontextmanager
-async def open_http_server(handle: Callable[[Incoming], Awaitable[None]]) -> AsyncIterator[int]:
+async def open_http_server(handle: Callable[[ServerExchange], Awaitable[None]]) -> AsyncIterator[int]:
     """Listen on a free port of the loopback addresses while the block runs. Yields the port.
 
     Args:

@@ -16,7 +16,7 @@ from mcp_core.types.meta import PROTOCOL_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest
 
 _MODERN: Final = [each.name for each in MODERN]
@@ -24,19 +24,19 @@ _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream"
 
 
-def _posts(client: ClientUnderTest, *, told: bool = False) -> Iterator[Exchange]:
+def _posts(client: ClientUnderTest, *, told: bool = False) -> Iterator[HttpExchange]:
     """Every POST; on request only those where the client was told what to speak."""
     for evidence in client.all(told=told):
         yield from (exchange for exchange in evidence.exchanges if exchange.method == "POST")
 
 
-def _media_types(exchange: Exchange, name: str) -> list[str]:
+def _media_types(exchange: HttpExchange, name: str) -> list[str]:
     """The media types in a header, without parameters."""
     listed = ",".join(exchange.all(name)).split(",")
     return [each.partition(";")[0].strip().lower() for each in listed if each.strip()]
 
 
-def _said(exchange: Exchange, name: str) -> str:
+def _said(exchange: HttpExchange, name: str) -> str:
     """A header, for a sentence."""
     values = exchange.all(name)
     return f"{exchange} with {f'{name}: {values[0]!r}' if values else f'no {name}'}"
@@ -53,7 +53,7 @@ async def accept(client: ClientUnderTest) -> None:
             raise Deviation(f"Accept with {_JSON} and {_STREAM}", _said(exchange, "accept"))
 
 
-def _opens_stream(exchange: Exchange) -> bool:
+def _opens_stream(exchange: HttpExchange) -> bool:
     return exchange.method == "GET" and not exchange.beside
 
 
@@ -156,7 +156,7 @@ async def version_negotiated(client: ClientUnderTest) -> None:
 # --- modern ------------------------------------------------------------------------------------------------------------
 
 
-def _requests(client: ClientUnderTest) -> Iterator[Exchange]:
+def _requests(client: ClientUnderTest) -> Iterator[HttpExchange]:
     """Every POST of a request that speaks modern."""
     for exchange in _posts(client):
         params = exchange.message.get("params")
@@ -246,7 +246,7 @@ async def name_encoded(client: ClientUnderTest) -> None:
         raise NotTestable("the client read no resource whose URI is not plain ASCII")
 
 
-def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[Exchange], bool]) -> None:
+def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[HttpExchange], bool]) -> None:
     """A check that no request is of some kind."""
 
     async def absent(client: ClientUnderTest) -> None:
@@ -258,7 +258,7 @@ def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[Exchange
     CLIENT_CHECKS.add(id, absent, title=title, proves=(requirement,), revisions=_MODERN, subject=Subject.EVIDENCE)
 
 
-_ABSENT: Final[tuple[tuple[str, str, str, Callable[[Exchange], bool]], ...]] = (
+_ABSENT: Final[tuple[tuple[str, str, str, Callable[[HttpExchange], bool]], ...]] = (
     (
         "http.client-no-session-id",
         "http.client-no-session-id",

@@ -16,7 +16,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -34,7 +34,7 @@ _PLAIN: Final = ("Region", "Priority", "Verbose")
 _NESTED: Final = ("Place_City.x",)
 
 
-def _arguments(exchange: Exchange) -> JsonObject:
+def _arguments(exchange: HttpExchange) -> JsonObject:
     params = exchange.message.get("params")
     arguments = params.get("arguments") if isinstance(params, dict) else None
     return arguments if isinstance(arguments, dict) else {}
@@ -47,7 +47,7 @@ def _at(arguments: JsonObject, path: tuple[str, ...]) -> JsonValue:
     return here
 
 
-def _calls(client: ClientUnderTest) -> list[Exchange]:
+def _calls(client: ClientUnderTest) -> list[HttpExchange]:
     """The calls of the tool with annotated parameters."""
     evidence = client.run("http-custom-headers")
     found = [each for each in evidence.exchanges if _named(each) == "test_custom_headers"]
@@ -56,7 +56,7 @@ def _calls(client: ClientUnderTest) -> list[Exchange]:
     return found
 
 
-def _named(exchange: Exchange) -> str | None:
+def _named(exchange: HttpExchange) -> str | None:
     params = exchange.message.get("params")
     name = params.get("name") if isinstance(params, dict) else None
     return name if isinstance(name, str) and exchange.message.get("method") == "tools/call" else None

@@ -10,7 +10,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.stale_schemas import MOVED, OLD_AND_NEW, UNLISTED
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest
 
 _MOVES: Final = "conformance_header_moves"
@@ -18,25 +18,25 @@ _UNLISTED: Final = "conformance_call_unlisted"
 _PREFIX: Final = "mcp-param-"
 
 
-def _is_call(exchange: Exchange, tool: str) -> bool:
+def _is_call(exchange: HttpExchange, tool: str) -> bool:
     params = exchange.message.get("params")
     named = params.get("name") if isinstance(params, dict) else None
     return exchange.message.get("method") == "tools/call" and named == tool
 
 
-def _has_region(exchange: Exchange) -> bool:
+def _has_region(exchange: HttpExchange) -> bool:
     """Whether it calls the tool whose annotation moves, with what is annotated."""
     params = exchange.message.get("params")
     arguments = params.get("arguments") if isinstance(params, dict) else None
     return _is_call(exchange, MOVED) and isinstance(arguments, dict) and arguments.get("region") is not None
 
 
-def _params(exchange: Exchange) -> list[str]:
+def _params(exchange: HttpExchange) -> list[str]:
     """The names of the headers that repeat arguments."""
     return [name for name, _ in exchange.headers if name.startswith(_PREFIX)]
 
 
-def _is_list(exchange: Exchange) -> bool:
+def _is_list(exchange: HttpExchange) -> bool:
     return exchange.message.get("method") == "tools/list"
 
 

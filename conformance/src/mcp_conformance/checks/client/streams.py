@@ -10,7 +10,7 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.scenarios.http import RETRY
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 
 _EARLY: Final = 0.95
@@ -76,7 +76,7 @@ async def deletes(client: ClientUnderTest) -> None:
 # --- streams that end before their response ----------------------------------------------------------------------------
 
 
-def _paused(client: ClientUnderTest) -> tuple[Evidence, list[Exchange]]:
+def _paused(client: ClientUnderTest) -> tuple[Evidence, list[HttpExchange]]:
     """What the client asked for by GET after its stream was ended.
 
     Raises:

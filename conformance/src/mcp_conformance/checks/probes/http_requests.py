@@ -14,7 +14,7 @@ from mcp_conformance.drivers.server.http_peer import HttpPeer
 from mcp_conformance.drivers.server.peer import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.transcript import strict_json
 from mcp_core.revisions import REVISIONS, Era
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.drivers.settings import Settings
-    from mcp_conformance.wire.http_client import Endpoint, HttpAnswer
+    from mcp_conformance.wire.http_client import Endpoint, HttpResponse
     from mcp_core.framing.sse import Event
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -93,13 +93,13 @@ def with_header(headers: Sequence[tuple[str, str]], name: str, value: str) -> He
     return [*without(headers, name), (name, value)]
 
 
-def shown(answer: HttpAnswer) -> str:
+def shown(answer: HttpResponse) -> str:
     """An answer, short enough for a sentence."""
     body = answer.body[:200].decode("utf-8", "backslashreplace")
     return f"HTTP {answer.status}, {answer.media_type or 'no content type'}{', ' if body else ''}{body}"
 
 
-def _message(answer: HttpAnswer) -> JsonObject:
+def _message(answer: HttpResponse) -> JsonObject:
     try:
         value: JsonValue = strict_json(answer.body)
     except ValueError:
@@ -107,23 +107,23 @@ def _message(answer: HttpAnswer) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def error_code(answer: HttpAnswer) -> JsonValue:
+def error_code(answer: HttpResponse) -> JsonValue:
     """The code of the error in the body; `None` where there is none."""
     error = _message(answer).get("error")
     return error.get("code") if isinstance(error, dict) else None
 
 
-def error_id(answer: HttpAnswer) -> JsonValue:
+def error_id(answer: HttpResponse) -> JsonValue:
     """The id of the message in the body."""
     return _message(answer).get("id")
 
 
-def succeeded(answer: HttpAnswer) -> bool:
+def succeeded(answer: HttpResponse) -> bool:
     """Whether it is 2xx, and no error stands in its body."""
     return 200 <= answer.status < 300 and error_code(answer) is None
 
 
-def require(answer: HttpAnswer, statuses: Collection[int], what: str, *, code: int | None = None) -> None:
+def require(answer: HttpResponse, statuses: Collection[int], what: str, *, code: int | None = None) -> None:
     """Holds an answer against what it has to be.
 
     Args:
@@ -226,7 +226,7 @@ async def read_stream(
                     if event.data:
                         peer.transcript.message(event.data, sent=False)
                 ended = True
-        except HttpEnded as broken:
+        except IncompleteResponse as broken:
             peer.transcript.note(f"the stream broke: {broken}")
             if not found:
                 raise Deviation(f"an answer to {method}", str(broken)) from broken

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp_conformance.drivers.client.scripted_request import Session
-    from mcp_conformance.wire.http_server import Headers, Incoming
+    from mcp_conformance.wire.http_server import Headers, ServerExchange
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["STREAM", "Exchange"]
+__all__ = ["STREAM", "HttpExchange"]
 
 STREAM: Final = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
 """The headers of an event stream."""
 
 
-class Exchange:
+class HttpExchange:
     """A request and its response.
 
     Args:
@@ -30,7 +30,7 @@ class Exchange:
         transcript: The transcript that records both.
     """
 
-    def __init__(self, incoming: Incoming, transcript: Transcript) -> None:
+    def __init__(self, incoming: ServerExchange, transcript: Transcript) -> None:
         self._incoming: Final = incoming
         self._transcript: Final = transcript
         self.number: Final = incoming.number

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.client.http_exchange import STREAM, Exchange
+from mcp_conformance.drivers.client.http_exchange import STREAM, HttpExchange
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.protocol.param_headers import annotated, modern_headers
 from mcp_conformance.wire.http_server import open_http_server
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.fake_server import FakeServer
     from mcp_conformance.drivers.client.scripted_request import Session
-    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.http_server import ServerExchange
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -44,7 +44,7 @@ class Stream:
         self.key: Final = key
         self.events: Final[list[bytes]] = []
         """The data of the events so far."""
-        self.exchange: Exchange | None = None
+        self.exchange: HttpExchange | None = None
         """The response that carries the stream at present."""
         self.done: Final = trio.Event()
         """Set when the last event was sent."""
@@ -53,7 +53,7 @@ class Stream:
         """Return the id of an event."""
         return None if self.key is None else f"{self.key}-{index}"
 
-    async def attach(self, exchange: Exchange, since: int = 0) -> None:
+    async def attach(self, exchange: HttpExchange, since: int = 0) -> None:
         """Continue in another response, beginning with this event."""
         self.exchange = exchange
         for index in range(since, len(self.events)):
@@ -96,7 +96,7 @@ class PostSink:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         stream: Stream,
         *,
         streams: bool,
@@ -138,7 +138,7 @@ class HttpHost:
 
     def __init__(self, server: FakeServer, transcript: Transcript, nursery: trio.Nursery) -> None:
         self.server: Final = server
-        self.exchanges: Final[list[Exchange]] = []
+        self.exchanges: Final[list[HttpExchange]] = []
         """All requests, in order."""
         self.transcript: Final = transcript
         """The transcript that records everything."""
@@ -154,15 +154,15 @@ class HttpHost:
         """Whether legacy clients receive a session id."""
         self.standing = True
         """Whether legacy clients can open a standalone stream."""
-        self.before: Callable[[Exchange], Awaitable[bool]] | None = None
+        self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
         self._open: Final[dict[str, Session]] = {}
         self._kept: Final[dict[str, Stream]] = {}
         self._numbers: Final = itertools.count(1)
 
-    async def handle(self, incoming: Incoming) -> None:
+    async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request."""
-        exchange = Exchange(incoming, self.transcript)
+        exchange = HttpExchange(incoming, self.transcript)
         exchange.beside = exchange.path != self.path
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
@@ -188,7 +188,7 @@ class HttpHost:
 
     # --- POST --------------------------------------------------------------------------------------------------------
 
-    async def _post(self, exchange: Exchange) -> None:
+    async def _post(self, exchange: HttpExchange) -> None:
         if not exchange.is_json():
             await self._reply_error(exchange, ErrorReply(-32700, "the body is not JSON", status=400), None)
             return
@@ -211,20 +211,20 @@ class HttpHost:
             exchange.known = session
             await self._legacy(exchange, session)
 
-    async def _reply_error(self, exchange: Exchange, reply: ErrorReply, id: JsonValue) -> None:
+    async def _reply_error(self, exchange: HttpExchange, reply: ErrorReply, id: JsonValue) -> None:
         error = reply.error(id)
         if id is None:
             del error["id"]
         await exchange.respond(reply.status or 400, [_JSON], encoded(error))
 
-    def _repeated(self, exchange: Exchange, message: JsonObject, session: Session) -> None:
+    def _repeated(self, exchange: HttpExchange, message: JsonObject, session: Session) -> None:
         """Check that the headers agree with the body. Raises `ErrorReply`."""
         tools = annotated(self.server.offers.tools)
         for name, value in modern_headers(message, session.revision.name, tools):
             if [each.strip() for each in exchange.all(name)] != [value]:
                 raise ErrorReply(-32020, f"{name} does not match the body", status=400)
 
-    async def _modern(self, exchange: Exchange, session: Session) -> None:
+    async def _modern(self, exchange: HttpExchange, session: Session) -> None:
         sink = PostSink(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
@@ -234,7 +234,7 @@ class HttpHost:
             # The scenario sends no response: wait until the client disconnects.
             await exchange.gone.wait()
 
-    def _session(self, exchange: Exchange, message: JsonObject) -> Session | None:
+    def _session(self, exchange: HttpExchange, message: JsonObject) -> Session | None:
         """Return the session of a request. Raises `ErrorReply`."""
         version, given = exchange.header(_VERSION), exchange.header(_SESSION)
         # A forgotten session still identifies the client.
@@ -254,7 +254,7 @@ class HttpHost:
             raise ErrorReply(-32600, "unknown session", status=404)
         return self._open[given]
 
-    async def _legacy(self, exchange: Exchange, session: Session) -> None:
+    async def _legacy(self, exchange: HttpExchange, session: Session) -> None:
         value = exchange.value
         parts = value if isinstance(value, list) else [value]
         if not any(isinstance(each, dict) and "method" in each and "id" in each for each in parts):
@@ -287,7 +287,7 @@ class HttpHost:
 
     # --- GET ---------------------------------------------------------------------------------------------------------
 
-    async def _get(self, exchange: Exchange) -> None:
+    async def _get(self, exchange: HttpExchange) -> None:
         try:
             session = self._session(exchange, {})
         except ErrorReply as reply:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.client.http_exchange import STREAM, Exchange
+from mcp_conformance.drivers.client.http_exchange import STREAM, HttpExchange
 from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.nursery import open_nursery
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.fake_server import FakeServer
     from mcp_conformance.drivers.client.scripted_request import Session
-    from mcp_conformance.wire.http_server import Incoming
+    from mcp_conformance.wire.http_server import ServerExchange
     from mcp_conformance.wire.transcript import Transcript
 
 __all__ = ["SseHost", "open_sse_host"]
@@ -28,7 +28,7 @@ __all__ = ["SseHost", "open_sse_host"]
 class _Events:
     """The stream of one session."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: HttpExchange) -> None:
         self._exchange: Final = exchange
         self._writing: Final = trio.Lock()
 
@@ -49,25 +49,25 @@ class SseHost:
 
     def __init__(self, server: FakeServer, transcript: Transcript, nursery: trio.Nursery) -> None:
         self.server: Final = server
-        self.exchanges: Final[list[Exchange]] = []
+        self.exchanges: Final[list[HttpExchange]] = []
         """All requests, in order."""
         self.path = "/sse"
         """The path of the stream."""
-        self.before: Callable[[Exchange], Awaitable[bool]] | None = None
+        self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
         self._transcript: Final = transcript
         self._nursery: Final = nursery
         self._open: Final[dict[str, tuple[Session, _Events]]] = {}
 
-    async def handle(self, incoming: Incoming) -> None:
+    async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request."""
-        exchange = Exchange(incoming, self._transcript)
+        exchange = HttpExchange(incoming, self._transcript)
         self.exchanges.append(exchange)
         if self.before is not None and await self.before(exchange):
             return
         await self.answer(exchange)
 
-    async def answer(self, exchange: Exchange) -> None:
+    async def answer(self, exchange: HttpExchange) -> None:
         """Respond to a request that was recorded already."""
         if exchange.target == self.path and exchange.method == "GET":
             await self._stream(exchange)
@@ -82,7 +82,7 @@ class SseHost:
         else:
             await exchange.respond(405 if exchange.path == self.path else 404)
 
-    async def _stream(self, exchange: Exchange) -> None:
+    async def _stream(self, exchange: HttpExchange) -> None:
         session = self.server.open()
         events = _Events(exchange)
         place = f"/messages?session={session.number}-8d1e"

@@ -15,7 +15,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.param_headers import modern_headers
 from mcp_conformance.protocol.response import Answer
-from mcp_conformance.wire.http_client import HttpAnswer, HttpEnded
+from mcp_conformance.wire.http_client import HttpResponse, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Transcript, strict_json
 from mcp_core.framing.sse import Event, SseParser
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from mcp_conformance.drivers.settings import Settings
-    from mcp_conformance.wire.http_client import Endpoint, HttpExchange
+    from mcp_conformance.wire.http_client import ClientExchange, Endpoint
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -65,7 +65,7 @@ class HttpPeer(ServerPeer):
         self.by_tool = by_tool
         self.session_id: str | None = None
         """The session id; `None` if the server gave none."""
-        self.standing: HttpExchange | None = None
+        self.standing: ClientExchange | None = None
         """The standalone stream, if the server offers one."""
         self._nursery: Final = nursery
 
@@ -109,11 +109,11 @@ class HttpPeer(ServerPeer):
                     status=exchange.status,
                     headers=exchange.headers,
                 )
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             raise Deviation(f"a response to {method}", str(ended)) from ended
         raise AssertionError("the block returns or raises")
 
-    async def _read(self, exchange: HttpExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+    async def _read(self, exchange: ClientExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
         """Return the response and the messages before it."""
         if exchange.media_type != "text/event-stream":
             body = await exchange.read()
@@ -126,7 +126,7 @@ class HttpPeer(ServerPeer):
             return value, []
         return await self._follow(exchange, message)
 
-    async def _follow(self, exchange: HttpExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+    async def _follow(self, exchange: ClientExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
         """Return the response from a stream. A stream that ends too early is resumed if possible."""
         before: list[JsonObject] = []
         last_id: str | None = None
@@ -180,7 +180,7 @@ class HttpPeer(ServerPeer):
         method: str = "POST",
         deviant: str = "",
         host: str | None = None,
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Send a body with exactly these headers, and return the whole response, also of a stream.
 
         Raises:
@@ -194,11 +194,11 @@ class HttpPeer(ServerPeer):
                 answer = await exchange.answer()
                 self._enter(answer)
                 return answer
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             raise Deviation("an HTTP response", str(ended)) from ended
         raise AssertionError("the block returns or raises")
 
-    def _enter(self, answer: HttpAnswer) -> None:
+    def _enter(self, answer: HttpResponse) -> None:
         """Enter a body. A body that is not declared as JSON, such as the page of a proxy, is not a message."""
         if answer.media_type == "application/json" and answer.body:
             self.transcript.message(answer.body, sent=False)
@@ -217,7 +217,7 @@ class HttpPeer(ServerPeer):
         body: bytes | None = None,
         deviant: str = "",
         host: str | None = None,
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Send like `send`, but return only the head of a stream, which may never end.
 
         Raises:
@@ -229,11 +229,11 @@ class HttpPeer(ServerPeer):
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 if exchange.media_type == "text/event-stream" or (method == "GET" and exchange.status == 200):
-                    return HttpAnswer(status=exchange.status, headers=exchange.headers, body=b"")
+                    return HttpResponse(status=exchange.status, headers=exchange.headers, body=b"")
                 answer = await exchange.answer()
                 self._enter(answer)
                 return answer
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             raise Deviation("an HTTP response", str(ended)) from ended
         raise AssertionError("the block returns or raises")
 
@@ -267,7 +267,7 @@ class HttpPeer(ServerPeer):
                     while self.standing is not None and (event := await exchange.next_event()) is not None:
                         if event.data:
                             await self.take(self.transcript.message(event.data, sent=False))
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             self.transcript.note(f"the standalone stream ended: {ended}")
         self.standing = None
         if not started:
@@ -282,7 +282,7 @@ class HttpPeer(ServerPeer):
                 headers = [*self.settings.headers, *self.session_headers()]
                 async with self.endpoint.exchange(self.transcript, "DELETE", headers):
                     pass
-            except HttpEnded:
+            except IncompleteResponse:
                 self.transcript.note("the session could not be ended")
 
 
@@ -295,7 +295,7 @@ def _messages(body: bytes) -> list[JsonObject]:
     return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
 
 
-def messages_of(answer: HttpAnswer) -> list[JsonObject]:
+def messages_of(answer: HttpResponse) -> list[JsonObject]:
     """Return the messages in an HTTP response, which is JSON or a stream."""
     if answer.media_type != "text/event-stream":
         return _messages(answer.body)

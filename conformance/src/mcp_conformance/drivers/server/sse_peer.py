@@ -15,7 +15,7 @@ from mcp_conformance.drivers.server.peer import ServerPeer, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import Answer
-from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Transcript
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from mcp_conformance.drivers.settings import Settings
-    from mcp_conformance.wire.http_client import Endpoint, HttpAnswer
+    from mcp_conformance.wire.http_client import Endpoint, HttpResponse
     from mcp_core.framing.sse import Event
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
@@ -69,7 +69,7 @@ class SsePeer(ServerPeer):
                     while (event := await exchange.next_event()) is not None:
                         await self._event(event)
                 self.ended = f"HTTP {self.status}, {self.media_type or 'no content type'}, and the end of the stream"
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             self.ended = str(ended)
         self.transcript.note(self.ended)
         self._opened.set()
@@ -108,7 +108,7 @@ class SsePeer(ServerPeer):
         headers: Sequence[tuple[str, str]] = (),
         host: str | None = None,
         deviant: str = "",
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Post a body with these headers and a content type. Raises `Deviation` without an HTTP response."""
         target = await self.opened()
         lines = [*self.settings.headers, ("Content-Type", "application/json"), *headers]
@@ -120,7 +120,7 @@ class SsePeer(ServerPeer):
                 ) as exchange,
             ):
                 return await exchange.answer()
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             raise Deviation("an HTTP response", str(ended)) from ended
         raise AssertionError("the block returns or raises")
 

@@ -16,7 +16,7 @@ from mcp_conformance.drivers.server.http_peer import open_http
 from mcp_conformance.drivers.server.sse_peer import open_sse
 from mcp_conformance.drivers.server.stdio_peer import open_stdio
 from mcp_conformance.model.check import Transport
-from mcp_conformance.wire.http_client import Endpoint, HttpEnded
+from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 
@@ -230,7 +230,7 @@ async def _reached(target: UrlTarget, process: LineProcess, name: str) -> None:
     while True:
         try:
             await trio.aclose_forcefully(await target.endpoint.connect())
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             if process.status is not None:
                 raise NotStarted(f"{name} ended with status {process.status}\n{process.log}") from ended
             await trio.sleep(_PAUSE)

@@ -16,12 +16,12 @@ from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of
 from mcp_conformance.oauth_testbed.quirks import Well
 from mcp_conformance.oauth_testbed.registered_clients import is_loopback
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.wire.http_client import Endpoint, HttpEnded
+from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
 from mcp_conformance.wire.transcript import Transcript
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["NEED", "ask", "issuer_of", "known_metadata", "with_proofs"]
@@ -36,7 +36,7 @@ _REDIRECT: Final = "http://127.0.0.1:49152/callback"
 
 async def ask(
     server: ServerUnderTest, method: str, url: str, headers: tuple[tuple[str, str], ...] = (), body: bytes | None = None
-) -> HttpAnswer:
+) -> HttpResponse:
     """One request to the authorization server. Raises `Deviation` when there is no answer."""
     what = f"an answer to {method} {url.partition('?')[0]}"
     try:
@@ -45,7 +45,7 @@ async def ask(
             Endpoint(url).exchange(Transcript(), method, headers, body) as exchange,
         ):
             return await exchange.answer()
-    except (HttpEnded, ValueError) as ended:
+    except (IncompleteResponse, ValueError) as ended:
         raise Deviation(what, str(ended)) from ended
     raise AssertionError("the block ends by one of them")
 
@@ -220,7 +220,7 @@ async def _registered(server: ServerUnderTest) -> str:
     return id
 
 
-async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpAnswer:
+async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpResponse:
     """The answer to an authorization request; `None`: the field is left out."""
     endpoint = str((await known_metadata(server)).get("authorization_endpoint"))
     fields: dict[str, str | None] = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.user_login import Login
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
@@ -147,7 +147,7 @@ async def _post(
     server: ServerUnderTest,
     fields: Mapping[str, str | None],
     proof: Callable[[str, JsonObject], str] | None = None,
-) -> HttpAnswer:
+) -> HttpResponse:
     """A token request; `None` as a value: the field is left out. The proof is made anew for a nonce that is asked for."""
     login, metadata = login_of(server), await metadata_of(server)
     endpoint = metadata.get("token_endpoint")
@@ -183,20 +183,20 @@ async def _redeemed(
     return attrs.evolve(trial, answers=(*trial.answers, answer))
 
 
-def tokens_of(answer: HttpAnswer) -> JsonObject | None:
+def tokens_of(answer: HttpResponse) -> JsonObject | None:
     """The tokens in an answer; `None` where there are none."""
     document = json_object(answer.body) if answer.status == 200 else None
     return document if document is not None and isinstance(document.get("access_token"), str) else None
 
 
-def shown(answer: HttpAnswer) -> str:
+def shown(answer: HttpResponse) -> str:
     """An answer, without the tokens in it."""
     document = json_object(answer.body) or {}
     told = "tokens" if "access_token" in document else brief(document.get("error"))
     return f"HTTP {answer.status} with {told}"
 
 
-def require_refusal(answer: HttpAnswer, what: str) -> None:
+def require_refusal(answer: HttpResponse, what: str) -> None:
     """Raises `Deviation` where an answer is no refusal."""
     if not 400 <= answer.status < 500:
         raise Deviation(f"a refusal of {what}", shown(answer))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
     from mcp_conformance.drivers.server.http_peer import HttpPeer
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _HTTP: Final = (Transport.HTTP,)
@@ -38,7 +38,7 @@ class _Bound:
         """The token, and proofs."""
         return (("Authorization", f"DPoP {self.token}"), *(("DPoP", proof) for proof in proofs))
 
-    async def send(self, *proofs: str, deviant: str = "") -> HttpAnswer:
+    async def send(self, *proofs: str, deviant: str = "") -> HttpResponse:
         """A request with proofs."""
         return await probe(self.peer, self.headers(*proofs), deviant=deviant)
 

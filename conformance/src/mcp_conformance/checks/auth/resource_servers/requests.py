@@ -12,7 +12,7 @@ from mcp_conformance.drivers.server.peer import encoded, within
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
-from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.token_issuer import Issuer
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = [
@@ -81,7 +81,7 @@ async def http_peer(server: ServerUnderTest) -> AsyncIterator[HttpPeer]:
         yield peer
 
 
-async def probe(peer: HttpPeer, headers: Headers = (), *, in_session: bool = False, deviant: str = "") -> HttpAnswer:
+async def probe(peer: HttpPeer, headers: Headers = (), *, in_session: bool = False, deviant: str = "") -> HttpResponse:
     """A small request with these credentials in place of the right ones.
 
     Args:
@@ -102,14 +102,14 @@ async def probe(peer: HttpPeer, headers: Headers = (), *, in_session: bool = Fal
     return await sent(peer, "initialize", opening, headers, session=False, deviant=deviant)
 
 
-async def called(peer: HttpPeer, tool: str, headers: Headers) -> HttpAnswer:
+async def called(peer: HttpPeer, tool: str, headers: Headers) -> HttpResponse:
     """A call of a tool with these credentials in place of the right ones."""
     return await sent(peer, "tools/call", {"name": tool, "arguments": {}}, headers)
 
 
 async def sent(
     peer: HttpPeer, method: str, params: JsonObject, headers: Headers, *, session: bool = True, deviant: str = ""
-) -> HttpAnswer:
+) -> HttpResponse:
     """Any request with these credentials in place of the right ones.
 
     Raises:
@@ -122,7 +122,7 @@ async def sent(
     return await _exchanged(peer, "POST", (*lines, *headers), encoded(message), deviant=deviant)
 
 
-async def fetched(peer: HttpPeer, target: str) -> HttpAnswer:
+async def fetched(peer: HttpPeer, target: str) -> HttpResponse:
     """A GET of a path, with no credentials."""
     return await _exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target)
 
@@ -135,7 +135,7 @@ async def _exchanged(
     *,
     target: str | None = None,
     deviant: str = "",
-) -> HttpAnswer:
+) -> HttpResponse:
     what = f"an answer to {method} {target or peer.endpoint.target}"
     try:
         async with (
@@ -143,12 +143,12 @@ async def _exchanged(
             peer.endpoint.exchange(peer.transcript, method, lines, body, target=target, deviant=deviant) as exchange,
         ):
             return await exchange.answer()
-    except HttpEnded as ended:
+    except IncompleteResponse as ended:
         raise Deviation(what, str(ended)) from ended
     raise AssertionError("the block ends by one of them")
 
 
-def challenge(answer: HttpAnswer, scheme: str | None = None) -> dict[str, str] | None:
+def challenge(answer: HttpResponse, scheme: str | None = None) -> dict[str, str] | None:
     """The parameters of the challenge of Bearer or DPoP; `None` when there is none of that scheme."""
     for name, value in answer.headers:
         if name != "www-authenticate":

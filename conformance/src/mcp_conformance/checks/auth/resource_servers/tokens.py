@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
     from mcp_conformance.drivers.server.http_peer import HttpPeer
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _HTTP: Final = (Transport.HTTP,)
 _ADMIN_TOOL: Final = "test_admin"
 
 
-def _expect(answer: HttpAnswer, status: int, what: str) -> None:
+def _expect(answer: HttpResponse, status: int, what: str) -> None:
     if answer.status != status:
         raise Deviation(f"HTTP {status} for {what}", f"HTTP {answer.status}, {answer.body[:120]!r}")
 
 
-def _challenged(answer: HttpAnswer, what: str) -> dict[str, str]:
+def _challenged(answer: HttpResponse, what: str) -> dict[str, str]:
     """The parameters of the challenge in a refusal."""
     found = challenge(answer)
     if found is None:
@@ -293,7 +293,7 @@ async def session_of_another(server: ServerUnderTest) -> None:
             raise Deviation("the session of ada to be closed to eve", f"HTTP {answer.status}")
 
 
-def _expect_control(answer: HttpAnswer) -> None:
+def _expect_control(answer: HttpResponse) -> None:
     if answer.status != 200:
         raise NotTestable(f"the control failed: a request in a session of its own gets HTTP {answer.status}")
 
@@ -321,7 +321,7 @@ async def upper_case(server: ServerUnderTest) -> None:
 # --- scopes ---------------------------------------------------------------------------------------------------------------
 
 
-async def _call_beyond(server: ServerUnderTest, peer: HttpPeer) -> HttpAnswer:
+async def _call_beyond(server: ServerUnderTest, peer: HttpPeer) -> HttpResponse:
     """The answer to a call that the token is not good for."""
     name, _ = server.tool(_ADMIN_TOOL)
     good = await called(peer, name, _of(server, f"{BASE} {ADMIN}"))

@@ -18,7 +18,7 @@ from mcp_conformance.scenarios.task_script import at_end, in_words, jobs_of, log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.drivers.client.http_exchange import Exchange
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
@@ -62,7 +62,7 @@ async def over_http(client: ClientUnderTest) -> None:
         raise NotTestable(f"the control failed: calls of tools do not have the right {' and '.join(sorted(lacking))}")
 
 
-def _wrong_headers(exchange: Exchange, revision: Revision) -> Iterator[tuple[str, str, str]]:
+def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple[str, str, str]]:
     """What is wrong with the headers of any request: the name of one, what it should be, and what it is."""
     accepted = {each.partition(";")[0].strip().lower() for each in ",".join(exchange.all("accept")).split(",")}
     if not {"application/json", "text/event-stream"} <= accepted:

@@ -18,7 +18,7 @@ from mcp_conformance.checks.probes.http_requests import (
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.peer import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable
-from mcp_conformance.wire.http_client import HttpEnded
+from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def slow_client(server: ServerUnderTest) -> None:
     ):
         try:
             stream = await peer.endpoint.connect()
-        except HttpEnded as ended:
+        except IncompleteResponse as ended:
             raise Deviation("a connection", str(ended)) from ended
         try:
             await stream.send_all(portion)

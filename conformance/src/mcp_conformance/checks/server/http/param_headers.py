@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.http_peer import HttpPeer
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _MISMATCH: Final = -32020
@@ -166,7 +166,7 @@ def _param(server: ServerUnderTest, kind: str = "string") -> _Param:
 
 async def _written(
     server: ServerUnderTest, value: JsonValue, header: str | None, deviant: str = "", *, kind: str = "string"
-) -> HttpAnswer:
+) -> HttpResponse:
     """What a call comes to whose header is written so, after one whose header is as it should be."""
     peer = http_peer(server)
     param = _param(server, kind)
@@ -177,7 +177,7 @@ async def _written(
     return await peer.look(headers=headers, body=encoded(request), deviant=deviant)
 
 
-def _believed(answer: HttpAnswer, what: str) -> None:
+def _believed(answer: HttpResponse, what: str) -> None:
     if not succeeded(answer):
         raise Deviation(f"a result for {what}", shown(answer))
 

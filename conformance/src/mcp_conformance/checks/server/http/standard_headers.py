@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.http_peer import HttpPeer
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpAnswer
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _MISMATCH: Final = -32020
@@ -40,11 +40,11 @@ _Headers: TypeAlias = list[tuple[str, str]]
 _Change: TypeAlias = "Callable[[_Headers], _Headers]"
 
 
-async def _sent(peer: HttpPeer, message: JsonObject, headers: _Headers, deviant: str) -> HttpAnswer:
+async def _sent(peer: HttpPeer, message: JsonObject, headers: _Headers, deviant: str) -> HttpResponse:
     return await peer.look(headers=headers, body=encoded(message), deviant=deviant)
 
 
-async def _rejected(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> HttpAnswer:
+async def _rejected(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> HttpResponse:
     """A request is rejected for its headers; the same with the headers as they should be is not."""
     request = await control(peer, message)
     answer = await _sent(peer, request, change(peer.headers(request)), what)
