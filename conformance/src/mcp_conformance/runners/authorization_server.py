@@ -10,7 +10,7 @@ import attrs
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
 from mcp_conformance.drivers.server.connections import Connections
-from mcp_conformance.drivers.server.inventory import Survey
+from mcp_conformance.drivers.server.inventory import ServerInventory
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.drivers.server.under_test import ServerUnderTest
 from mcp_conformance.model.check import Role, Transport
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_authorization_server"]
 
-_NOTHING: Final = Survey(capabilities={}, lists={})
+_NOTHING: Final = ServerInventory(capabilities={}, lists={})
 
 
 async def run_authorization_server(
@@ -68,7 +68,7 @@ async def run_authorization_server(
                 target=target,
                 revision=revision,
                 transport=Transport.HTTP,
-                survey=_NOTHING,
+                inventory=_NOTHING,
                 manifest=Manifest(),
                 settings=told,
                 evidence=[],

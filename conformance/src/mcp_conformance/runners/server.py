@@ -15,7 +15,7 @@ import trio
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.server.connections import Connections
-from mcp_conformance.drivers.server.inventory import Survey, survey
+from mcp_conformance.drivers.server.inventory import ServerInventory, read_inventory
 from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
 from mcp_conformance.model.check import Role, Subject, Transport
 from mcp_conformance.model.verdict import Deviation, Lane, NotApplicable, NotTestable, Run
@@ -127,7 +127,7 @@ class _Lane:
             and self._transport in check.transports
         ]
         try:
-            surveyed = await self._vigil.reached(self._survey)
+            inventory = await self._vigil.reached(self._read_inventory)
         except (Deviation, NotTestable) as why:
             return str(why)
         async with open_nursery() as nursery:
@@ -137,7 +137,7 @@ class _Lane:
                 target=self._target,
                 revision=self._revision,
                 transport=self._transport,
-                survey=surveyed,
+                inventory=inventory,
                 manifest=self._manifest,
                 settings=self._settings,
                 evidence=self._evidence,
@@ -153,15 +153,15 @@ class _Lane:
             await connections.close()
         return None
 
-    async def _survey(self) -> Survey:
+    async def _read_inventory(self) -> ServerInventory:
         async with self._target.open(self._revision, self._transport) as peer:
             self._evidence.append(peer.transcript)
-            return await survey(peer)
+            return await read_inventory(peer)
         raise AssertionError("the block returns")
 
     async def _run(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
         """Runs one check, with the connection that it wants, if it comes to want one."""
-        _require(check, subject.survey)
+        _require(check, subject.inventory)
         with trio.fail_after(self._settings.patience * 6 + self._settings.starting):
             try:
                 await check.run(subject)
@@ -180,7 +180,7 @@ class _Lane:
                 await check.run(attrs.evolve(subject, connected=peer))
 
 
-def _require(check: Check[ServerUnderTest], surveyed: Survey) -> None:
+def _require(check: Check[ServerUnderTest], inventory: ServerInventory) -> None:
     """Whether the server offers what a check needs.
 
     Raises:
@@ -188,7 +188,7 @@ def _require(check: Check[ServerUnderTest], surveyed: Survey) -> None:
     """
     for need in check.needs:
         kind, _, name = need.partition(":")
-        if kind == "capability" and not surveyed.has(name):
+        if kind == "capability" and not inventory.has(name):
             raise NotApplicable(f"the server does not declare {name}")
-        if kind == "any" and not surveyed.lists.get(name):
+        if kind == "any" and not inventory.lists.get(name):
             raise NotApplicable(f"the server lists no {name}")

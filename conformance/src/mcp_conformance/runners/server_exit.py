@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import TypeAlias
 
-    from mcp_conformance.drivers.server.inventory import Survey
+    from mcp_conformance.drivers.server.inventory import ServerInventory
     from mcp_conformance.drivers.server.targets import ServerTarget
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.model.check import Check
@@ -105,7 +105,7 @@ class Vigil:
         async with self._alone:
             return await self._living()
 
-    async def reached(self, look: Callable[[], Awaitable[Survey]]) -> Survey:
+    async def reached(self, look: Callable[[], Awaitable[ServerInventory]]) -> ServerInventory:
         """Looks at the server, anew where it ended meanwhile because of something else.
 
         Args:

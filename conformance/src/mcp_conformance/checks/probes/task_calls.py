@@ -38,9 +38,9 @@ def extended(server: ServerUnderTest) -> None:
         NotApplicable: They are not.
     """
     if server.revision.era is Era.MODERN:
-        if not isinstance(member(server.survey.capabilities, "extensions", TASKS_EXTENSION), dict):
+        if not isinstance(member(server.inventory.capabilities, "extensions", TASKS_EXTENSION), dict):
             raise NotApplicable("the server does not declare the extension of tasks")
-    elif not server.survey.has("tasks.requests.tools.call"):
+    elif not server.inventory.has("tasks.requests.tools.call"):
         raise NotApplicable("the server does not declare tasks for tools/call")
 
 

@@ -109,7 +109,7 @@ async def legacy_session(server: ServerUnderTest) -> None:
 async def legacy_results(server: ServerUnderTest) -> None:
     """In a legacy session nothing of the modern era comes: no resultType, no codes from -32022 to -32020."""
     async with _both(server) as peer:
-        if server.survey.has("tools"):
+        if server.inventory.has("tools"):
             await peer.request("tools/list")
         await peer.request("conformance/does-not-exist", deviant="a method that does not exist")
         for each in Seen([peer.transcript]).exchanges:

@@ -36,9 +36,9 @@ def _register() -> None:
         async def run(server: ServerUnderTest, *, method: str = method) -> None:
             params: JsonObject | None = None
             if method == "resources/read":
-                if not server.survey.lists["resources"]:
+                if not server.inventory.lists["resources"]:
                     raise NotTestable("the server lists no resources")
-                params = {"uri": server.survey.lists["resources"][0].get("uri")}
+                params = {"uri": server.inventory.lists["resources"][0].get("uri")}
             result = (await server.peer.request(method, params)).result()
             missing = [hint for hint in _HINTS if hint not in result]
             if missing and result.get("resultType") == "complete":
@@ -95,7 +95,7 @@ async def scope_of_pages(server: ServerUnderTest) -> None:
     """All pages of a list have the same cacheScope."""
     long = 0
     for row in LISTS:
-        if server.survey.has(row.capability):
+        if server.inventory.has(row.capability):
             pages = await walk(server.peer, row)
             long += len(pages) > 1
             scopes = [page.get("cacheScope") for page in pages]

@@ -66,7 +66,7 @@ def _gates(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
 )
 async def undeclared_not_served(server: ServerUnderTest) -> None:
     """A feature that the server does not declare is not there: its method is answered by -32601."""
-    missing = [gate for gate in _gates(server.revision) if not server.survey.has(gate[0])]
+    missing = [gate for gate in _gates(server.revision) if not server.inventory.has(gate[0])]
     if not missing:
         raise NotApplicable("the server declares every feature that there is")
     for feature, method, params in missing:
@@ -81,7 +81,7 @@ async def undeclared_not_served(server: ServerUnderTest) -> None:
 async def declared_served(server: ServerUnderTest) -> None:
     """A feature that the server declares is there, also when the connection is older."""
     for feature, method, params in _gates(server.revision):
-        if server.survey.has(feature):
+        if server.inventory.has(feature):
             answer = await server.peer.request(method, params)
             if answer.is_error and answer.error().get("code") == -32601:
                 raise Deviation(f"{method} to be served, as {feature} is declared", str(answer))
@@ -96,7 +96,7 @@ async def bare_client(server: ServerUnderTest) -> None:
     async with server.share(capabilities={}) as peer:
         (await peer.fence()).result()
         for feature, method, params in _gates(server.revision):
-            if server.survey.has(feature) and feature != "completions":
+            if server.inventory.has(feature) and feature != "completions":
                 (await peer.request(method, params)).result()
 
 
@@ -149,7 +149,7 @@ async def list_changed_declared(server: ServerUnderTest) -> None:
     """That a list has changed is told only by a server that declares listChanged for it."""
     for message in Seen(server.evidence).spoken:
         needed = _CHANGES.get(str(message.get("method")))
-        if needed is not None and not server.survey.has(needed):
+        if needed is not None and not server.inventory.has(needed):
             raise Deviation(f"no such notification of a server that does not declare {needed}", brief(message))
 
 

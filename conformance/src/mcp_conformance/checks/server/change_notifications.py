@@ -127,5 +127,5 @@ async def updated_needs_capability(server: ServerUnderTest) -> None:
     seen = list(notified(server, _UPDATED))
     if not seen:
         raise NotTestable("the server told of no resource that changed")
-    if not server.survey.has("resources.subscribe"):
+    if not server.inventory.has("resources.subscribe"):
         raise Deviation("the capability resources.subscribe, as changes are told of", brief(seen[0]))

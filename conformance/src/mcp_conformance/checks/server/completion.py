@@ -35,7 +35,7 @@ async def _control(server: ServerUnderTest) -> tuple[JsonObject, Answer]:
 @check("completion.declared", proves=("completion.declare-capability", "completion.capability"))
 async def declared(server: ServerUnderTest) -> None:
     """A server that completes declares the capability `completions`."""
-    if server.survey.has("completions"):
+    if server.inventory.has("completions"):
         return
     name = server.require("prompts", "test_prompt_with_arguments")
     answer = await server.peer.request(_METHOD, _params(name), deviant="a method of a capability that is not declared")
@@ -46,7 +46,7 @@ async def declared(server: ServerUnderTest) -> None:
 @check("completion.undeclared", proves=("completion.unsupported-error", "completion.unsupported-32601"))
 async def undeclared(server: ServerUnderTest) -> None:
     """Without the capability `completions`, `completion/complete` is answered by -32601."""
-    if server.survey.has("completions"):
+    if server.inventory.has("completions"):
         raise NotApplicable("the server declares completions")
     answer = await server.peer.request(
         _METHOD, _params("conformance"), deviant="a method of a capability that is not declared"

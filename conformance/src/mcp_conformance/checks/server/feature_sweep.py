@@ -55,12 +55,12 @@ async def tour(server: ServerUnderTest) -> None:
         meta["io.modelcontextprotocol/logLevel"] = "debug"
     for fixture, arguments in _CALLS.items():
         found = server.manifest.find("tools", fixture)
-        if server.survey.find("tools", found.name) is not None:
+        if server.inventory.find("tools", found.name) is not None:
             name, given = server.tool(fixture, arguments)
             await peer.request("tools/call", {"name": name, "arguments": given, "_meta": meta})
-    for resource in server.survey.lists.get("resources", ())[:_MOST]:
+    for resource in server.inventory.lists.get("resources", ())[:_MOST]:
         await peer.request("resources/read", {"uri": str(resource.get("uri"))})
-    for prompt in server.survey.lists.get("prompts", ())[:_MOST]:
+    for prompt in server.inventory.lists.get("prompts", ())[:_MOST]:
         named = prompt.get("arguments")
         texts: JsonObject = {
             str(each.get("name")): "test://static-text"
@@ -68,7 +68,7 @@ async def tour(server: ServerUnderTest) -> None:
             if isinstance(each, dict)
         }
         await peer.request("prompts/get", {"name": str(prompt.get("name")), "arguments": texts})
-        if texts and server.survey.has("completions"):
+        if texts and server.inventory.has("completions"):
             await peer.request(
                 "completion/complete",
                 {

@@ -79,7 +79,7 @@ _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("pro
 
 def _listing(server: ServerUnderTest) -> str:
     """A list that the server has; asking for it changes nothing."""
-    method = next((method for capability, method in _LISTS if server.survey.has(capability)), None)
+    method = next((method for capability, method in _LISTS if server.inventory.has(capability)), None)
     if method is None:
         raise NotApplicable("the server declares no tools, resources or prompts")
     return method

@@ -165,7 +165,7 @@ async def version_unsupported(server: ServerUnderTest) -> None:
 async def version_unsupported_every_method(server: ServerUnderTest) -> None:
     """A version that the server does not speak is refused for each method."""
     for capability, method in _LISTS:
-        if server.survey.has(capability):
+        if server.inventory.has(capability):
             (await server.peer.request(method)).result()
             (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN[0]}")
 

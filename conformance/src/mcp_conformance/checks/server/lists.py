@@ -101,7 +101,7 @@ async def _unique(server: ServerUnderTest, row: List) -> None:
 async def _same_everywhere(server: ServerUnderTest, row: List) -> None:
     first = await _names(server.peer, row)
     for other in LISTS:
-        if server.survey.has(other.capability):
+        if server.inventory.has(other.capability):
             await server.peer.request(other.method)
     for peer in (server.peer, None):
         if peer is None:
@@ -119,7 +119,7 @@ async def _names(peer: ServerPeer, row: List) -> list[str]:
 
 
 async def _declared(server: ServerUnderTest, row: List) -> None:
-    if server.survey.has(row.capability):
+    if server.inventory.has(row.capability):
         return
     answer = await server.peer.request(row.method, deviant="a method of a capability that is not declared")
     listed = entries(answer.result(), row) if not answer.is_error else []
@@ -128,7 +128,7 @@ async def _declared(server: ServerUnderTest, row: List) -> None:
 
 
 async def _undeclared(server: ServerUnderTest, row: List) -> None:
-    if server.survey.has(row.capability):
+    if server.inventory.has(row.capability):
         raise NotApplicable(f"the server declares {row.capability}")
     answer = await server.peer.request(row.method, deviant="a method of a capability that is not declared")
     answer.error(-32601, what=f"{row.method} without the capability {row.capability}")

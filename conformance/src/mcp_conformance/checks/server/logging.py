@@ -65,7 +65,7 @@ async def declared(server: ServerUnderTest) -> None:
     seen = list(notified(server, _MESSAGE))
     if not seen:
         raise NotTestable("the server sent no log message")
-    if not server.survey.has("logging"):
+    if not server.inventory.has("logging"):
         raise Deviation("the capability 'logging', as there are log messages", brief(seen[0]))
 
 
@@ -130,7 +130,7 @@ async def shape(server: ServerUnderTest) -> None:
 @check("logging.not-without-level", proves=("logging.no-level-no-messages",), needs=_NEEDS[1:])
 async def not_without_level(server: ServerUnderTest) -> None:
     """Who asks for no level gets no log messages."""
-    if server.survey.has("logging"):
+    if server.inventory.has("logging"):
         await _some(server, "debug", "test_logging_tool")
     got = await _logged(server, None, "test_logging_tool")
     if got:
@@ -161,7 +161,7 @@ async def before_answer(server: ServerUnderTest) -> None:
 @check("logging.on-own-stream", proves=("logging.request-scoped",), needs=_NEEDS)
 async def on_own_stream(server: ServerUnderTest) -> None:
     """Log messages come on the stream of the request that asked for them, and on no other."""
-    if not any(server.survey.has(f"{kind}.listChanged") for kind in ("tools", "prompts", "resources")):
+    if not any(server.inventory.has(f"{kind}.listChanged") for kind in ("tools", "prompts", "resources")):
         raise NotApplicable("the server offers nothing to listen to")
     async with listening(server.peer, {"toolsListChanged": True}) as heard:
         await heard.acknowledged()

@@ -101,7 +101,7 @@ def _is_utf8(raw: bytes) -> bool:
 async def id_echo(server: ServerUnderTest) -> None:
     """A response has the id of its request, of the same type: a number stays a number, a string a string."""
     for id in (4711, "4712", "an id with spaces"):
-        answer = await server.peer.request("tools/list" if server.survey.has("tools") else "nothing/known", id=id)
+        answer = await server.peer.request("tools/list" if server.inventory.has("tools") else "nothing/known", id=id)
         if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
             raise Deviation(f"the id {brief(id)}", str(answer))
 

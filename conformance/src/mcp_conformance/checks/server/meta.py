@@ -123,7 +123,7 @@ async def any_client_info(server: ServerUnderTest) -> None:
 @check("meta.unknown-keys", proves=("meta.object", "meta.unknown-keys-ignored"))
 async def unknown_keys(server: ServerUnderTest) -> None:
     """Keys of `_meta` that nobody knows do no harm."""
-    method = "tools/list" if server.survey.has("tools") else None
+    method = "tools/list" if server.inventory.has("tools") else None
     if method is None:
         raise NotTestable("the server has no tools to list")
     (await server.peer.request(method, {"_meta": {"com.example/anything": {"deep": [1, None]}, "plain": 1}})).result()

@@ -23,7 +23,7 @@ _INVALID: Final = "conformance: no cursor of yours"
 async def _long(server: ServerUnderTest) -> tuple[List, JsonObject]:
     """A list of several pages, and its first page."""
     for row in LISTS:
-        if server.survey.has(row.capability):
+        if server.inventory.has(row.capability):
             page = (await server.peer.request(row.method)).result()
             if page.get("nextCursor") is not None:
                 return row, page
@@ -95,7 +95,7 @@ async def survives_invalid_cursor(server: ServerUnderTest) -> None:
 
 
 async def _invalid(server: ServerUnderTest) -> list[tuple[List, Answer]]:
-    rows = [row for row in LISTS if server.survey.has(row.capability)]
+    rows = [row for row in LISTS if server.inventory.has(row.capability)]
     if not rows:
         raise NotApplicable("the server has no lists")
     for row in rows:

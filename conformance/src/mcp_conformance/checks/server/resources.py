@@ -81,7 +81,7 @@ async def binary_is_no_text(server: ServerUnderTest) -> None:
 async def listed_can_be_read(server: ServerUnderTest) -> None:
     """What is listed can be read."""
     failing = server.manifest.find("resources", "test://conformance/failing").name
-    uris = [str(each.get("uri")) for each in server.survey.lists["resources"] if each.get("uri") != failing]
+    uris = [str(each.get("uri")) for each in server.inventory.lists["resources"] if each.get("uri") != failing]
     for uri in uris[:_READ]:
         answer = await server.peer.request("resources/read", {"uri": uri})
         if answer.is_error:
@@ -113,7 +113,7 @@ async def not_found_is_not_empty(server: ServerUnderTest) -> None:
 @check("resources.uri-syntax", proves=("resources.custom-scheme-rfc3986",), needs=("any:resources",))
 async def uri_syntax(server: ServerUnderTest) -> None:
     """The URIs of resources are URIs by RFC 3986."""
-    for each in server.survey.lists["resources"]:
+    for each in server.inventory.lists["resources"]:
         if _URI.fullmatch(str(each.get("uri"))) is None:
             raise Deviation("a URI by RFC 3986", brief(each.get("uri")))
 
@@ -134,7 +134,9 @@ async def malformed_uri(server: ServerUnderTest) -> None:
 )
 async def path_traversal(server: ServerUnderTest) -> None:
     """No URI leads out of the tree of files that is offered."""
-    files = [str(each["uri"]) for each in server.survey.lists["resources"] if str(each.get("uri")).startswith("file:")]
+    files = [
+        str(each["uri"]) for each in server.inventory.lists["resources"] if str(each.get("uri")).startswith("file:")
+    ]
     if not files:
         raise NotApplicable("the server lists no file:// resources")
     control = await server.peer.request("resources/read", {"uri": files[0]})
@@ -166,7 +168,7 @@ async def template_type(server: ServerUnderTest) -> None:
 
 async def _from_template(server: ServerUnderTest) -> tuple[JsonObject, list[JsonObject]]:
     name = server.require("templates", "test://template/{id}/data")
-    template = server.survey.find("templates", name)
+    template = server.inventory.find("templates", name)
     # One simple variable, as the contract has it: whoever maps another template has one of that kind, too.
     answer = await server.peer.request("resources/read", {"uri": re.sub(r"\{[^{}]*\}", "123", name)})
     return template or {}, _contents(answer)

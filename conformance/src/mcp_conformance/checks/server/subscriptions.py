@@ -36,9 +36,9 @@ _WATCHED: Final = "test://watched-resource"
 
 def _offered(server: ServerUnderTest) -> list[str]:
     """What can be listened to, by the members of a filter."""
-    found = [name for name, capability in _FLAGS.items() if server.survey.has(capability)]
+    found = [name for name, capability in _FLAGS.items() if server.inventory.has(capability)]
     # What is watched has to be there, or a server may leave it out.
-    if server.survey.find("resources", _watched(server)) is None:
+    if server.inventory.find("resources", _watched(server)) is None:
         found = [name for name in found if name != "resourceSubscriptions"]
     if not found:
         raise NotApplicable("the server offers nothing to listen to")
@@ -108,7 +108,7 @@ async def not_offered(server: ServerUnderTest) -> None:
     _offered(server)
     async with listening(server.peer, _filter(server, *_FLAGS)) as heard:
         found = await heard.acknowledged()
-    offered = [name for name, capability in _FLAGS.items() if server.survey.has(capability)]
+    offered = [name for name, capability in _FLAGS.items() if server.inventory.has(capability)]
     more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
     if more:
         raise Deviation(f"nothing but {brief([*offered])} to be acknowledged", brief([*more]))
@@ -204,7 +204,7 @@ _register()
 def _by_tool(server: ServerUnderTest) -> tuple[str, str, str]:
     """A change that can be brought about: the member of the filter, the notification and the tool."""
     for member, method, fixture, _ in list(_CHANGES.values())[:3]:
-        if server.survey.has(_FLAGS[member]):
+        if server.inventory.has(_FLAGS[member]):
             server.tool(fixture)
             return member, method, fixture
     raise NotApplicable("the server declares no listChanged")

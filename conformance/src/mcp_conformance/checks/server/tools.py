@@ -39,7 +39,7 @@ async def text(server: ServerUnderTest) -> None:
 )
 async def input_schema(server: ServerUnderTest) -> None:
     """Every tool has an inputSchema that is a valid JSON Schema, with `type` "object" at its root."""
-    for tool in server.survey.lists["tools"]:
+    for tool in server.inventory.lists["tools"]:
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict) or schema.get("type") != "object":
             raise Deviation(f'the inputSchema of {tool.get("name")!r} to be an object of type "object"', brief(schema))
@@ -51,7 +51,7 @@ async def input_schema(server: ServerUnderTest) -> None:
 @check("tools.name-length", proves=("tools.name-length",), needs=("any:tools",))
 async def name_length(server: ServerUnderTest) -> None:
     """The names of tools have 1 to 128 characters."""
-    for tool in server.survey.lists["tools"]:
+    for tool in server.inventory.lists["tools"]:
         if not 1 <= len(str(tool.get("name"))) <= _LONGEST:
             raise Deviation("a name of 1 to 128 characters", brief(tool.get("name")))
 
@@ -63,7 +63,7 @@ async def name_length(server: ServerUnderTest) -> None:
 )
 async def name_characters(server: ServerUnderTest) -> None:
     """The names of tools have only letters and digits of ASCII, underscores, hyphens and dots."""
-    for tool in server.survey.lists["tools"]:
+    for tool in server.inventory.lists["tools"]:
         if _CHARACTERS.fullmatch(str(tool.get("name"))) is None:
             raise Deviation("a name of A-Z, a-z, 0-9, underscore, hyphen and dot", brief(tool.get("name")))
 
@@ -104,7 +104,7 @@ async def unknown_name_code(server: ServerUnderTest) -> None:
 async def name_case(server: ServerUnderTest) -> None:
     """A tool is not found by its name in other letters, upper for lower."""
     name, _ = await _control(server)
-    if server.survey.find("tools", name.swapcase()) is not None or name.swapcase() == name:
+    if server.inventory.find("tools", name.swapcase()) is not None or name.swapcase() == name:
         raise NotTestable(f"the name {name!r} cannot be written in other letters")
     answer = await server.peer.request("tools/call", {"name": name.swapcase(), "arguments": {}})
     if not answer.is_error and answer.result().get("isError") is not True:
@@ -229,7 +229,7 @@ async def structured_array(server: ServerUnderTest) -> None:
 
 async def _structured(server: ServerUnderTest, fixture: str, arguments: JsonObject) -> JsonValue:
     name, given = server.tool(fixture, arguments)
-    tool = server.survey.find("tools", name)
+    tool = server.inventory.find("tools", name)
     schema = tool.get("outputSchema") if tool is not None else None
     if not isinstance(schema, dict):
         raise NotTestable(f"the fixture tool {fixture!r} has no outputSchema")
@@ -265,5 +265,5 @@ async def embedded_resource_capability(server: ServerUnderTest) -> None:
     blocks = _array(answer.member("content", list))
     if not any(isinstance(each, dict) and each.get("type") == "resource" for each in blocks):
         raise NotTestable("the fixture tool 'test_embedded_resource' embeds no resource")
-    if not server.survey.has("resources"):
-        raise Deviation("the capability 'resources', as a tool embeds one", brief(server.survey.capabilities))
+    if not server.inventory.has("resources"):
+        raise Deviation("the capability 'resources', as a tool embeds one", brief(server.inventory.capabilities))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.server.peer import ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["Survey", "survey"]
+__all__ = ["ServerInventory", "read_inventory"]
 
 _PAGES: Final = 100
 """The maximal number of pages of a list that are read."""
@@ -29,7 +29,7 @@ _LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Survey:
+class ServerInventory:
     """The features of a server."""
 
     capabilities: JsonObject
@@ -52,7 +52,7 @@ class Survey:
         return next((each for each in self.lists.get(kind, ()) if each.get(key) == name), None)
 
 
-async def survey(peer: ServerPeer) -> Survey:
+async def read_inventory(peer: ServerPeer) -> ServerInventory:
     """Read the inventory of a server over an open connection.
 
     Raises:
@@ -69,7 +69,7 @@ async def survey(peer: ServerPeer) -> Survey:
     lists: dict[str, tuple[JsonObject, ...]] = {}
     for kind, (capability, method, member) in _LISTS.items():
         lists[kind] = await _listed(peer, method, member) if isinstance(capabilities.get(capability), dict) else ()
-    return Survey(capabilities=capabilities, lists=lists)
+    return ServerInventory(capabilities=capabilities, lists=lists)
 
 
 async def _listed(peer: ServerPeer, method: str, member: str) -> tuple[JsonObject, ...]:

@@ -16,7 +16,7 @@ from mcp_conformance.wire.transcript import Part, Transcript
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.inventory import Survey
+    from mcp_conformance.drivers.server.inventory import ServerInventory
     from mcp_conformance.drivers.server.peer import ServerPeer
     from mcp_conformance.drivers.server.targets import ServerTarget
     from mcp_conformance.drivers.settings import Settings
@@ -43,7 +43,7 @@ class ServerUnderTest:
     """The revision."""
     transport: Transport
     """The transport."""
-    survey: Survey
+    inventory: ServerInventory
     """The features of the server."""
     manifest: Manifest
     """The names of the fixtures on this server."""
@@ -86,7 +86,7 @@ class ServerUnderTest:
             self.transport,
             capabilities=capabilities,
             handshake=handshake,
-            by_tool=annotated(self.survey.lists.get("tools", ())),
+            by_tool=annotated(self.inventory.lists.get("tools", ())),
         ) as peer:
             self.opened.append(Part(transcript=peer.transcript, since=0))
             yield peer
@@ -131,7 +131,7 @@ class ServerUnderTest:
             NotTestable: The server does not have it.
         """
         found = self.manifest.find("tools", fixture)
-        if self.survey.find("tools", found.name) is None:
+        if self.inventory.find("tools", found.name) is None:
             raise NotTestable(f"the fixture tool {fixture!r} is missing")
         own = found.arguments
         return found.name, (arguments or {}) if own is None else own
@@ -143,6 +143,6 @@ class ServerUnderTest:
             NotTestable: The server does not have it.
         """
         found = self.manifest.find(kind, fixture)
-        if self.survey.find(kind, found.name) is None:
+        if self.inventory.find(kind, found.name) is None:
             raise NotTestable(f"the fixture {fixture!r} is missing among the {kind}")
         return found.name

@@ -34,7 +34,7 @@ async def same_ids(server: ServerUnderTest) -> None:
     peer = http_peer(server)
     methods = [
         "server/discover",
-        *(f"{each}/list" for each in ("tools", "resources", "prompts") if server.survey.has(each)),
+        *(f"{each}/list" for each in ("tools", "resources", "prompts") if server.inventory.has(each)),
     ]
     members = {"server/discover": "supportedVersions"}
     wrong: list[str] = []

@@ -68,7 +68,7 @@ async def response_type(server: ServerUnderTest) -> None:
     """A POSTed request is answered with application/json or text/event-stream."""
     peer = http_peer(server)
     requests = [probe(peer)]
-    if server.survey.has("tools"):
+    if server.inventory.has("tools"):
         requests.append(peer.message("tools/list"))
     for request in requests:
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))
@@ -295,7 +295,7 @@ async def no_session(server: ServerUnderTest) -> None:
     """No answer has a header Mcp-Session-Id."""
     peer = http_peer(server)
     requests = [probe(peer), peer.message("conformance/does-not-exist")]
-    if server.survey.has("tools"):
+    if server.inventory.has("tools"):
         requests.append(peer.message("tools/list"))
     for request in requests:
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))

@@ -56,7 +56,7 @@ def _marks(server: ServerUnderTest) -> list[_Mark]:
     Raises:
         NotApplicable: There are none.
     """
-    tools = server.survey.lists["tools"]
+    tools = server.inventory.lists["tools"]
     found = [mark for tool in tools for mark in _in_schema(tool.get("name"), tool.get("inputSchema"), reachable=True)]
     if not found:
         raise NotApplicable("no tool asks for parameters in headers")
@@ -150,7 +150,7 @@ def _param(server: ServerUnderTest, kind: str = "string") -> _Param:
     Raises:
         NotTestable: There is none.
     """
-    for tool in server.survey.lists.get("tools", ()):
+    for tool in server.inventory.lists.get("tools", ()):
         schema = tool.get("inputSchema")
         properties = schema.get("properties") if isinstance(schema, dict) else None
         for name, member in (properties if isinstance(properties, dict) else {}).items():

@@ -76,11 +76,11 @@ def _call(server: ServerUnderTest, peer: HttpPeer) -> JsonObject:
 def _named(server: ServerUnderTest, peer: HttpPeer) -> list[JsonObject]:
     """A request of each kind that has an Mcp-Name, as far as the server offers it."""
     found: list[JsonObject] = []
-    if server.survey.has("tools"):
+    if server.inventory.has("tools"):
         found.append(_call(server, peer))
-    resources = server.survey.lists.get("resources", ())[:1]
+    resources = server.inventory.lists.get("resources", ())[:1]
     found += [peer.message("resources/read", {"uri": resource["uri"]}) for resource in resources]
-    for prompt in server.survey.lists.get("prompts", ()):
+    for prompt in server.inventory.lists.get("prompts", ()):
         if not prompt.get("arguments"):
             found.append(peer.message("prompts/get", {"name": prompt["name"]}))
             break

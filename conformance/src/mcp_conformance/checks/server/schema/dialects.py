@@ -54,7 +54,7 @@ async def validates(server: ServerUnderTest) -> None:
 async def keywords_preserved(server: ServerUnderTest) -> None:
     """An inputSchema is listed with all its keywords."""
     name, _ = server.tool(_FIXTURE)
-    schema = member(server.survey.find("tools", name), "inputSchema")
+    schema = member(server.inventory.find("tools", name), "inputSchema")
     missing = [keyword for keyword in _KEYWORDS if member(schema, keyword) is None]
     if missing:
         raise Deviation(f"{', '.join(missing)} in the inputSchema of {name}", brief(schema))
@@ -89,7 +89,7 @@ async def cursor(server: ServerUnderTest) -> None:
     """A page begins behind the cursor that it was asked for by."""
     paged = False
     for capability, method, name, key in _LISTS:
-        if not server.survey.has(capability):
+        if not server.inventory.has(capability):
             continue
         first = (await server.peer.request(method)).result()
         onward = first.get("nextCursor")

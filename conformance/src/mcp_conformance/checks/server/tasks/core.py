@@ -26,12 +26,12 @@ _ENORMOUS: Final = 10**13
 @check("tasks.declared", proves=("tasks.declare-capability",))
 async def declared(server: ServerUnderTest) -> None:
     """A server with tools that run as tasks declares tasks.requests.tools.call."""
-    tools = server.survey.lists.get("tools", ())
+    tools = server.inventory.lists.get("tools", ())
     able = [each for each in tools if member(each, "execution", "taskSupport") in ("optional", "required")]
     if not able:
         raise NotApplicable("no tool runs as a task")
-    if not server.survey.has("tasks.requests.tools.call"):
-        raise Deviation("tasks.requests.tools.call among the capabilities", brief(server.survey.capabilities))
+    if not server.inventory.has("tasks.requests.tools.call"):
+        raise Deviation("tasks.requests.tools.call among the capabilities", brief(server.inventory.capabilities))
 
 
 @check(
@@ -41,7 +41,7 @@ async def declared(server: ServerUnderTest) -> None:
 )
 async def not_augmentable(server: ServerUnderTest) -> None:
     """A request of a type that was not declared for tasks is answered as ever, whatever stands in params.task."""
-    if not server.survey.has("tools"):
+    if not server.inventory.has("tools"):
         raise NotApplicable("the server has no tools")
     answer = await server.peer.request("tools/list", {"task": {"ttl": 1000}}, deviant="a task of what cannot be one")
     if not isinstance(answer.result().get("tools"), list):
@@ -60,7 +60,7 @@ async def required_tool(server: ServerUnderTest) -> None:
     """A tool that runs as a task alone is not run otherwise: -32601."""
     extended(server)
     name, arguments = server.tool("failing_job")
-    if member(server.survey.find("tools", name), "execution", "taskSupport") != "required":
+    if member(server.inventory.find("tools", name), "execution", "taskSupport") != "required":
         raise NotTestable("the tool for 'failing_job' does not require a task")
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
     answer.error(-32601, what="a call without a task of a tool that requires one")
@@ -132,7 +132,7 @@ async def listed(server: ServerUnderTest) -> None:
 
 def _require_list(server: ServerUnderTest) -> None:
     extended(server)
-    if not server.survey.has("tasks.list"):
+    if not server.inventory.has("tasks.list"):
         raise NotApplicable("the server does not declare tasks.list")
 
 
@@ -155,8 +155,8 @@ async def gated(server: ServerUnderTest) -> None:
     for capability, method, params in probes:
         answer = await ask(server, method, params)
         unknown = answer.is_error and answer.error().get("code") == -32601
-        if unknown is server.survey.has(capability):
-            state = "declared" if server.survey.has(capability) else "not declared"
+        if unknown is server.inventory.has(capability):
+            state = "declared" if server.inventory.has(capability) else "not declared"
             raise Deviation(f"{method} to be served exactly if {capability} is declared", f"it is {state}: {answer}")
 
 

@@ -33,7 +33,7 @@ _METHODS: Final = (("tasks/get", _UNKNOWN), ("tasks/cancel", _UNKNOWN), ("tasks/
 @check("tasks.methods-unsupported", proves=("tasks.methods-unsupported-32601",))
 async def methods_unsupported(server: ServerUnderTest) -> None:
     """A server without the extension does not know its methods: -32601."""
-    if member(server.survey.capabilities, "extensions", TASKS_EXTENSION) is not None:
+    if member(server.inventory.capabilities, "extensions", TASKS_EXTENSION) is not None:
         raise NotApplicable("the server has the extension")
     for method, params in _METHODS:
         (await ask(server, method, params)).error(-32601, what=f"{method} of a server without the extension")
@@ -126,7 +126,7 @@ async def only_of_calls(server: ServerUnderTest) -> None:
 async def advertised(server: ServerUnderTest) -> None:
     """A server that makes tasks declares the extension."""
     made = [each for each in Seen(server.evidence).exchanges if member(each.result, "resultType") == "task"]
-    if made and member(server.survey.capabilities, "extensions", TASKS_EXTENSION) is None:
+    if made and member(server.inventory.capabilities, "extensions", TASKS_EXTENSION) is None:
         raise Deviation(f"{TASKS_EXTENSION} among the extensions", brief(made[0].response))
 
 

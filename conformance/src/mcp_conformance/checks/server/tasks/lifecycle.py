@@ -351,7 +351,7 @@ async def unknown(server: ServerUnderTest) -> None:
     extended(server)
     params: JsonObject = {"taskId": _UNKNOWN}
     if server.revision.era is Era.LEGACY:
-        methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if server.survey.has("tasks.cancel") else [])]
+        methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if server.inventory.has("tasks.cancel") else [])]
     else:
         methods = ["tasks/get", "tasks/cancel", "tasks/update"]
     for method in methods:

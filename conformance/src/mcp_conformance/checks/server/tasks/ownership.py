@@ -84,7 +84,7 @@ async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
 async def not_on_their_list(server: ServerUnderTest) -> None:
     """The task of one user is not on the list of another one."""
     extended(server)
-    if not server.survey.has("tasks.list"):
+    if not server.inventory.has("tasks.list"):
         raise NotApplicable("the server does not declare tasks.list")
     async with other_user(server) as other:
         task = id_of(server, await begin(server, "slow_compute", _LONG))
