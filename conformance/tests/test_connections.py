@@ -10,9 +10,9 @@ import pytest
 import trio
 from program_path import PROGRAM_PATH
 
-from mcp_conformance.drivers.server.connections import Connections, kind_of
-from mcp_conformance.drivers.server.peer import ServerPeer
-from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.drivers.server.connections import ConnectionPool, kind_of
+from mcp_conformance.drivers.server.peer import SuiteConnection
+from mcp_conformance.drivers.server.stdio_peer import StdioConnection
 from mcp_conformance.drivers.server.targets import CommandTarget
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Subject, Transport
@@ -35,7 +35,7 @@ _SETTINGS = Settings(patience=5.0)
 _KIND = kind_of(Subject.SHARED, None)
 
 
-class _Peer(ServerPeer):
+class _Peer(SuiteConnection):
     """A server that answers until it is told not to."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class _World:
         self.closed: list[_Peer] = []
 
     @asynccontextmanager
-    async def opening(self) -> AsyncIterator[ServerPeer]:
+    async def opening(self) -> AsyncIterator[SuiteConnection]:
         peer = _Peer()
         self.opened.append(peer)
         try:
@@ -89,9 +89,9 @@ class _World:
 
 
 @asynccontextmanager
-async def _lane() -> AsyncIterator[tuple[Connections, _World]]:
+async def _lane() -> AsyncIterator[tuple[ConnectionPool, _World]]:
     async with open_nursery() as nursery:
-        connections = Connections(nursery)
+        connections = ConnectionPool(nursery)
         yield connections, _World()
         await connections.close()
 
@@ -146,7 +146,7 @@ async def test_what_a_check_came_to_says_whether_its_connection_goes_on(outcome:
 
 @pytest.mark.parametrize("outcome", [None, NotTestable("no fixture"), NotApplicable("no tools")])
 async def test_a_server_that_ended_is_red_whatever_the_check_came_to(outcome: Exception | None) -> None:
-    async def use(connections: Connections, world: _World) -> None:
+    async def use(connections: ConnectionPool, world: _World) -> None:
         async with connections.borrow(_KIND, world.opening):
             world.opened[0].deaf = True
             world.opened[0].gone = "the end of the process"
@@ -174,7 +174,7 @@ async def test_one_that_cannot_be_opened_is_told_to_who_wants_it() -> None:
     world = _World()
 
     @asynccontextmanager
-    async def refused() -> AsyncIterator[ServerPeer]:
+    async def refused() -> AsyncIterator[SuiteConnection]:
         if world.opened == []:
             raise Deviation("an answer to initialize", "nothing")
         yield world.opened[0]
@@ -189,7 +189,7 @@ async def test_a_fault_of_the_suite_is_told_to_who_has_the_connection_and_to_nob
     world = _World()
 
     @asynccontextmanager
-    async def breaking() -> AsyncIterator[ServerPeer]:
+    async def breaking() -> AsyncIterator[SuiteConnection]:
         async with world.opening() as peer:
             yield peer
             raise ZeroDivisionError
@@ -226,7 +226,7 @@ async def test_processes_are_started_for_what_needs_them_alone(
     opening = target.open
 
     @asynccontextmanager
-    async def counted(*given: Revision, **more: JsonObject | None) -> AsyncIterator[ServerPeer]:
+    async def counted(*given: Revision, **more: JsonObject | None) -> AsyncIterator[SuiteConnection]:
         started.append(given[0])
         async with opening(*given, **more) as peer:  # type: ignore[arg-type]  # they are those of `open`
             yield peer
@@ -269,7 +269,7 @@ async def test_an_error_is_no_fence_in_the_modern_era(request: pytest.FixtureReq
     target = CommandTarget([sys.executable, str(request.path.parent / "first_word_server.py")], _SETTINGS)
 
     async with target.open(REVISIONS["2026-07-28"], Transport.STDIO) as peer:
-        assert isinstance(peer, StdioPeer)
+        assert isinstance(peer, StdioConnection)
         await peer.send_line(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         with pytest.raises(Deviation, match="a result of server/discover"):
             await peer.fence()

@@ -9,7 +9,7 @@ import pytest
 from program_path import PROGRAM_PATH
 
 from mcp_conformance.checks import SERVER_CHECKS
-from mcp_conformance.drivers.server.sse_peer import SsePeer
+from mcp_conformance.drivers.server.sse_peer import SseConnection
 from mcp_conformance.drivers.server.targets import CommandTarget, ServerTarget, started
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
@@ -83,7 +83,7 @@ async def test_over_http_sse_answers_come_in_the_stream_and_what_is_no_message_i
         started(_command(), f"{_AT}/mcp", _SETTINGS, sse_url=f"{_AT}/sse") as target,
         target.open(REVISIONS["2024-11-05"], Transport.HTTP_SSE) as peer,
     ):
-        assert isinstance(peer, SsePeer)
+        assert isinstance(peer, SseConnection)
         answer = await peer.request("tools/call", {"name": "test_tool_with_logging", "arguments": {}})
         assert [each["method"] for each in answer.before] == ["notifications/message"] * 3
         refused = await peer.malformed(b'{"jsonrpc":', deviant="no JSON")

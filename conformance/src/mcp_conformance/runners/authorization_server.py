@@ -9,7 +9,7 @@ import attrs
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
-from mcp_conformance.drivers.server.connections import Connections
+from mcp_conformance.drivers.server.connections import ConnectionPool
 from mcp_conformance.drivers.server.inventory import ServerInventory
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -58,7 +58,7 @@ async def run_authorization_server(
     lanes, verdicts = [], []
     listening = nullcontext() if login is None else open_login(login)
     async with listening, open_nursery() as nursery:
-        connections = Connections(nursery)
+        connections = ConnectionPool(nursery)
         for revision in revisions:
             mine = [each for each in checks if revision.name in each.revisions]
             if not mine:

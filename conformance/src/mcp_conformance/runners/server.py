@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from mcp_conformance.checks import SERVER_CHECKS
-from mcp_conformance.drivers.server.connections import Connections
+from mcp_conformance.drivers.server.connections import ConnectionPool
 from mcp_conformance.drivers.server.inventory import ServerInventory, read_inventory
 from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
 from mcp_conformance.model.check import Role, Subject, Transport
@@ -131,7 +131,7 @@ class _Lane:
         except (Deviation, NotTestable) as why:
             return str(why)
         async with open_nursery() as nursery:
-            connections = Connections(nursery)
+            connections = ConnectionPool(nursery)
             watch = self._vigil.watch(f"{self._revision} over {self._transport.value}", connections.close)
             subject = ServerUnderTest(
                 target=self._target,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_conformance.drivers.server.http_peer import HttpPeer
+from mcp_conformance.drivers.server.http_peer import HttpConnection
 from mcp_conformance.drivers.server.peer import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -60,24 +60,24 @@ EVIL = "evil.example"
 """A name that nobody can own."""
 
 
-def http_peer(server: ServerUnderTest) -> HttpPeer:
+def http_peer(server: ServerUnderTest) -> HttpConnection:
     """The connection of the check."""
-    if not isinstance(server.peer, HttpPeer):
+    if not isinstance(server.peer, HttpConnection):
         raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
     return server.peer
 
 
 @asynccontextmanager
-async def session(server: ServerUnderTest, *, revision: str | None = None) -> AsyncIterator[HttpPeer]:
+async def session(server: ServerUnderTest, *, revision: str | None = None) -> AsyncIterator[HttpConnection]:
     """A connection of one's own, without a standing stream."""
     async with server.open(handshake=False, revision=None if revision is None else REVISIONS[revision]) as peer:
-        if not isinstance(peer, HttpPeer):
+        if not isinstance(peer, HttpConnection):
             raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
         await peer.shake_hands()
         yield peer
 
 
-def probe(peer: HttpPeer) -> JsonObject:
+def probe(peer: HttpConnection) -> JsonObject:
     """A request that every server answers by a result."""
     return peer.message("ping" if peer.revision.era is Era.LEGACY else "server/discover")
 
@@ -140,7 +140,7 @@ def require(answer: HttpResponse, statuses: Collection[int], what: str, *, code:
         raise Deviation(f"{wanted}{'' if code is None else f' with error {code}'} for {what}", shown(answer))
 
 
-async def control(peer: HttpPeer, message: JsonObject | None = None) -> JsonObject:
+async def control(peer: HttpConnection, message: JsonObject | None = None) -> JsonObject:
     """Sends a request as it should be; what is sent next differs from it in one thing.
 
     Raises:
@@ -156,7 +156,7 @@ async def control(peer: HttpPeer, message: JsonObject | None = None) -> JsonObje
     return {**request, "id": peer.next_id()}
 
 
-def progress_call(server: ServerUnderTest, peer: HttpPeer, token: str) -> JsonObject:
+def progress_call(server: ServerUnderTest, peer: HttpConnection, token: str) -> JsonObject:
     """A call that tells its progress by a token.
 
     Raises:
@@ -196,7 +196,7 @@ class Streamed:
 
 
 async def read_stream(
-    peer: HttpPeer, message: JsonObject | None, *, last_event_id: str | None = None, deviant: str = ""
+    peer: HttpConnection, message: JsonObject | None, *, last_event_id: str | None = None, deviant: str = ""
 ) -> Streamed:
     """Reads a stream to its end: the answer to a request, or to a GET.
 
@@ -289,7 +289,7 @@ def require_credentials(settings: Settings) -> None:
         raise NotApplicable("there are no credentials: the server is tried without")
 
 
-async def with_credentials(peer: HttpPeer) -> JsonObject:
+async def with_credentials(peer: HttpConnection) -> JsonObject:
     """As `control`, where there are credentials."""
     require_credentials(peer.settings)
     return await control(peer)

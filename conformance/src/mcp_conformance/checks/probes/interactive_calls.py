@@ -12,7 +12,7 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.peer import Reply, ServerPeer
+    from mcp_conformance.drivers.server.peer import Reply, SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -131,7 +131,7 @@ async def converse(
     arguments: JsonObject | None = None,
     *,
     replies: Mapping[str, Reply] = REPLIES,
-    peer: ServerPeer | None = None,
+    peer: SuiteConnection | None = None,
     deviant: str = "",
 ) -> Conversation:
     """Calls a tool, and answers what it asks.
@@ -156,7 +156,9 @@ async def converse(
     return await _in_rounds(spoken, params, replies, deviant)
 
 
-async def _in_rounds(peer: ServerPeer, params: JsonObject, replies: Mapping[str, Reply], deviant: str) -> Conversation:
+async def _in_rounds(
+    peer: SuiteConnection, params: JsonObject, replies: Mapping[str, Reply], deviant: str
+) -> Conversation:
     rounds: list[Answer] = []
     questions: list[Question] = []
     for _ in range(_ROUNDS):
@@ -172,7 +174,7 @@ async def _in_rounds(peer: ServerPeer, params: JsonObject, replies: Mapping[str,
 
 
 async def _by_requests(
-    peer: ServerPeer, params: JsonObject, replies: Mapping[str, Reply], deviant: str
+    peer: SuiteConnection, params: JsonObject, replies: Mapping[str, Reply], deviant: str
 ) -> Conversation:
     before = dict(peer.replies)
     since = len(peer.inbox)

@@ -12,14 +12,14 @@ from mcp_conformance.wire.transcript import Part
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
 
 __all__ = ["other_user"]
 
 
 @asynccontextmanager
-async def other_user(server: ServerUnderTest) -> AsyncIterator[ServerPeer]:
+async def other_user(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
     """A connection of another user, for a block.
 
     Raises:

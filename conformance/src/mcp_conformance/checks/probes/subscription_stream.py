@@ -17,7 +17,7 @@ from mcp_core.types.meta import SUBSCRIPTION_ID
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -35,7 +35,7 @@ class Heard:
 
     id: JsonValue
     """The id of the request."""
-    peer: ServerPeer
+    peer: SuiteConnection
     """The connection."""
     since: int
     """How much had come before it."""
@@ -99,7 +99,7 @@ def tag_of(message: JsonObject) -> JsonValue:
     return meta.get(SUBSCRIPTION_ID, "no tag") if isinstance(meta, dict) else "no tag"
 
 
-def is_tagged(peer: ServerPeer, message: JsonObject) -> bool:
+def is_tagged(peer: SuiteConnection, message: JsonObject) -> bool:
     """Whether a notification has the id of a subscription that this connection has, or had."""
     sent = peer.transcript.messages(sent=True)
     listens = [each for each in sent if isinstance(each, dict) and each.get("method") == LISTEN]
@@ -107,7 +107,7 @@ def is_tagged(peer: ServerPeer, message: JsonObject) -> bool:
 
 
 @asynccontextmanager
-async def listening(peer: ServerPeer, wanted: JsonObject, *, id: JsonValue = None) -> AsyncIterator[Heard]:
+async def listening(peer: SuiteConnection, wanted: JsonObject, *, id: JsonValue = None) -> AsyncIterator[Heard]:
     """Listens for a block, and cancels at its end.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import Seen, member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpPeer, messages_of
+from mcp_conformance.drivers.server.http_peer import HttpConnection, messages_of
 from mcp_conformance.drivers.server.peer import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import Subject
@@ -18,14 +18,14 @@ from mcp_core.revisions import LATEST_LEGACY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
 _JSON: Final = (("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json"))
 
 
-def _initialize(peer: ServerPeer) -> JsonObject:
+def _initialize(peer: SuiteConnection) -> JsonObject:
     """`initialize` as a legacy client sends it: nothing in it is modern."""
     params: JsonObject = {
         "protocolVersion": LATEST_LEGACY.name,
@@ -35,10 +35,10 @@ def _initialize(peer: ServerPeer) -> JsonObject:
     return {"jsonrpc": "2.0", "id": peer.next_id(), "method": "initialize", "params": params}
 
 
-async def _opened(peer: ServerPeer) -> tuple[JsonObject, int | None]:
+async def _opened(peer: SuiteConnection) -> tuple[JsonObject, int | None]:
     """What is said to `initialize` of a legacy client, and the HTTP status."""
     message = _initialize(peer)
-    if isinstance(peer, HttpPeer):
+    if isinstance(peer, HttpConnection):
         headers = [*peer.settings.headers, *_JSON]
         answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the other era")
         # A server of both eras may answer as legacy servers do: in a stream.
@@ -83,7 +83,7 @@ async def initialize_names_versions(server: ServerUnderTest) -> None:
 
 
 @asynccontextmanager
-async def _both(server: ServerUnderTest) -> AsyncIterator[ServerPeer]:
+async def _both(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
     """A connection of the legacy era to a server of both."""
     async with server.open(handshake=False) as peer:
         if "result" not in (await _opened(peer))[0]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpPeer, messages_of
+from mcp_conformance.drivers.server.http_peer import HttpConnection, messages_of
 from mcp_conformance.drivers.server.peer import encoded, within
-from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.drivers.server.stdio_peer import StdioConnection
 from mcp_conformance.model.check import Subject, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
@@ -16,7 +16,7 @@ from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -26,9 +26,9 @@ _NOTICE: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/l
 _REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
 
 
-async def _say(peer: ServerPeer, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
+async def _say(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
     """Sends a batch; the responses that come for it, when there are as many as expected or no more come."""
-    if isinstance(peer, HttpPeer):
+    if isinstance(peer, HttpConnection):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)
         found = messages_of(answer)
     else:
@@ -44,11 +44,11 @@ async def _say(peer: ServerPeer, batch: list[JsonValue], answers: int, *, devian
     return [each for each in found if "method" not in each]
 
 
-def _ended(peer: ServerPeer) -> bool:
-    return isinstance(peer, StdioPeer) and peer.ended
+def _ended(peer: SuiteConnection) -> bool:
+    return isinstance(peer, StdioConnection) and peer.ended
 
 
-def _ping(peer: ServerPeer, id: str) -> JsonObject:
+def _ping(peer: SuiteConnection, id: str) -> JsonObject:
     return peer.message("ping", id=id)
 
 
@@ -93,7 +93,7 @@ async def empty(server: ServerUnderTest) -> None:
     """An empty array is answered by one error -32600, which is no array; over HTTP by a 4xx status."""
     peer = server.peer
     await peer.fence()
-    if isinstance(peer, HttpPeer):
+    if isinstance(peer, HttpConnection):
         answer = await peer.send(b"[]", headers=peer.headers([]), deviant="an empty array")
         if not 400 <= answer.status < 500:
             raise Deviation("HTTP 4xx for an empty array", f"HTTP {answer.status}: {answer.body[:200]!r}")
@@ -112,7 +112,7 @@ async def empty(server: ServerUnderTest) -> None:
 async def http_202(server: ServerUnderTest) -> None:
     """A batch without requests is answered by HTTP 202 without a body."""
     peer = server.peer
-    if not isinstance(peer, HttpPeer):
+    if not isinstance(peer, HttpConnection):
         raise TypeError("the requirement is one of HTTP")
     for batch, deviant in (([_NOTICE, _NOTICE], ""), ([_REPLY], "a response that nobody asked for")):
         answer = await peer.send(encoded(list(batch)), headers=peer.headers(list(batch)), deviant=deviant)
@@ -132,7 +132,7 @@ async def refused(server: ServerUnderTest) -> None:
     peer = server.peer
     await peer.fence()
     batch: list[JsonValue] = [peer.message("tools/list", id="in a batch")]
-    if isinstance(peer, HttpPeer):
+    if isinstance(peer, HttpConnection):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch[0]), deviant="a batch")
         answers = messages_of(answer)
         if not 400 <= answer.status < 500:

@@ -18,7 +18,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -153,7 +153,7 @@ async def list_changed_declared(server: ServerUnderTest) -> None:
             raise Deviation(f"no such notification of a server that does not declare {needed}", brief(message))
 
 
-async def _without_sampling(server: ServerUnderTest, peer: ServerPeer) -> Answer:
+async def _without_sampling(server: ServerUnderTest, peer: SuiteConnection) -> Answer:
     name, arguments = server.tool("test_missing_capability")
     call: JsonObject = {"name": name, "arguments": arguments}
     control = await peer.request("tools/call", call)

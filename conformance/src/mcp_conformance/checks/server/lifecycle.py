@@ -15,7 +15,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_IN
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject
@@ -170,7 +170,7 @@ async def version_unsupported_every_method(server: ServerUnderTest) -> None:
             (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN[0]}")
 
 
-async def _with_version(peer: ServerPeer, method: str) -> Answer:
+async def _with_version(peer: SuiteConnection, method: str) -> Answer:
     message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN[0]}})
     return await peer.exchange(message, deviant="a version that nobody speaks")
 

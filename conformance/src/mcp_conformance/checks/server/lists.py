@@ -15,7 +15,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -61,7 +61,7 @@ def entries(page: JsonObject, row: List) -> list[JsonObject]:
     return [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
 
 
-async def walk(peer: ServerPeer, row: List) -> list[JsonObject]:
+async def walk(peer: SuiteConnection, row: List) -> list[JsonObject]:
     """All pages of a list, each as the result is.
 
     Raises:
@@ -114,7 +114,7 @@ async def _same_everywhere(server: ServerUnderTest, row: List) -> None:
             raise Deviation(f"the same list {where}: {brief([*sorted(first)])}", brief([*sorted(now)]))
 
 
-async def _names(peer: ServerPeer, row: List) -> list[str]:
+async def _names(peer: SuiteConnection, row: List) -> list[str]:
     return [str(entry.get(row.key)) for page in await walk(peer, row) for entry in entries(page, row)]
 
 

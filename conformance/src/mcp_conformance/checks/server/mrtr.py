@@ -14,7 +14,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -40,7 +40,7 @@ def _is_required(answer: Answer) -> bool:
 
 
 async def _first(
-    server: ServerUnderTest, fixture: str = _ELICITS, *, peer: ServerPeer | None = None
+    server: ServerUnderTest, fixture: str = _ELICITS, *, peer: SuiteConnection | None = None
 ) -> tuple[JsonObject, Answer]:
     """The first round of a tool that asks: its params, and the result that requires input."""
     name, arguments = server.tool(fixture)

@@ -12,7 +12,7 @@ from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.server.lists import List
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject
@@ -30,7 +30,7 @@ async def _long(server: ServerUnderTest) -> tuple[List, JsonObject]:
     raise NotTestable("no list of the server has more than one page")
 
 
-async def _page(peer: ServerPeer, row: List, cursor: object) -> JsonObject:
+async def _page(peer: SuiteConnection, row: List, cursor: object) -> JsonObject:
     if not isinstance(cursor, str):
         raise Deviation("nextCursor to be a string", str(cursor))
     return (await peer.request(row.method, {"cursor": cursor})).result()

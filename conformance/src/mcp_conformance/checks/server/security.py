@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpPeer
+from mcp_conformance.drivers.server.http_peer import HttpConnection
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
@@ -23,7 +23,7 @@ async def session_ids(server: ServerUnderTest) -> None:
     ids: list[str] = []
     for _ in range(_SAMPLE):
         async with server.open() as peer:
-            if not isinstance(peer, HttpPeer):
+            if not isinstance(peer, HttpConnection):
                 raise TypeError("the requirement is one of HTTP")
             if peer.session_id is None:
                 raise NotApplicable("the server has no sessions")

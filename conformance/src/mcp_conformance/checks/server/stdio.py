@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.peer import encoded, within
-from mcp_conformance.drivers.server.stdio_peer import StdioPeer
+from mcp_conformance.drivers.server.stdio_peer import StdioConnection
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
@@ -67,8 +67,8 @@ async def exits_early(server: ServerUnderTest) -> None:
             await process.wait()
 
 
-def _pipes(peer: object) -> StdioPeer:
-    if not isinstance(peer, StdioPeer):
+def _pipes(peer: object) -> StdioConnection:
+    if not isinstance(peer, StdioConnection):
         raise TypeError("the requirement is one of pipes")
     return peer
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.model.check import Subject
     from mcp_core.jsonrpc.messages import JsonObject
 
-    Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerPeer]]
+    OpenConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[SuiteConnection]]
 
-__all__ = ["Connections", "kind_of"]
+__all__ = ["ConnectionPool", "kind_of"]
 
 _NO_METHOD: Final = -32601
 
@@ -35,10 +35,10 @@ def kind_of(subject: Subject, capabilities: JsonObject | None) -> str:
     return f"{subject.value} {json.dumps(capabilities, sort_keys=True)}"
 
 
-class _Held:
+class _PooledConnection:
     """An open connection. It has its own task, so that it can be closed independently of later ones."""
 
-    def __init__(self, peer: ServerPeer) -> None:
+    def __init__(self, peer: SuiteConnection) -> None:
         self.peer: Final = peer
         self.release: Final = trio.Event()
         self.closed: Final = trio.Event()
@@ -46,7 +46,7 @@ class _Held:
         """A fault of the suite while the connection was open."""
 
 
-class Connections:
+class ConnectionPool:
     """The connections of one leg.
 
     Args:
@@ -55,73 +55,75 @@ class Connections:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery: Final = nursery
-        self._free: Final[dict[str, _Held]] = {}
+        self._free: Final[dict[str, _PooledConnection]] = {}
 
     @asynccontextmanager
-    async def borrow(self, kind: str, opening: Opening) -> AsyncIterator[ServerPeer]:
+    async def borrow(self, kind: str, open_connection: OpenConnection) -> AsyncIterator[SuiteConnection]:
         """Borrow a connection of a kind while the block runs.
 
         Args:
             kind: The kind, from `kind_of`.
-            opening: Opens a connection if none is free.
+            open_connection: Opens a connection if none is free.
 
         Raises:
             Deviation: The connection cannot be opened, or the server ended in the block, whatever the result of the
                 block.
         """
-        held = self._free.pop(kind, None)
-        if held is None:
-            held = await self._nursery.start(self._hold, opening)
+        pooled = self._free.pop(kind, None)
+        if pooled is None:
+            pooled = await self._nursery.start(self._keep_open, open_connection)
         sound = False
         try:
-            held.peer.forget()
+            pooled.peer.forget()
             try:
-                yield held.peer
+                yield pooled.peer
             except (NotApplicable, NotTestable):
-                sound = await _is_sound(held.peer)
-                if not held.peer.ending:
+                sound = await _is_sound(pooled.peer)
+                if not pooled.peer.ending:
                     raise
             else:
-                sound = await _is_sound(held.peer)
-            if held.peer.ending:
-                raise Deviation("the server to go on", held.peer.ending)
+                sound = await _is_sound(pooled.peer)
+            if pooled.peer.ending:
+                raise Deviation("the server to go on", pooled.peer.ending)
         finally:
             if sound and kind not in self._free:
-                self._free[kind] = held
+                self._free[kind] = pooled
             else:
-                await _close(held)
-                if held.fault is not None:
-                    raise held.fault
+                await _close(pooled)
+                if pooled.fault is not None:
+                    raise pooled.fault
 
     async def close(self) -> None:
         """Close all free connections."""
         while self._free:
             await _close(self._free.popitem()[1])
 
-    async def _hold(self, opening: Opening, *, task_status: trio.TaskStatus[_Held]) -> None:
-        held: _Held | None = None
+    async def _keep_open(
+        self, open_connection: OpenConnection, *, task_status: trio.TaskStatus[_PooledConnection]
+    ) -> None:
+        pooled: _PooledConnection | None = None
         try:
-            async with opening() as peer:
-                held = _Held(peer)
-                task_status.started(held)
-                await held.release.wait()
+            async with open_connection() as peer:
+                pooled = _PooledConnection(peer)
+                task_status.started(pooled)
+                await pooled.release.wait()
         except Exception as fault:
-            if held is None:
+            if pooled is None:
                 raise
             # The fault concerns only this connection: its borrower gets the exception, and other connections continue.
-            held.fault = fault
+            pooled.fault = fault
         finally:
-            if held is not None:
-                held.closed.set()
+            if pooled is not None:
+                pooled.closed.set()
 
 
-async def _close(held: _Held) -> None:
-    held.release.set()
+async def _close(pooled: _PooledConnection) -> None:
+    pooled.release.set()
     with trio.CancelScope(shield=True):
-        await held.closed.wait()
+        await pooled.closed.wait()
 
 
-async def _is_sound(peer: ServerPeer) -> bool:
+async def _is_sound(peer: SuiteConnection) -> bool:
     """Return whether a neutral request gets a result, and no unmatched response arrives."""
     known = len(peer.strays)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.server.peer import ServerPeer, encoded, within
+from mcp_conformance.drivers.server.peer import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.param_headers import modern_headers
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["HttpPeer", "messages_of", "open_http"]
+__all__ = ["HttpConnection", "messages_of", "open_http"]
 
 _ACCEPT: Final = ("Accept", "application/json, text/event-stream")
 _JSON: Final = ("Content-Type", "application/json")
@@ -38,7 +38,7 @@ _RESUMPTIONS: Final = 20
 """How often a stream is resumed until its response arrives."""
 
 
-class HttpPeer(ServerPeer):
+class HttpConnection(SuiteConnection):
     """A connection over HTTP. Created by `open_http`.
 
     Args:
@@ -312,7 +312,7 @@ async def open_http(
     capabilities: JsonObject | None = None,
     handshake: bool = True,
     by_tool: Mapping[str, Mapping[str, str]] | None = None,
-) -> AsyncIterator[HttpPeer]:
+) -> AsyncIterator[HttpConnection]:
     """Connect to a server at a URL while the block runs.
 
     Args:
@@ -327,7 +327,7 @@ async def open_http(
         Deviation: The connection cannot be opened.
     """
     async with open_nursery() as nursery:
-        peer = HttpPeer(endpoint, revision, settings, capabilities, nursery=nursery, by_tool=by_tool or {})
+        peer = HttpConnection(endpoint, revision, settings, capabilities, nursery=nursery, by_tool=by_tool or {})
         if handshake:
             await peer.shake_hands()
             await peer.stand()

@@ -11,7 +11,7 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ServerInventory", "read_inventory"]
@@ -52,7 +52,7 @@ class ServerInventory:
         return next((each for each in self.lists.get(kind, ()) if each.get(key) == name), None)
 
 
-async def read_inventory(peer: ServerPeer) -> ServerInventory:
+async def read_inventory(peer: SuiteConnection) -> ServerInventory:
     """Read the inventory of a server over an open connection.
 
     Raises:
@@ -72,7 +72,7 @@ async def read_inventory(peer: ServerPeer) -> ServerInventory:
     return ServerInventory(capabilities=capabilities, lists=lists)
 
 
-async def _listed(peer: ServerPeer, method: str, member: str) -> tuple[JsonObject, ...]:
+async def _listed(peer: SuiteConnection, method: str, member: str) -> tuple[JsonObject, ...]:
     """Read a list as far as possible. Defects of the list are left to the checks."""
     found: list[JsonObject] = []
     cursor: str | None = None

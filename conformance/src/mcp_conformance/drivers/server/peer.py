@@ -1,7 +1,7 @@
 """The suite as a client of a server under test: the common part of all transports.
 
 A connection sends what a check passes to it and returns the response. Meanwhile it responds to client requests of the
-server with `ServerPeer.replies`. Sent messages are validated against the schema, unless the check states which rule it
+server with `SuiteConnection.replies`. Sent messages are validated against the schema, unless the check states which rule it
 breaks on purpose.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["HeaderLines", "Reply", "ServerPeer", "encoded", "within"]
+__all__ = ["HeaderLines", "Reply", "SuiteConnection", "encoded", "within"]
 
 Reply: TypeAlias = "Callable[[JsonObject], JsonObject]"
 """A function that makes the result of a client request from its params."""
@@ -60,7 +60,7 @@ async def within(seconds: float, expected: str) -> AsyncIterator[None]:
         raise Deviation(expected, f"nothing within {seconds:g} seconds")
 
 
-class ServerPeer(abc.ABC):
+class SuiteConnection(abc.ABC):
     """A connection to a server under test.
 
     Args:

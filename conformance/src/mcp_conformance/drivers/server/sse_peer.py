@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from mcp_conformance.drivers.server.peer import ServerPeer, encoded, within
+from mcp_conformance.drivers.server.peer import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import Answer
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["SsePeer", "open_sse"]
+__all__ = ["SseConnection", "open_sse"]
 
 
-class SsePeer(ServerPeer):
+class SseConnection(SuiteConnection):
     """A connection over HTTP+SSE. Created by `open_sse`.
 
     Args:
@@ -186,7 +186,7 @@ async def open_sse(
     *,
     capabilities: JsonObject | None = None,
     handshake: bool = True,
-) -> AsyncIterator[SsePeer]:
+) -> AsyncIterator[SseConnection]:
     """Connect to a server over HTTP+SSE while the block runs.
 
     Args:
@@ -200,7 +200,7 @@ async def open_sse(
         Deviation: The connection cannot be opened.
     """
     async with open_nursery() as nursery:
-        peer = SsePeer(endpoint, revision, settings, capabilities)
+        peer = SseConnection(endpoint, revision, settings, capabilities)
         nursery.start_soon(peer.read)
         try:
             if handshake:

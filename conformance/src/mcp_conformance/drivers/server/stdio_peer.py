@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.server.peer import ServerPeer, encoded, within
+from mcp_conformance.drivers.server.peer import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import Answer
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["StdioPeer", "open_stdio"]
+__all__ = ["StdioConnection", "open_stdio"]
 
 _AFTER: Final = 1.0
 """Seconds that an error may be later than the response to a later request, or 20 times the duration of that request."""
@@ -33,7 +33,7 @@ _TO_END: Final = 1.0
 """Seconds from the end of output of a process to its exit, so that its status can be reported."""
 
 
-class StdioPeer(ServerPeer):
+class StdioConnection(SuiteConnection):
     """A connection over the pipes of a process. Created by `open_stdio`.
 
     Args:
@@ -172,7 +172,7 @@ async def open_stdio(
     *,
     capabilities: JsonObject | None = None,
     handshake: bool = True,
-) -> AsyncIterator[StdioPeer]:
+) -> AsyncIterator[StdioConnection]:
     """Start a server and connect to it while the block runs.
 
     Args:
@@ -186,7 +186,7 @@ async def open_stdio(
         Deviation: The connection cannot be opened.
     """
     async with run_process(command) as process, open_nursery() as nursery:
-        peer = StdioPeer(process, revision, settings, capabilities)
+        peer = StdioConnection(process, revision, settings, capabilities)
         nursery.start_soon(peer.pump)
         try:
             if handshake:

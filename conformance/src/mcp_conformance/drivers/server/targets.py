@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.wire.process import LineProcess
     from mcp_core.jsonrpc.messages import JsonObject
@@ -68,7 +68,7 @@ class ServerTarget(Protocol):
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> AbstractAsyncContextManager[ServerPeer]:
+    ) -> AbstractAsyncContextManager[SuiteConnection]:
         """Connect while the block runs. The arguments are those of `open_stdio` and `open_http`."""
         ...
 
@@ -104,7 +104,7 @@ class CommandTarget:
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  stdio has no headers
-    ) -> AsyncIterator[ServerPeer]:
+    ) -> AsyncIterator[SuiteConnection]:
         """Start the server and connect while the block runs."""
         async with open_stdio(
             self.command, revision, self._settings, capabilities=capabilities, handshake=handshake
@@ -169,7 +169,7 @@ class UrlTarget:
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> AbstractAsyncContextManager[ServerPeer]:
+    ) -> AbstractAsyncContextManager[SuiteConnection]:
         """Connect while the block runs."""
         if transport is Transport.HTTP_SSE and self.sse is not None:
             return open_sse(self.sse, revision, self._settings, capabilities=capabilities, handshake=handshake)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from mcp_conformance.drivers.server.connections import Connections, kind_of
+from mcp_conformance.drivers.server.connections import ConnectionPool, kind_of
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import NotTestable
 from mcp_conformance.protocol.param_headers import annotated
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mcp_conformance.drivers.server.inventory import ServerInventory
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.targets import ServerTarget
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport
@@ -51,15 +51,15 @@ class ServerUnderTest:
     """The settings."""
     evidence: list[Transcript]
     """The transcripts of this leg so far, for checks that only inspect them."""
-    connections: Connections
+    connections: ConnectionPool
     """The connections that checks share."""
     opened: list[Part] = attrs.field(factory=list)
     """The transcripts of the connections of the check."""
-    connected: ServerPeer | None = None
+    connected: SuiteConnection | None = None
     """The connection of the check; `None` before it is opened."""
 
     @property
-    def peer(self) -> ServerPeer:
+    def peer(self) -> SuiteConnection:
         """The connection of the check.
 
         Raises:
@@ -73,7 +73,7 @@ class ServerUnderTest:
     @asynccontextmanager
     async def open(
         self, *, capabilities: JsonObject | None = None, handshake: bool = True, revision: Revision | None = None
-    ) -> AsyncIterator[ServerPeer]:
+    ) -> AsyncIterator[SuiteConnection]:
         """Open a separate connection while the block runs.
 
         Args:
@@ -94,7 +94,7 @@ class ServerUnderTest:
     @asynccontextmanager
     async def share(
         self, *, capabilities: JsonObject | None = None, subject: Subject = Subject.SHARED, evident: bool = False
-    ) -> AsyncIterator[ServerPeer]:
+    ) -> AsyncIterator[SuiteConnection]:
         """Borrow a connection that is shared with other checks, while the block runs.
 
         Args:
@@ -104,14 +104,14 @@ class ServerUnderTest:
         """
 
         @asynccontextmanager
-        async def opening() -> AsyncIterator[ServerPeer]:
+        async def open_connection() -> AsyncIterator[SuiteConnection]:
             opened = attrs.evolve(self, opened=[])
             async with opened.open(capabilities=capabilities) as peer:
                 if evident:
                     self.evidence.append(peer.transcript)
                 yield peer
 
-        async with self.connections.borrow(kind_of(subject, capabilities), opening) as peer:
+        async with self.connections.borrow(kind_of(subject, capabilities), open_connection) as peer:
             self.opened.append(Part(transcript=peer.transcript, since=len(peer.transcript.entries)))
             yield peer
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
@@ -27,7 +27,7 @@ _REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
 class _Bound:
     """A token that is bound to a key, and requests with it."""
 
-    def __init__(self, server: ServerUnderTest, peer: HttpPeer, changes: JsonObject | None = None) -> None:
+    def __init__(self, server: ServerUnderTest, peer: HttpConnection, changes: JsonObject | None = None) -> None:
         self.key: Final = ProofKey()
         self.peer: Final = peer
         self.url: Final = issuer_of(server).resource
@@ -47,7 +47,7 @@ class _Bound:
         return self.key.proof(self.url, self.token)
 
 
-async def _bound(server: ServerUnderTest, peer: HttpPeer) -> _Bound:
+async def _bound(server: ServerUnderTest, peer: HttpConnection) -> _Bound:
     """A bound token that the server takes.
 
     Raises:

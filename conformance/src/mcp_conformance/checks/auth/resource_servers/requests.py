@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.drivers.server.http_peer import HttpPeer
+from mcp_conformance.drivers.server.http_peer import HttpConnection
 from mcp_conformance.drivers.server.peer import encoded, within
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -61,7 +61,7 @@ def bearer(token: str) -> Headers:
 
 
 @asynccontextmanager
-async def http_peer(server: ServerUnderTest) -> AsyncIterator[HttpPeer]:
+async def http_peer(server: ServerUnderTest) -> AsyncIterator[HttpConnection]:
     """A connection with a good token, for a block; where the server takes none, nothing can be tested.
 
     Raises:
@@ -73,7 +73,7 @@ async def http_peer(server: ServerUnderTest) -> AsyncIterator[HttpPeer]:
             peer = await stack.enter_async_context(server.open())
         except Deviation as deviation:
             raise NotTestable(f"the control failed: a good token does not let in: {deviation.observed}") from deviation
-        if not isinstance(peer, HttpPeer):
+        if not isinstance(peer, HttpConnection):
             raise NotApplicable("these checks are for HTTP")
         answer = await probe(peer, bearer(issuer_of(server).token()))
         if answer.status != 200:
@@ -81,7 +81,9 @@ async def http_peer(server: ServerUnderTest) -> AsyncIterator[HttpPeer]:
         yield peer
 
 
-async def probe(peer: HttpPeer, headers: Headers = (), *, in_session: bool = False, deviant: str = "") -> HttpResponse:
+async def probe(
+    peer: HttpConnection, headers: Headers = (), *, in_session: bool = False, deviant: str = ""
+) -> HttpResponse:
     """A small request with these credentials in place of the right ones.
 
     Args:
@@ -102,13 +104,13 @@ async def probe(peer: HttpPeer, headers: Headers = (), *, in_session: bool = Fal
     return await sent(peer, "initialize", opening, headers, session=False, deviant=deviant)
 
 
-async def called(peer: HttpPeer, tool: str, headers: Headers) -> HttpResponse:
+async def called(peer: HttpConnection, tool: str, headers: Headers) -> HttpResponse:
     """A call of a tool with these credentials in place of the right ones."""
     return await sent(peer, "tools/call", {"name": tool, "arguments": {}}, headers)
 
 
 async def sent(
-    peer: HttpPeer, method: str, params: JsonObject, headers: Headers, *, session: bool = True, deviant: str = ""
+    peer: HttpConnection, method: str, params: JsonObject, headers: Headers, *, session: bool = True, deviant: str = ""
 ) -> HttpResponse:
     """Any request with these credentials in place of the right ones.
 
@@ -122,13 +124,13 @@ async def sent(
     return await _exchanged(peer, "POST", (*lines, *headers), encoded(message), deviant=deviant)
 
 
-async def fetched(peer: HttpPeer, target: str) -> HttpResponse:
+async def fetched(peer: HttpConnection, target: str) -> HttpResponse:
     """A GET of a path, with no credentials."""
     return await _exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target)
 
 
 async def _exchanged(
-    peer: HttpPeer,
+    peer: HttpConnection,
     method: str,
     lines: Sequence[tuple[str, str]],
     body: bytes | None,
@@ -162,7 +164,7 @@ def challenge(answer: HttpResponse, scheme: str | None = None) -> dict[str, str]
     return None
 
 
-async def metadata_of(peer: HttpPeer) -> JsonObject:
+async def metadata_of(peer: HttpConnection) -> JsonObject:
     """The metadata of the server, from where its challenge says, or where they belong.
 
     Raises:

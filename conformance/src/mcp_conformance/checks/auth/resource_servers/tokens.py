@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
@@ -50,7 +50,7 @@ def _challenged(answer: HttpResponse, what: str) -> dict[str, str]:
     return found
 
 
-async def _document(peer: HttpPeer) -> JsonObject:
+async def _document(peer: HttpConnection) -> JsonObject:
     """The metadata of the resource. Raises `NotTestable` when there are none."""
     try:
         return await metadata_of(peer)
@@ -298,7 +298,7 @@ def _expect_control(answer: HttpResponse) -> None:
         raise NotTestable(f"the control failed: a request in a session of its own gets HTTP {answer.status}")
 
 
-def _require_session(peer: HttpPeer) -> None:
+def _require_session(peer: HttpConnection) -> None:
     if peer.session_id is None:
         raise NotTestable("the server gives no session id")
 
@@ -321,7 +321,7 @@ async def upper_case(server: ServerUnderTest) -> None:
 # --- scopes ---------------------------------------------------------------------------------------------------------------
 
 
-async def _call_beyond(server: ServerUnderTest, peer: HttpPeer) -> HttpResponse:
+async def _call_beyond(server: ServerUnderTest, peer: HttpConnection) -> HttpResponse:
     """The answer to a call that the token is not good for."""
     name, _ = server.tool(_ADMIN_TOOL)
     good = await called(peer, name, _of(server, f"{BASE} {ADMIN}"))
@@ -330,7 +330,7 @@ async def _call_beyond(server: ServerUnderTest, peer: HttpPeer) -> HttpResponse:
     return await called(peer, name, _of(server, BASE))
 
 
-async def _refused_call(server: ServerUnderTest, peer: HttpPeer) -> dict[str, str]:
+async def _refused_call(server: ServerUnderTest, peer: HttpConnection) -> dict[str, str]:
     """The challenge in the refusal of such a call. Raises `NotTestable` when it is not refused so."""
     answer = await _call_beyond(server, peer)
     told = challenge(answer)

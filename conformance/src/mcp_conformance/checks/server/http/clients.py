@@ -22,7 +22,7 @@ from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
 
 _SUCCESSES: Final = frozenset(range(200, 300))
@@ -81,7 +81,7 @@ async def slow_client(server: ServerUnderTest) -> None:
         await _served(peer, "after another client has gone")
 
 
-async def _served(peer: HttpPeer, when: str) -> None:
+async def _served(peer: HttpConnection, when: str) -> None:
     request = probe(peer)
     answer = await peer.look(headers=peer.headers(request), body=encoded(request))
     require(answer, _SUCCESSES, f"a request {when}")

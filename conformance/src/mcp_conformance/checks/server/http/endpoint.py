@@ -26,7 +26,7 @@ from mcp_core.types.meta import PROTOCOL_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -87,7 +87,7 @@ async def notification(server: ServerUnderTest) -> None:
         await _initialized(http_peer(plain))
 
 
-async def _initialized(peer: HttpPeer) -> None:
+async def _initialized(peer: HttpConnection) -> None:
     capabilities: JsonObject = {}
     params: JsonObject = {
         "protocolVersion": peer.revision.name,
@@ -98,7 +98,7 @@ async def _initialized(peer: HttpPeer) -> None:
     await _accepted(peer, {"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
-async def _accepted(peer: HttpPeer, message: JsonObject, *, refusals: frozenset[int] = frozenset()) -> None:
+async def _accepted(peer: HttpConnection, message: JsonObject, *, refusals: frozenset[int] = frozenset()) -> None:
     answer = await peer.look(headers=peer.headers(message), body=encoded(message))
     require(answer, {202} | refusals, f"{message['method']}")
     if answer.status == 202 and answer.body:
@@ -189,7 +189,7 @@ async def removed_initialize(server: ServerUnderTest) -> None:
     await _not_found(http_peer(server), "initialize")
 
 
-async def _not_found(peer: HttpPeer, method: str, params: JsonObject | None = None) -> None:
+async def _not_found(peer: HttpConnection, method: str, params: JsonObject | None = None) -> None:
     await control(peer)
     request = peer.message(method, params)
     answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="there is no such method")
@@ -283,7 +283,7 @@ async def last_event_id_ignored(server: ServerUnderTest) -> None:
     await _ignored(http_peer(server), "Last-Event-ID", "1")
 
 
-async def _ignored(peer: HttpPeer, name: str, value: str) -> None:
+async def _ignored(peer: HttpConnection, name: str, value: str) -> None:
     request = await control(peer)
     headers = with_header(peer.headers(request), name, value)
     answer = await peer.look(headers=headers, body=encoded(request), deviant=f"a header {name}")

@@ -21,7 +21,7 @@ from mcp_conformance.drivers.server.peer import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
 
 _PROVES = ("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
@@ -29,14 +29,14 @@ _VALIDATES = ("http.origin-validate", "http.origin-validated")
 _CLIENT_ERRORS = frozenset(range(400, 500))
 
 
-def _refusals(peer: HttpPeer) -> frozenset[int]:
+def _refusals(peer: HttpConnection) -> frozenset[int]:
     """The statuses of a refusal: 403 where the revision says so, otherwise any that blames the client."""
     says = (catalogue().find(id, peer.revision.name) for id in ("http.origin-403", "http.origin-invalid-403"))
     return frozenset({403}) if any(says) else _CLIENT_ERRORS
 
 
 async def _refused(
-    peer: HttpPeer, origin: str, *, host: str | None = None, statuses: frozenset[int] | None = None
+    peer: HttpConnection, origin: str, *, host: str | None = None, statuses: frozenset[int] | None = None
 ) -> None:
     request = await control(peer)
     answer = await peer.look(

@@ -25,7 +25,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -139,7 +139,7 @@ class _Param:
     others: JsonObject
     """What the tool needs besides."""
 
-    def call(self, peer: HttpPeer, value: JsonValue) -> JsonObject:
+    def call(self, peer: HttpConnection, value: JsonValue) -> JsonObject:
         """A call with a value."""
         return peer.message("tools/call", {"name": self.tool, "arguments": {**self.others, self.argument: value}})
 

@@ -11,14 +11,14 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
 _NEEDS = ("capability:tools",)
 
 
-async def _streams(server: ServerUnderTest, peer: HttpPeer, *tokens: str) -> list[tuple[JsonObject, Streamed]]:
+async def _streams(server: ServerUnderTest, peer: HttpConnection, *tokens: str) -> list[tuple[JsonObject, Streamed]]:
     """Calls whose streams have events with ids, one after another."""
     found: list[tuple[JsonObject, Streamed]] = []
     for token in tokens:

@@ -26,7 +26,7 @@ from mcp_conformance.wire.transcript import strict_json
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -136,7 +136,7 @@ def _token(message: JsonObject) -> object:
 
 
 @asynccontextmanager
-async def _standing(peer: HttpPeer, count: int) -> AsyncIterator[list[list[JsonObject]]]:
+async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list[JsonObject]]]:
     """Streams by GET for the block; behind it the session is ended, and with it the streams.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.http_requests import EVIL, require_credentials, require_local
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.peer import encoded
-from mcp_conformance.drivers.server.sse_peer import SsePeer
+from mcp_conformance.drivers.server.sse_peer import SseConnection
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import Subject, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -26,13 +26,13 @@ _FOREIGN: Final = (("Origin", f"https://{EVIL}"),)
 _PAGE: Final = "a request that a foreign page makes a browser send"
 
 
-def _peer(server: ServerUnderTest) -> SsePeer:
-    if not isinstance(server.peer, SsePeer):
+def _peer(server: ServerUnderTest) -> SseConnection:
+    if not isinstance(server.peer, SseConnection):
         raise AssertionError("this check runs over HTTP+SSE")  # noqa: TRY004  the suite's own mistake
     return server.peer
 
 
-def _ping(peer: SsePeer) -> JsonObject:
+def _ping(peer: SseConnection) -> JsonObject:
     return peer.message("ping")
 
 

@@ -26,7 +26,7 @@ from mcp_core.types.meta import PROTOCOL_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_conformance.drivers.server.http_peer import HttpPeer
+    from mcp_conformance.drivers.server.http_peer import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
@@ -40,11 +40,11 @@ _Headers: TypeAlias = list[tuple[str, str]]
 _Change: TypeAlias = "Callable[[_Headers], _Headers]"
 
 
-async def _sent(peer: HttpPeer, message: JsonObject, headers: _Headers, deviant: str) -> HttpResponse:
+async def _sent(peer: HttpConnection, message: JsonObject, headers: _Headers, deviant: str) -> HttpResponse:
     return await peer.look(headers=headers, body=encoded(message), deviant=deviant)
 
 
-async def _rejected(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> HttpResponse:
+async def _rejected(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> HttpResponse:
     """A request is rejected for its headers; the same with the headers as they should be is not."""
     request = await control(peer, message)
     answer = await _sent(peer, request, change(peer.headers(request)), what)
@@ -52,7 +52,7 @@ async def _rejected(peer: HttpPeer, message: JsonObject, change: _Change, what: 
     return answer
 
 
-async def _borne(peer: HttpPeer, message: JsonObject, change: _Change, what: str) -> None:
+async def _borne(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
     """A request succeeds although its headers are written in another way."""
     request = await control(peer, message)
     answer = await peer.look(headers=change(peer.headers(request)), body=encoded(request))
@@ -68,12 +68,12 @@ def _drop(name: str) -> _Change:
     return lambda headers: without(headers, name)
 
 
-def _call(server: ServerUnderTest, peer: HttpPeer) -> JsonObject:
+def _call(server: ServerUnderTest, peer: HttpConnection) -> JsonObject:
     name, arguments = server.tool("test_simple_text")
     return peer.message("tools/call", {"name": name, "arguments": arguments})
 
 
-def _named(server: ServerUnderTest, peer: HttpPeer) -> list[JsonObject]:
+def _named(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
     """A request of each kind that has an Mcp-Name, as far as the server offers it."""
     found: list[JsonObject] = []
     if server.inventory.has("tools"):

@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import Seen, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.probes.task_calls import DECLARED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpPeer
+from mcp_conformance.drivers.server.http_peer import HttpConnection
 from mcp_conformance.drivers.server.peer import within
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
 from mcp_conformance.model.check import Subject
@@ -247,7 +247,7 @@ async def input_first(server: ServerUnderTest) -> None:
 async def mcp_name(server: ServerUnderTest) -> None:
     """Mcp-Name of a request about a task is its taskId; another one is refused with 400 and -32020."""
     peer = server.peer
-    if not isinstance(peer, HttpPeer):
+    if not isinstance(peer, HttpConnection):
         raise TypeError("the requirement is one of HTTP")
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     message = peer.message("tasks/get", {"taskId": task, "_meta": DECLARED})

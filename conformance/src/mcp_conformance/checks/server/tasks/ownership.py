@@ -13,7 +13,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -21,7 +21,7 @@ _HTTP: Final = (Transport.HTTP,)
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "of one user"}
 
 
-async def _refused(peer: ServerPeer, method: str, params: JsonObject) -> None:
+async def _refused(peer: SuiteConnection, method: str, params: JsonObject) -> None:
     """Raises `Deviation` where a request of somebody else is answered by a result."""
     if peer.revision.era is Era.MODERN:
         params = {"_meta": DECLARED, **params}

@@ -12,7 +12,7 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import ServerPeer
+    from mcp_conformance.drivers.server.peer import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -21,7 +21,7 @@ _FIXTURE: Final = "conformance_task_progress"
 _PROGRESS: Final = "notifications/progress"
 
 
-def _told(peer: ServerPeer) -> list[JsonObject]:
+def _told(peer: SuiteConnection) -> list[JsonObject]:
     """All progress that came on a connection."""
     return [each for each in peer.inbox if each.get("method") == _PROGRESS]
 
