@@ -10,9 +10,9 @@ import pytest
 import trio
 from program_path import PROGRAM_PATH
 
-from mcp_conformance.drivers.server.connections import ConnectionPool, kind_of
-from mcp_conformance.drivers.server.peer import SuiteConnection
-from mcp_conformance.drivers.server.stdio_peer import StdioConnection
+from mcp_conformance.drivers.server.connection_pool import ConnectionPool, kind_of
+from mcp_conformance.drivers.server.stdio_connection import StdioConnection
+from mcp_conformance.drivers.server.suite_connection import SuiteConnection
 from mcp_conformance.drivers.server.targets import CommandTarget
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Subject, Transport
@@ -27,7 +27,7 @@ from mcp_core.revisions import REVISIONS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.peer import HeaderLines
+    from mcp_conformance.drivers.server.suite_connection import HeaderLines
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 

@@ -9,7 +9,7 @@ import pytest
 from program_path import PROGRAM_PATH
 
 from mcp_conformance.checks import SERVER_CHECKS
-from mcp_conformance.drivers.server.sse_peer import SseConnection
+from mcp_conformance.drivers.server.sse_connection import SseConnection
 from mcp_conformance.drivers.server.targets import CommandTarget, ServerTarget, started
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport

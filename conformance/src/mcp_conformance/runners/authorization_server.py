@@ -9,7 +9,7 @@ import attrs
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
-from mcp_conformance.drivers.server.connections import ConnectionPool
+from mcp_conformance.drivers.server.connection_pool import ConnectionPool
 from mcp_conformance.drivers.server.inventory import ServerInventory
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.drivers.server.under_test import ServerUnderTest

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from mcp_conformance.checks import SERVER_CHECKS
-from mcp_conformance.drivers.server.connections import ConnectionPool
+from mcp_conformance.drivers.server.connection_pool import ConnectionPool
 from mcp_conformance.drivers.server.inventory import ServerInventory, read_inventory
 from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
 from mcp_conformance.model.check import Role, Subject, Transport

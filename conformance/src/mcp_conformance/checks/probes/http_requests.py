@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_conformance.drivers.server.http_peer import HttpConnection
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.http_client import IncompleteResponse

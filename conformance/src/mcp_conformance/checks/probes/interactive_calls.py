@@ -12,7 +12,7 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.peer import Reply, SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import Reply, SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue

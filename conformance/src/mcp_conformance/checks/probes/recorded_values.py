@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.types.meta import SERVER_INFO
 

@@ -12,7 +12,7 @@ from mcp_conformance.wire.transcript import Part
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
 
 __all__ = ["other_user"]

@@ -17,7 +17,7 @@ from mcp_core.types.meta import SUBSCRIPTION_ID
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.drivers.server.peer import within
+from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import Seen, member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpConnection, messages_of
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable
@@ -18,7 +18,7 @@ from mcp_core.revisions import LATEST_LEGACY
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpConnection, messages_of
-from mcp_conformance.drivers.server.peer import encoded, within
-from mcp_conformance.drivers.server.stdio_peer import StdioConnection
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
+from mcp_conformance.drivers.server.stdio_connection import StdioConnection
+from mcp_conformance.drivers.server.suite_connection import encoded, within
 from mcp_conformance.model.check import Subject, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
@@ -16,7 +16,7 @@ from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 

@@ -18,7 +18,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.checks.probes.interactive_calls import Conversation, Question
-    from mcp_conformance.drivers.server.peer import Reply
+    from mcp_conformance.drivers.server.suite_connection import Reply
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 

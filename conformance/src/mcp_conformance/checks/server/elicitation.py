@@ -17,7 +17,7 @@ from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.probes.interactive_calls import Conversation, Question
-    from mcp_conformance.drivers.server.peer import Reply
+    from mcp_conformance.drivers.server.suite_connection import Reply
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject

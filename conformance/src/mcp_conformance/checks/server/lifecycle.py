@@ -15,7 +15,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_IN
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject

@@ -15,7 +15,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 

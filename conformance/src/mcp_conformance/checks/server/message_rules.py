@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.recorded_values import Seen, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief

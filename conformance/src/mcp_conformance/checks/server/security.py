@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpConnection
+from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded, within
-from mcp_conformance.drivers.server.stdio_peer import StdioConnection
+from mcp_conformance.drivers.server.stdio_connection import StdioConnection
+from mcp_conformance.drivers.server.suite_connection import encoded, within
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief

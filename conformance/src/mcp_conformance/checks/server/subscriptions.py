@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, listening, tag_of
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.drivers.server.stdio_peer import StdioConnection
+from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.model.check import Subject, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief

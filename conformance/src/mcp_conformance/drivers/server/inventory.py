@@ -11,7 +11,7 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["ServerInventory", "read_inventory"]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
-from mcp_conformance.drivers.server.http_peer import open_http
-from mcp_conformance.drivers.server.sse_peer import open_sse
-from mcp_conformance.drivers.server.stdio_peer import open_stdio
+from mcp_conformance.drivers.server.http_connection import open_http
+from mcp_conformance.drivers.server.sse_connection import open_sse
+from mcp_conformance.drivers.server.stdio_connection import open_stdio
 from mcp_conformance.model.check import Transport
 from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.wire.process import LineProcess
     from mcp_core.jsonrpc.messages import JsonObject

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from mcp_conformance.drivers.server.connections import ConnectionPool, kind_of
+from mcp_conformance.drivers.server.connection_pool import ConnectionPool, kind_of
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import NotTestable
 from mcp_conformance.protocol.param_headers import annotated
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mcp_conformance.drivers.server.inventory import ServerInventory
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.targets import ServerTarget
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import within
+from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.model.check import Subject, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.client_jwts import s256

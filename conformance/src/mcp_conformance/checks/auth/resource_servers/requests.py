@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.drivers.server.http_peer import HttpConnection
-from mcp_conformance.drivers.server.peer import encoded, within
+from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.suite_connection import encoded, within
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object

@@ -16,13 +16,13 @@ from mcp_conformance.checks.probes.http_requests import (
     without,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_peer import HttpConnection
+    from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
 
 _SUCCESSES: Final = frozenset(range(200, 300))

@@ -15,7 +15,7 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded, within
+from mcp_conformance.drivers.server.suite_connection import encoded, within
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import LOG_LEVEL

@@ -17,11 +17,11 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_peer import HttpConnection
+    from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
 
 _PROVES = ("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")

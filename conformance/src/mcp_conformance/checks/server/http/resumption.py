@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from mcp_conformance.checks.probes.http_requests import Streamed, http_peer, progress_call, read_stream, session
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_peer import HttpConnection
+    from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 

@@ -18,7 +18,7 @@ from mcp_conformance.checks.probes.http_requests import (
 )
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import strict_json
@@ -26,7 +26,7 @@ from mcp_conformance.wire.transcript import strict_json
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from mcp_conformance.drivers.server.http_peer import HttpConnection
+    from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 

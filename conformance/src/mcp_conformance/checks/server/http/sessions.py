@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import control, http_peer, probe, require, session, shown, without
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import EVIL, require_credentials, require_local
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.peer import encoded
-from mcp_conformance.drivers.server.sse_peer import SseConnection
+from mcp_conformance.drivers.server.sse_connection import SseConnection
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import Subject, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable

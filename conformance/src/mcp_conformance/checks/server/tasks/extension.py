@@ -8,8 +8,8 @@ from mcp_conformance.checks.probes.recorded_values import Seen, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.probes.task_calls import DECLARED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_peer import HttpConnection
-from mcp_conformance.drivers.server.peer import within
+from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable

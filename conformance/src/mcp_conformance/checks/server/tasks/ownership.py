@@ -13,7 +13,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.peer import SuiteConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 

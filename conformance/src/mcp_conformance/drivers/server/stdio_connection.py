@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.server.peer import SuiteConnection, encoded, within
+from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import Answer

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from mcp_conformance.drivers.server.peer import SuiteConnection, encoded, within
+from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import Answer
