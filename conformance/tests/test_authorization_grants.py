@@ -24,7 +24,7 @@ from mcp_conformance.cli.main import main
 from mcp_conformance.drivers.server.targets import free_port
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.verdict import Outcome, Verdict
-from mcp_conformance.oauth_testbed.user_login import Login, NotBack, command_browser, open_login
+from mcp_conformance.oauth_testbed.user_login import Login, RedirectMissing, command_browser, open_login
 from mcp_conformance.runners.authorization_server import run_authorization_server
 from mcp_conformance.wire.http_client import Endpoint
 from mcp_conformance.wire.transcript import Transcript
@@ -148,7 +148,7 @@ async def test_nobody_is_sent_to_a_browser_again_that_did_not_come_back() -> Non
 
     async def browser(url: str) -> None:
         sent.append(url)
-        raise NotBack("no")
+        raise RedirectMissing("no")
 
     async with open_raw_issuer(None) as issuer:
         await judged(issuer, Login(browser, patience=60.0))
@@ -178,14 +178,14 @@ async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
     async def browser(url: str) -> None:
         urls.append(url)
         if len(urls) == 1:
-            raise NotBack("the window was closed")
+            raise RedirectMissing("the window was closed")
         assert await get(login.redirect_uri.replace("/callback", "/favicon.ico")) == 404
         assert await get(f"{login.redirect_uri}?state=first&code=1") == 200
         assert await get(f"{login.redirect_uri}?state=second&code=2") == 200
-        raise NotBack("how it ends is of no interest any more")
+        raise RedirectMissing("how it ends is of no interest any more")
 
     async with open_login(Login(browser, patience=60.0)) as login:
-        with pytest.raises(NotBack, match="the window was closed"):
+        with pytest.raises(RedirectMissing, match="the window was closed"):
             await login.visit("http://as.example/1", "first")
         assert await login.visit("http://as.example/2", "second") == {"state": "second", "code": "2"}
 

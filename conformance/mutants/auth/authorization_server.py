@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
-from mcp_conformance.oauth_testbed.user_login import Login, NotBack
+from mcp_conformance.oauth_testbed.user_login import Login, RedirectMissing
 from mcp_conformance.runners.authorization_server import run_authorization_server
 from mcp_conformance.wire.http_client import Endpoint
 from mcp_conformance.wire.http_server import open_http_server
@@ -190,7 +190,7 @@ async def _browse(url: str) -> None:
         async with Endpoint(where).exchange(Transcript(), "GET") as exchange:
             where = exchange.header("location")
             if exchange.status >= 400:
-                raise NotBack(f"HTTP {exchange.status}")
+                raise RedirectMissing(f"HTTP {exchange.status}")
 
 
 @asynccontextmanager

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Browser: TypeAlias = Callable[[str], Awaitable[None]]
 
-__all__ = ["Login", "NotBack", "Trial", "command_browser", "open_login"]
+__all__ = ["Login", "LoginAttempt", "RedirectMissing", "command_browser", "open_login"]
 
 _CALLBACK: Final = "/callback"
 _PATIENCE: Final = 120.0
@@ -38,12 +38,12 @@ _THANKS: Final = (
 )
 
 
-class NotBack(Exception):
+class RedirectMissing(Exception):
     """The browser was not redirected back. The only argument is the cause."""
 
 
 @attrs.frozen(kw_only=True)
-class Trial:
+class LoginAttempt:
     """An authorization request, with its outcome."""
 
     client_id: str
@@ -58,7 +58,7 @@ class Trial:
     """The later responses of the token endpoint, in order."""
 
 
-class _Return:
+class _PendingRedirect:
     """A pending redirect of the browser."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Login:
     """The login of a user at a browser. Created by `open_login`.
 
     Args:
-        browser: Opens a URL, and raises `NotBack` if it knows that there will be no redirect.
+        browser: Opens a URL, and raises `RedirectMissing` if it knows that there will be no redirect.
         patience: Seconds that a login may take. A user may do it by hand.
         client_id: A registered client; `None`: the suite registers one.
         resource: The MCP server for which tokens are requested; `None`: the one in the metadata.
@@ -94,7 +94,7 @@ class Login:
         """The clients that the suite registered, by purpose. They are few, because servers limit registrations."""
         self.metadata: JsonObject | None = None
         """The authorization server metadata; `None` before they are requested."""
-        self.trials: Final[dict[str, Trial | str]] = {}
+        self.attempts: Final[dict[str, LoginAttempt | str]] = {}
         """The login attempts, or the reasons against them, by name.
 
         The revisions of a run share them, because a user may have to log in by hand.
@@ -104,7 +104,7 @@ class Login:
         self._browser: Final = browser
         self._patience: Final = patience
         self._past: Final[set[str]] = set()
-        self._awaited = _Return()
+        self._awaited = _PendingRedirect()
 
     async def visit(self, url: str, state: str) -> dict[str, str]:
         """Open a URL in the browser.
@@ -119,7 +119,7 @@ class Login:
         Raises:
             NotBack: The browser is not redirected back.
         """
-        awaited = self._awaited = _Return()
+        awaited = self._awaited = _PendingRedirect()
         try:
             with trio.move_on_after(self._patience):
                 async with open_nursery() as nursery:
@@ -129,13 +129,13 @@ class Login:
         finally:
             self._past.add(state)
         if awaited.fields is None:
-            raise NotBack(f"no request to {self.redirect_uri} within {self._patience:g} seconds")
+            raise RedirectMissing(f"no request to {self.redirect_uri} within {self._patience:g} seconds")
         return awaited.fields
 
     async def _open(self, url: str) -> None:
         try:
             await self._browser(url)
-        except NotBack:
+        except RedirectMissing:
             # After the redirect, a failure of the browser does not matter.
             if self._awaited.fields is None:
                 raise
@@ -179,8 +179,8 @@ def command_browser(words: Sequence[str]) -> Browser:
                 status = await process.wait()
                 log = " ".join(process.log.split())[-_SHOWN:]
         except OSError as error:
-            raise NotBack(f"the browser command cannot be started: {error}") from error
+            raise RedirectMissing(f"the browser command cannot be started: {error}") from error
         if status:
-            raise NotBack(f"the browser command ended with the status {status}: {log}")
+            raise RedirectMissing(f"the browser command ended with the status {status}: {log}")
 
     return open_url

@@ -18,7 +18,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.token_issuer import ProofKey
-from mcp_conformance.oauth_testbed.user_login import NotBack, Trial
+from mcp_conformance.oauth_testbed.user_login import LoginAttempt, RedirectMissing
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _resource(login: Login, metadata: JsonObject) -> str | None:
     return login.resource or next(iter(known), None)
 
 
-async def _request(server: ServerUnderTest, client_id: str, **changes: str | None) -> tuple[str, Trial]:
+async def _request(server: ServerUnderTest, client_id: str, **changes: str | None) -> tuple[str, LoginAttempt]:
     """The URL of a request for authorization, and what is known of it beforehand; `None`: the field is left out."""
     login, metadata = login_of(server), await metadata_of(server)
     endpoint, verifier, state = metadata.get("authorization_endpoint"), secrets.token_urlsafe(32), secrets.token_hex(16)
@@ -123,24 +123,24 @@ async def _request(server: ServerUnderTest, client_id: str, **changes: str | Non
     }
     told = urlencode({name: value for name, value in fields.items() if value is not None})
     url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{told}"
-    return url, Trial(client_id=client_id, state=state, verifier=verifier, fields={})
+    return url, LoginAttempt(client_id=client_id, state=state, verifier=verifier, fields={})
 
 
-async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> Trial:
+async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> LoginAttempt:
     """A login that leads to a code. Raises `NotTestable` where it does not."""
     login, client = login_of(server), await _client(server, kind, **more)
     if login.lost is not None:
         raise NotTestable(login.lost)
-    url, trial = await _request(server, str(client["client_id"]))
+    url, attempt = await _request(server, str(client["client_id"]))
     try:
-        fields = await login.visit(url, trial.state)
-    except NotBack as why:
+        fields = await login.visit(url, attempt.state)
+    except RedirectMissing as why:
         login.lost = f"the browser did not come back: {why}"
         raise NotTestable(login.lost) from why
     if "code" not in fields:
         told = f"{fields.get('error', 'no code')}: {fields.get('error_description', '')}"
         raise NotTestable(f"the control failed: the browser came back with {told}")
-    return attrs.evolve(trial, fields=fields)
+    return attrs.evolve(attempt, fields=fields)
 
 
 async def _post(
@@ -166,21 +166,21 @@ async def _post(
 
 async def _redeemed(
     server: ServerUnderTest,
-    trial: Trial,
+    attempt: LoginAttempt,
     proof: Callable[[str, JsonObject], str] | None = None,
     **changes: str | None,
-) -> Trial:
+) -> LoginAttempt:
     """The code for tokens, with fields that differ."""
     fields: dict[str, str | None] = {
         "grant_type": "authorization_code",
-        "code": trial.fields["code"],
+        "code": attempt.fields["code"],
         "redirect_uri": login_of(server).redirect_uri,
-        "client_id": trial.client_id,
-        "code_verifier": trial.verifier,
+        "client_id": attempt.client_id,
+        "code_verifier": attempt.verifier,
         **changes,
     }
     answer = await _post(server, fields, proof)
-    return attrs.evolve(trial, answers=(*trial.answers, answer))
+    return attrs.evolve(attempt, answers=(*attempt.answers, answer))
 
 
 def tokens_of(answer: HttpResponse) -> JsonObject | None:
@@ -205,55 +205,55 @@ def require_refusal(answer: HttpResponse, what: str) -> None:
 # --- trials ---------------------------------------------------------------------------------------------------------------
 
 
-async def _plain(server: ServerUnderTest) -> Trial:
+async def _plain(server: ServerUnderTest) -> LoginAttempt:
     """All as it should be; then a refresh, and a second one by the token that was used."""
-    trial = await _redeemed(server, await _authorized(server))
-    refresh = (tokens_of(trial.answers[0]) or {}).get("refresh_token")
-    fields = {"grant_type": "refresh_token", "client_id": trial.client_id}
+    attempt = await _redeemed(server, await _authorized(server))
+    refresh = (tokens_of(attempt.answers[0]) or {}).get("refresh_token")
+    fields = {"grant_type": "refresh_token", "client_id": attempt.client_id}
     for _ in range(2 if isinstance(refresh, str) else 0):
         answer = await _post(server, {**fields, "refresh_token": str(refresh)})
-        trial = attrs.evolve(trial, answers=(*trial.answers, answer))
-    return trial
+        attempt = attrs.evolve(attempt, answers=(*attempt.answers, answer))
+    return attempt
 
 
-async def _changed(server: ServerUnderTest, **changes: str | None) -> Trial:
+async def _changed(server: ServerUnderTest, **changes: str | None) -> LoginAttempt:
     return await _redeemed(server, await _authorized(server), None, **changes)
 
 
-async def _twice(server: ServerUnderTest) -> Trial:
-    trial = await _redeemed(server, await _authorized(server))
-    return await _redeemed(server, trial)
+async def _twice(server: ServerUnderTest) -> LoginAttempt:
+    attempt = await _redeemed(server, await _authorized(server))
+    return await _redeemed(server, attempt)
 
 
-async def _by_another(server: ServerUnderTest) -> Trial:
+async def _by_another(server: ServerUnderTest) -> LoginAttempt:
     other = await _client(server, "another")
     return await _changed(server, client_id=str(other["client_id"]))
 
 
-async def _without_challenge(server: ServerUnderTest) -> Trial:
+async def _without_challenge(server: ServerUnderTest) -> LoginAttempt:
     login = login_of(server)
     client = await _client(server)
-    url, trial = await _request(server, str(client["client_id"]), code_challenge=None, code_challenge_method=None)
+    url, attempt = await _request(server, str(client["client_id"]), code_challenge=None, code_challenge_method=None)
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     back = (answer.header("location") or "").startswith(login.redirect_uri)
     if answer.status >= 400 or back:
         query = urlsplit(answer.header("location") or "").query if back else ""
-        return attrs.evolve(trial, fields=dict(parse_qsl(query)), answers=(answer,))
+        return attrs.evolve(attempt, fields=dict(parse_qsl(query)), answers=(answer,))
     try:
         # It may be refused as late as on the way back.
-        return attrs.evolve(trial, fields=await login.visit(url, trial.state), answers=(answer,))
-    except NotBack:
-        return attrs.evolve(trial, answers=(answer,))
+        return attrs.evolve(attempt, fields=await login.visit(url, attempt.state), answers=(answer,))
+    except RedirectMissing:
+        return attrs.evolve(attempt, answers=(answer,))
 
 
-async def _wrong_kind(server: ServerUnderTest) -> Trial:
+async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
     """A request that the client may be told of as wrong, or the person at the browser."""
     client = await _client(server)
-    url, trial = await _request(server, str(client["client_id"]), response_type="none-that-there-is")
+    url, attempt = await _request(server, str(client["client_id"]), response_type="none-that-there-is")
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     location = answer.header("location") or ""
     query = urlsplit(location).query if location.startswith(login_of(server).redirect_uri) else ""
-    return attrs.evolve(trial, fields=dict(parse_qsl(query)), answers=(answer,))
+    return attrs.evolve(attempt, fields=dict(parse_qsl(query)), answers=(answer,))
 
 
 KEY: Final = ProofKey()
@@ -272,7 +272,7 @@ async def registers(server: ServerUnderTest) -> bool:
 
 async def _bound(
     server: ServerUnderTest, proof: Callable[[str, JsonObject], str] | None, *, demanded: bool = True
-) -> Trial:
+) -> LoginAttempt:
     if not demanded and not await registers(server):
         return await _redeemed(server, await _authorized(server), proof)
     client = await _client(server, "bound", dpop_bound_access_tokens=True)
@@ -281,7 +281,7 @@ async def _bound(
     return await _redeemed(server, await _authorized(server, "bound"), proof)
 
 
-_TRIALS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[Trial]]]] = {
+_ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[LoginAttempt]]]] = {
     "plain": _plain,
     "another verifier": partial(_changed, code_verifier="another-verifier-" * 3),
     "no verifier": partial(_changed, code_verifier=None),
@@ -295,17 +295,17 @@ _TRIALS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[Trial]]]] = {
 }
 
 
-async def trial_of(server: ServerUnderTest, name: str) -> Trial:
+async def trial_of(server: ServerUnderTest, name: str) -> LoginAttempt:
     """What came of a trial, which is made if it was not made before. Raises `NotTestable` where it cannot be."""
-    trials = login_of(server).trials
-    if name not in trials:
+    attempts = login_of(server).attempts
+    if name not in attempts:
         try:
-            trials[name] = await _TRIALS[name](server)
+            attempts[name] = await _ATTEMPTS[name](server)
         except NotTestable as why:
-            trials[name] = str(why)
+            attempts[name] = str(why)
         except Deviation as silent:
-            trials[name] = f"there was to be {silent.expected}: {silent.observed}"
-    found = trials[name]
+            attempts[name] = f"there was to be {silent.expected}: {silent.observed}"
+    found = attempts[name]
     if isinstance(found, str):
         raise NotTestable(found)
     return found
