@@ -32,7 +32,7 @@ from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
 from mutants.client_faults.table import ClientFault
 
-SETTINGS = Settings(patience=10.0)
+SETTINGS = Settings(timeout=10.0)
 RED = {Outcome.FAILED, Outcome.BROKEN}
 PROTECTED = f"{sys.executable} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}}"
 AT = "http://localhost:{port}/mcp"

@@ -32,7 +32,7 @@ from mcp_core.revisions import LATEST, REVISIONS
 from mcp_server.auth.authorization_server import AuthorizationServer, Client, PasswordUsers, hash_password
 from mutants.auth.authorization_server import open_raw_issuer
 
-SETTINGS = Settings(patience=10.0)
+SETTINGS = Settings(timeout=10.0)
 BROWSER = official_browser.__file__
 WORDS = (sys.executable, BROWSER, USERNAME, PASSWORD, "{url}")
 IDS = frozenset(check.id for check in SERVER_CHECKS if LOGIN in check.needs)
@@ -81,7 +81,7 @@ def told(verdicts: list[Verdict]) -> list[str]:
 
 
 async def test_our_authorization_server_passes_and_the_revisions_share_the_logins() -> None:
-    login = Login(command_browser(WORDS), patience=60.0)
+    login = Login(command_browser(WORDS), timeout=60.0)
     async with served(make_authorization_server) as issuer:
         verdicts = await judged(issuer, login, revisions=tuple(REVISIONS))
     assert told(verdicts) == []
@@ -100,7 +100,7 @@ async def test_a_client_that_is_known_already_needs_no_registration() -> None:
             dpop_nonces=bytes(32),
         )
 
-    login = Login(consenting, patience=60.0, client_id="suite", resource="http://localhost:3001/mcp")
+    login = Login(consenting, timeout=60.0, client_id="suite", resource="http://localhost:3001/mcp")
     async with served(make) as issuer:
         ids = frozenset({"auth.as-state", "auth.as-code-owner", "dpop.as-binds", "dpop.as-bound-refused"})
         verdicts = {each.check: each for each in await judged(issuer, login, ids=ids)}
@@ -131,9 +131,9 @@ STUCK = [sys.executable, "-c", "import sys; sys.exit('there is no form')", "{url
 @pytest.mark.parametrize(
     ("login", "why"),
     [
-        (lambda: Login(nowhere, patience=0.05), "nobody came to http://127.0.0.1:"),
-        (lambda: Login(command_browser(STUCK), patience=60.0), "ended with the status 1: there is no form"),
-        (lambda: Login(command_browser(["/no/such/browser", "{url}"]), patience=60.0), "cannot be started"),
+        (lambda: Login(nowhere, timeout=0.05), "nobody came to http://127.0.0.1:"),
+        (lambda: Login(command_browser(STUCK), timeout=60.0), "ended with the status 1: there is no form"),
+        (lambda: Login(command_browser(["/no/such/browser", "{url}"]), timeout=60.0), "cannot be started"),
     ],
 )
 async def test_a_browser_that_does_not_come_back_leaves_nothing_to_judge(login: Callable[[], Login], why: str) -> None:
@@ -151,7 +151,7 @@ async def test_nobody_is_sent_to_a_browser_again_that_did_not_come_back() -> Non
         raise RedirectMissing("no")
 
     async with open_raw_issuer(None) as issuer:
-        await judged(issuer, Login(browser, patience=60.0))
+        await judged(issuer, Login(browser, timeout=60.0))
     assert len(sent) == 1
 
 
@@ -165,7 +165,7 @@ async def test_who_does_not_agree_is_no_fault_of_the_server() -> None:
     async def browser(url: str) -> None:
         await get(f"{login.redirect_uri}?error=access_denied&error_description=No")
 
-    login = Login(browser, patience=60.0)
+    login = Login(browser, timeout=60.0)
     async with open_raw_issuer(None) as issuer:
         (verdict,) = await judged(issuer, login, ids=frozenset({"auth.as-state"}))
     assert verdict.outcome is Outcome.NOT_TESTABLE
@@ -184,7 +184,7 @@ async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
         assert await get(f"{login.redirect_uri}?state=second&code=2") == 200
         raise RedirectMissing("how it ends is of no interest any more")
 
-    async with open_login(Login(browser, patience=60.0)) as login:
+    async with open_login(Login(browser, timeout=60.0)) as login:
         with pytest.raises(RedirectMissing, match="the window was closed"):
             await login.visit("http://as.example/1", "first")
         assert await login.visit("http://as.example/2", "second") == {"state": "second", "code": "2"}

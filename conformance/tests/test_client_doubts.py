@@ -42,7 +42,7 @@ def _opening(capabilities: JsonObject) -> JsonObject:
 
 def _evidence(scenario: str, revision: Revision, *messages: JsonObject, status: int | None = 0) -> Evidence:
     transcript = Transcript()
-    server = FakeServer((revision,), _SETTINGS.patience)
+    server = FakeServer((revision,), _SETTINGS.timeout)
     for message in messages:
         transcript.message(encoded(message), sent=False)
         server.received.append(message)
@@ -285,6 +285,6 @@ async def test_a_progress_token_that_there_cannot_be_is_none_to_the_fake_server(
     for token, seen in ((told, None), ("one", "one"), (0, 0)):
         request = _request("tools/call", _meta={"progressToken": token})
         turn = ScriptedRequest(
-            request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, client_requests=[], patience=0
+            request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, client_requests=[], timeout=0
         )
         assert turn.token == seen

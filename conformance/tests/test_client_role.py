@@ -22,7 +22,7 @@ from mutants.client_faults.table import CLIENT_FAULTS, ClientFault
 from mutants.runs.clients import try_client, try_client_fault
 
 EVERYTHING = f"{sys.executable} -m everything_client"
-SETTINGS = Settings(patience=10.0)
+SETTINGS = Settings(timeout=10.0)
 GOOD = {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
@@ -158,7 +158,7 @@ async def test_a_client_that_offers_a_newer_revision_and_goes_on_in_the_older_on
 
 async def test_a_client_that_does_not_end_is_ended() -> None:
     command = ClientCommand(stdio=f"""{sys.executable} -c "import time; time.sleep(600)" """)
-    evidence = await play(command, Settings(patience=0.2), SCENARIOS["initialize"], LATEST, Transport.STDIO)
+    evidence = await play(command, Settings(timeout=0.2), SCENARIOS["initialize"], LATEST, Transport.STDIO)
     assert evidence.status is None
     assert evidence.ending == "it did not end, and was ended"
 

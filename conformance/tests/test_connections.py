@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-_SETTINGS = Settings(patience=5.0)
+_SETTINGS = Settings(timeout=5.0)
 _KIND = kind_of(Subject.SHARED, None)
 
 
@@ -246,7 +246,7 @@ async def test_a_server_that_is_silent_about_what_is_no_json_fails_without_a_lon
     request: pytest.FixtureRequest,
 ) -> None:
     # The test ends because the answer to what came behind ends the wait.
-    patient = Settings(patience=1e9)
+    patient = Settings(timeout=1e9)
     target = CommandTarget([sys.executable, str(request.path.parent / "silent_server.py")], patient)
 
     run = await run_server(

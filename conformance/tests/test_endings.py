@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_conformance.model.verdict import Run
     from mcp_conformance.wire.process import LineProcess
 
-_SETTINGS: Final = Settings(patience=5.0)
+_SETTINGS: Final = Settings(timeout=5.0)
 _DEADLY: Final = "jsonrpc.unknown-method"
 _UNKNOWN: Final = "conformance/does-not-exist"
 _OTHERS: Final = (

@@ -19,7 +19,7 @@ from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
 
 _SETTINGS: Final = Settings(
-    patience=5.0,
+    timeout=5.0,
     headers=(("Authorization", "Bearer raw"),),
     other_headers=(("Authorization", "Bearer other-raw"),),
 )

@@ -213,11 +213,11 @@ async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] |
     async with open_raw_issuer(fault) as issuer:
         run = await run_authorization_server(
             issuer,
-            Settings(patience=PATIENCE),
+            Settings(timeout=PATIENCE),
             revisions=[REVISIONS[revision]],
             chosen={each.id for each in SERVER_CHECKS} if chosen is None else chosen,
             show=lambda _: None,
-            login=Login(_browse, patience=PATIENCE),
+            login=Login(_browse, timeout=PATIENCE),
         )
     return {verdict.check: verdict.outcome for verdict in run.verdicts}
 

@@ -210,7 +210,7 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> Trial:
     )
     run = await run_client(
         ClientCommand(http=words),
-        Settings(patience=PATIENCE),
+        Settings(timeout=PATIENCE),
         revisions=[REVISIONS[fault.revision]],
         chosen=chosen,
     )

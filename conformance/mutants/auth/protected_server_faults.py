@@ -123,7 +123,7 @@ async def try_protected(fault: str | None, revision: str, chosen: Collection[str
     """
     words = _SERVER if fault is None else f"{_SERVER} --fault {fault}"
     all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
-    async with started_protected(words, _AT, Settings(patience=PATIENCE)) as (target, settings):
+    async with started_protected(words, _AT, Settings(timeout=PATIENCE)) as (target, settings):
         run = await run_server(
             target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=all_ if chosen is None else chosen
         )

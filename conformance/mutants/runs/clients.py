@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["try_client", "try_client_fault"]
 
 _CLIENT: Final = f"{sys.executable} -m mutants.raw_client"
-_SETTINGS: Final = Settings(patience=PATIENCE)
+_SETTINGS: Final = Settings(timeout=PATIENCE)
 _TOLD: Final = ("initialize", "tools_call", "server-asks")
 
 

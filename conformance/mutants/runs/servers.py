@@ -29,7 +29,7 @@ _COMMAND: Final = (sys.executable, "-m", "mutants.raw_server")
 _AT: Final = "http://127.0.0.1:{port}"
 _KEY: Final = "raw"
 _SETTINGS: Final = Settings(
-    patience=PATIENCE,
+    timeout=PATIENCE,
     headers=(("Authorization", f"Bearer {_KEY}"),),
     other_headers=(("Authorization", f"Bearer other-{_KEY}"),),
 )

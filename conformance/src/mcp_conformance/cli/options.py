@@ -152,7 +152,7 @@ def choice(
             demanded=frozenset(given.revision or ()),
         ),
         settings=Settings(
-            patience=given.patience,
+            timeout=given.patience,
             jobs=given.jobs,
             headers=tuple(headers),
             other_headers=tuple(other_headers),

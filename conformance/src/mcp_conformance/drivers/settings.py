@@ -36,7 +36,7 @@ def capabilities_in(revision: Revision) -> JsonObject:
 class Settings:
     """The settings of a run."""
 
-    patience: float = 10.0
+    timeout: float = 10.0
     """Seconds that a response may take. No rule is judged by it; it only detects a hang."""
     starting: float = 30.0
     """Seconds that a process may take to its first message, because an interpreter or a package runner must start

@@ -35,7 +35,7 @@ __all__ = ["AuthorizationServer", "Demands"]
 
 _PATHS: Final = {"/authorize": Part.AUTHORIZATION, "/token": Part.TOKEN, "/register": Part.REGISTRATION}
 _SECRETS: Final = ("client_secret_basic", "client_secret_post")
-_PATIENCE: Final = 6
+_MOST_REQUESTS: Final = 6
 """The limit of authorization requests for one set of scopes. The specification recommends a few at most."""
 
 
@@ -251,7 +251,7 @@ class AuthorizationServer:
         demands.asked |= asked
         demands.times[asked] = demands.times.get(asked, 0) + 1
         expect(
-            demands.times[asked] <= _PATIENCE,
+            demands.times[asked] <= _MOST_REQUESTS,
             "auth.step-up-retry-limit",
             "the user is sent to the authorization endpoint too often",
         )

@@ -27,7 +27,7 @@ __all__ = ["ProtectedResource"]
 
 _MODERN: Final = "2026-07-28"
 _SCOPE: Final = re.compile(r'scope="?([^",]+)')
-_PATIENCE: Final = 2
+_MOST_REFUSALS: Final = 2
 _INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
 _CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
 _META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
@@ -195,7 +195,7 @@ class ProtectedResource:
             return None
         answer = self._challenge(403, self.quirks.challenge_scope, needed)
         said = any("insufficient_scope" in line for line in self.quirks.challenge_scope)
-        self.demands.insufficient = said and self._refusals <= _PATIENCE
+        self.demands.insufficient = said and self._refusals <= _MOST_REFUSALS
         return answer
 
     def _challenge(self, status: int, lines: Sequence[str], scopes: Sequence[str]) -> Response:
@@ -209,5 +209,5 @@ class ProtectedResource:
             headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
         told = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
         # A client that asked the user twice in vain may start over without the required scopes.
-        self.demands.challenged = tuple(" ".join(told).split()) if self._refusals <= _PATIENCE else ()
+        self.demands.challenged = tuple(" ".join(told).split()) if self._refusals <= _MOST_REFUSALS else ()
         return Response(status=status, headers=(*headers, *self._nonces.headers()))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Login", "LoginAttempt", "RedirectMissing", "command_browser", "open_login"]
 
 _CALLBACK: Final = "/callback"
-_PATIENCE: Final = 120.0
+_TIMEOUT: Final = 120.0
 _SHOWN: Final = 300
 """Characters of the browser's output that are shown."""
 _THANKS: Final = (
@@ -71,7 +71,7 @@ class Login:
 
     Args:
         browser: Opens a URL, and raises `RedirectMissing` if it knows that there will be no redirect.
-        patience: Seconds that a login may take. A user may do it by hand.
+        timeout: Seconds that a login may take. A user may do it by hand.
         client_id: A registered client; `None`: the suite registers one.
         resource: The MCP server for which tokens are requested; `None`: the one in the metadata.
     """
@@ -80,7 +80,7 @@ class Login:
         self,
         browser: Browser,
         *,
-        patience: float = _PATIENCE,
+        timeout: float = _TIMEOUT,
         client_id: str | None = None,
         resource: str | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class Login:
         self.lost: str | None = None
         """Why the browser was not redirected back; `None` if it always was. The suite does not wait for it twice."""
         self._browser: Final = browser
-        self._patience: Final = patience
+        self._timeout: Final = timeout
         self._past: Final[set[str]] = set()
         self._awaited = _PendingRedirect()
 
@@ -121,7 +121,7 @@ class Login:
         """
         awaited = self._awaited = _PendingRedirect()
         try:
-            with trio.move_on_after(self._patience):
+            with trio.move_on_after(self._timeout):
                 async with open_nursery() as nursery:
                     nursery.start_soon(self._open, url)
                     await awaited.over.wait()
@@ -129,7 +129,7 @@ class Login:
         finally:
             self._past.add(state)
         if awaited.fields is None:
-            raise RedirectMissing(f"no request to {self.redirect_uri} within {self._patience:g} seconds")
+            raise RedirectMissing(f"no request to {self.redirect_uri} within {self._timeout:g} seconds")
         return awaited.fields
 
     async def _open(self, url: str) -> None:

@@ -248,7 +248,7 @@ async def play(
     if scenario.oauth_setup is not None:
         return await _play_scene(command, settings, scenario, scenario.oauth_setup, revision)
     transcript = Transcript()
-    server = FakeServer(scenario.speaks or (revision,), settings.patience)
+    server = FakeServer(scenario.speaks or (revision,), settings.timeout)
     notes: dict[str, JsonValue] = {}
 
     def prepare(host: Host) -> None:
@@ -258,7 +258,7 @@ async def play(
                 transport=transport,
                 server=server,
                 host=host,
-                patience=settings.patience,
+                timeout=settings.timeout,
                 notes=notes,
             )
         )
@@ -304,7 +304,7 @@ async def _play_scene(
         revision=revision,
         transport=Transport.HTTP,
         transcript=transcript,
-        server=FakeServer((revision,), settings.patience),
+        server=FakeServer((revision,), settings.timeout),
         testbed=testbed,
         status=status,
         log=log,
@@ -330,13 +330,13 @@ async def _run(
 ) -> tuple[int | None, str]:
     """Runs a command to its end: the exit status, if it ended by itself, and the end of its standard error."""
     async with run_process(words, environment=environment) as process:
-        with trio.move_on_after(settings.patience * _RUNS):
+        with trio.move_on_after(settings.timeout * _RUNS):
             await process.wait()
         status = process.status
         transcript.note("the client did not end" if status is None else f"the client ended with status {status}")
         if isinstance(host, StdioHost) and status is not None:
             # Before what it left behind is ended along with it.
-            await host.settled(settings.patience)
+            await host.settled(settings.timeout)
     return status, process.log
 
 

@@ -162,7 +162,7 @@ class _Lane:
     async def _run(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
         """Runs one check, with the connection that it wants, if it comes to want one."""
         _require(check, subject.inventory)
-        with trio.fail_after(self._settings.patience * 6 + self._settings.starting):
+        with trio.fail_after(self._settings.timeout * 6 + self._settings.starting):
             try:
                 await check.run(subject)
             except NotConnected:

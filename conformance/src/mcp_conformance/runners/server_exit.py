@@ -133,7 +133,7 @@ class Vigil:
         try:
             await trio.aclose_forcefully(await self._started.endpoint.connect())
         except IncompleteResponse:
-            with trio.move_on_after(self._started.patience):
+            with trio.move_on_after(self._started.timeout):
                 await process.wait()
         return process.status is not None
 

@@ -158,7 +158,7 @@ def _crossed(setup: ScenarioSetup) -> None:
     over = trio.Event()
 
     async def first(_: ScriptedRequest) -> JsonObject:
-        with trio.move_on_after(setup.patience / 2) as scope:
+        with trio.move_on_after(setup.timeout / 2) as scope:
             await over.wait()
         setup.notes["crossed"] = not scope.cancelled_caught
         return text_result("of the first")

@@ -37,7 +37,7 @@ class ScenarioSetup:
     """The server, which is correct unless the scenario changes it."""
     host: Host
     """The host of the server."""
-    patience: float
+    timeout: float
     """Seconds that a response may take."""
     notes: dict[str, JsonValue] = attrs.field(factory=dict)
     """Data for the checks."""

@@ -215,7 +215,7 @@ async def read_stream(
     body = None if message is None else encoded(message)
     method = "GET" if message is None else "POST"
     found: tuple[tuple[str, str], ...] = ()
-    with trio.move_on_after(peer.settings.patience):
+    with trio.move_on_after(peer.settings.timeout):
         try:
             async with peer.endpoint.exchange(peer.transcript, method, headers, body, deviant=deviant) as exchange:
                 found = exchange.headers
@@ -231,7 +231,7 @@ async def read_stream(
             if not found:
                 raise Deviation(f"an answer to {method}", str(broken)) from broken
     if not found:
-        raise Deviation(f"an answer to {method}", f"nothing within {peer.settings.patience:g} seconds")
+        raise Deviation(f"an answer to {method}", f"nothing within {peer.settings.timeout:g} seconds")
     return Streamed(headers=found, events=tuple(events), ended=ended)
 
 

@@ -91,7 +91,7 @@ async def until(server: ServerUnderTest, task: str, *statuses: str) -> JsonObjec
         Deviation: It does not get there.
     """
     shown: JsonObject = {}
-    async with within(server.settings.patience, f"the task to become {' or '.join(statuses)}"):
+    async with within(server.settings.timeout, f"the task to become {' or '.join(statuses)}"):
         while True:
             shown = (await ask(server, "tasks/get", {"taskId": task})).result()
             if shown.get("status") in statuses:

@@ -35,7 +35,7 @@ async def _say(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, d
         known = len(peer.strays)
         await peer.post(batch, deviant=deviant)
         found = []
-        async with within(peer.settings.patience, f"{answers} responses to a batch"):
+        async with within(peer.settings.timeout, f"{answers} responses to a batch"):
             while len(peer.strays) - known < answers and not _ended(peer):
                 await peer.fence()
         # Whatever else was to come for it came before this answer.

@@ -53,7 +53,7 @@ async def exits(server: ServerUnderTest) -> None:
     async with server.open() as peer:
         process = _pipes(peer).process
         await process.close_input()
-        async with within(server.settings.patience, "the process to end with its input"):
+        async with within(server.settings.timeout, "the process to end with its input"):
             await process.wait()
 
 
@@ -63,7 +63,7 @@ async def exits_early(server: ServerUnderTest) -> None:
     async with server.open(handshake=False) as peer:
         process = _pipes(peer).process
         await process.close_input()
-        async with within(server.settings.patience, "the process to end with its input"):
+        async with within(server.settings.timeout, "the process to end with its input"):
             await process.wait()
 
 

@@ -50,10 +50,10 @@ class FakeServer:
 
     Args:
         speaks: The supported revisions.
-        patience: Seconds that a response of the client may take.
+        timeout: Seconds that a response of the client may take.
     """
 
-    def __init__(self, speaks: Sequence[Revision], patience: float) -> None:
+    def __init__(self, speaks: Sequence[Revision], timeout: float) -> None:
         self.speaks = tuple(speaks)
         """The supported revisions."""
         self.offers: Offers = usual()
@@ -96,7 +96,7 @@ class FakeServer:
         self.faults: Final[list[str]] = []
         """Faults of the suite itself."""
         self._numbers: Final = itertools.count(1)
-        self._patience: Final = patience
+        self._timeout: Final = timeout
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class FakeServer:
             sink,
             ids=lambda: next(self._numbers),
             client_requests=self.client_requests,
-            patience=self._patience,
+            timeout=self._timeout,
         )
         with trio.CancelScope() as scope:
             session.running[key] = scope

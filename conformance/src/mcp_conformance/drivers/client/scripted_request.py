@@ -152,7 +152,7 @@ class ScriptedRequest:
         sink: The sink for its messages.
         ids: Generates ids for client requests.
         client_requests: The list that records client requests.
-        patience: Seconds that a response of the client may take.
+        timeout: Seconds that a response of the client may take.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class ScriptedRequest:
         *,
         ids: Callable[[], int],
         client_requests: list[ClientRequestRecord],
-        patience: float,
+        timeout: float,
     ) -> None:
         self.message: Final = message
         self.session: Final = session
@@ -180,7 +180,7 @@ class ScriptedRequest:
         """The `_meta` of the params."""
         self._ids: Final = ids
         self._client_requests: Final = client_requests
-        self._patience: Final = patience
+        self._timeout: Final = timeout
 
     @property
     def capabilities(self) -> JsonObject:
@@ -248,7 +248,7 @@ class ScriptedRequest:
         key = encoded(request["id"]).decode()
         self.session.waiting[key] = (arrived, answers)
         await sink.send(encoded(request), deviant=deviant)
-        with trio.move_on_after(self._patience):
+        with trio.move_on_after(self._timeout):
             await arrived.wait()
         del self.session.waiting[key]
         response = answers[0] if answers else None

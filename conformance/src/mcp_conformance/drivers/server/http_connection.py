@@ -96,7 +96,7 @@ class HttpConnection(SuiteConnection):
         lines = self.headers(message) if headers is None else headers
         try:
             async with (
-                within(self.settings.patience, f"a response to {method}"),
+                within(self.settings.timeout, f"a response to {method}"),
                 self.endpoint.exchange(self.transcript, "POST", lines, encoded(message), deviant=deviant) as exchange,
             ):
                 if method == "initialize":
@@ -188,7 +188,7 @@ class HttpConnection(SuiteConnection):
         """
         try:
             async with (
-                within(self.settings.patience, f"a response to {method}"),
+                within(self.settings.timeout, f"a response to {method}"),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 answer = await exchange.answer()
@@ -225,7 +225,7 @@ class HttpConnection(SuiteConnection):
         """
         try:
             async with (
-                within(self.settings.patience, f"a response to {method}"),
+                within(self.settings.timeout, f"a response to {method}"),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 if exchange.media_type == "text/event-stream" or (method == "GET" and exchange.status == 200):
@@ -257,7 +257,7 @@ class HttpConnection(SuiteConnection):
         headers = [*self.settings.headers, ("Accept", "text/event-stream"), *self.session_headers()]
         started = False
         try:
-            with trio.move_on_after(self.settings.patience) as scope:
+            with trio.move_on_after(self.settings.timeout) as scope:
                 async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
                     scope.deadline = float("inf")
                     if exchange.media_type == "text/event-stream" and exchange.status == 200:
@@ -277,7 +277,7 @@ class HttpConnection(SuiteConnection):
         """End the session, if there is one."""
         if self.session_id is None:
             return
-        with trio.move_on_after(self.settings.patience):
+        with trio.move_on_after(self.settings.timeout):
             try:
                 headers = [*self.settings.headers, *self.session_headers()]
                 async with self.endpoint.exchange(self.transcript, "DELETE", headers):

@@ -95,7 +95,7 @@ class SseConnection(SuiteConnection):
 
     async def opened(self) -> str:
         """Wait for the event `endpoint`. Raises `Deviation` if it does not arrive."""
-        async with within(self.settings.patience, "an event `endpoint`"):
+        async with within(self.settings.timeout, "an event `endpoint`"):
             await self._opened.wait()
         if self.target is None:
             raise Deviation("an event `endpoint`", self.ended)
@@ -114,7 +114,7 @@ class SseConnection(SuiteConnection):
         lines = [*self.settings.headers, ("Content-Type", "application/json"), *headers]
         try:
             async with (
-                within(self.settings.patience, "a response to POST"),
+                within(self.settings.timeout, "a response to POST"),
                 self.endpoint.exchange(
                     self.transcript, "POST", lines, body, target=target, host=host, deviant=deviant
                 ) as exchange,
@@ -139,7 +139,7 @@ class SseConnection(SuiteConnection):
             posted = await self.send(encoded(message), headers=headers or (), deviant=deviant)
             if not 200 <= posted.status < 300:
                 raise Deviation(f"HTTP 2xx for {method}", f"HTTP {posted.status}: {posted.body[:200]!r}")
-            async with within(self.settings.patience, f"a response to {method} in the stream"):
+            async with within(self.settings.timeout, f"a response to {method} in the stream"):
                 await arrived.wait()
         finally:
             del self._waiting[_key(message["id"])]
@@ -166,7 +166,7 @@ class SseConnection(SuiteConnection):
         if not 200 <= answer.status < 300:
             bare = Answer(method="", message={}, status=answer.status, headers=answer.headers)
             return bare if bare.is_bare_refusal else None
-        with trio.move_on_after(self.settings.patience):
+        with trio.move_on_after(self.settings.timeout):
             while len(self.strays) == known and not self.ended:
                 self._arrived = trio.Event()
                 await self._arrived.wait()

@@ -92,7 +92,7 @@ class StdioConnection(SuiteConnection):
     @property
     def _bound(self) -> float:
         """The time limit of a response: longer while the process may still be starting."""
-        return self.settings.patience if self._spoke else max(self.settings.patience, self.settings.starting)
+        return self.settings.timeout if self._spoke else max(self.settings.timeout, self.settings.starting)
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Send a message that has no response."""
@@ -113,7 +113,7 @@ class StdioConnection(SuiteConnection):
         await self._settle()
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
-        with trio.move_on_after(self.settings.patience) as scope:
+        with trio.move_on_after(self.settings.timeout) as scope:
             async with open_nursery() as nursery:
                 nursery.start_soon(
                     self._hurry, scope

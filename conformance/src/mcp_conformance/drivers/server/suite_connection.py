@@ -234,7 +234,7 @@ class SuiteConnection(abc.ABC):
         Raises:
             Deviation: It did not arrive in time.
         """
-        async with within(self.settings.patience, what):
+        async with within(self.settings.timeout, what):
             while True:
                 found = next((each for each in self.inbox if each.get("method") == method), None)
                 if found is not None:
@@ -250,7 +250,7 @@ class SuiteConnection(abc.ABC):
         Raises:
             Deviation: The condition is not true in time.
         """
-        async with within(self.settings.patience, what):
+        async with within(self.settings.timeout, what):
             while not true():
                 if self._arrived.is_set():
                     self._arrived = trio.Event()

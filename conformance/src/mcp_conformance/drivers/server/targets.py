@@ -132,7 +132,7 @@ class UrlTarget:
         self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
         self._settings: Final = settings
         self._context: Final = context
-        self.patience: Final = settings.patience
+        self.timeout: Final = settings.timeout
         """Seconds that a response may take."""
         self.process: LineProcess | None = None
         """The process, if the suite started the server."""

@@ -41,7 +41,7 @@ async def ask(
     what = f"an answer to {method} {url.partition('?')[0]}"
     try:
         async with (
-            within(server.settings.patience, what),
+            within(server.settings.timeout, what),
             Endpoint(url).exchange(Transcript(), method, headers, body) as exchange,
         ):
             return await exchange.answer()

@@ -141,7 +141,7 @@ async def _exchanged(
     what = f"an answer to {method} {target or peer.endpoint.target}"
     try:
         async with (
-            within(peer.settings.patience, what),
+            within(peer.settings.timeout, what),
             peer.endpoint.exchange(peer.transcript, method, lines, body, target=target, deviant=deviant) as exchange,
         ):
             return await exchange.answer()

@@ -81,7 +81,7 @@ async def listen_apart(server: ServerUnderTest) -> None:
     peer = http_peer(server)
     listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     headers = peer.headers(listen)
-    with trio.move_on_after(peer.settings.patience * 2):
+    with trio.move_on_after(peer.settings.timeout * 2):
         async with peer.endpoint.exchange(peer.transcript, "POST", headers, encoded(listen)) as exchange:
             if exchange.media_type != "text/event-stream":
                 raise Deviation("a stream for subscriptions/listen", f"HTTP {exchange.status}, {exchange.media_type}")
@@ -130,7 +130,7 @@ async def _gone(server: ServerUnderTest, key: str) -> None:
 
 async def _settled(server: ServerUnderTest, key: str) -> str:
     """What became of a call, as soon as it is known; `running` when it goes on and on."""
-    with trio.move_on_after(server.settings.patience):
+    with trio.move_on_after(server.settings.timeout):
         # Only asking tells what happens there.
         while (outcome := await _outcome(server, key)) == "running":  # noqa: ASYNC110
             await trio.sleep(_PAUSE)
@@ -172,7 +172,7 @@ async def cancel_silent(server: ServerUnderTest) -> None:
     name, arguments = server.tool("test_trigger_tool_change")
     listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     async with (
-        within(peer.settings.patience * 2, "notifications/tools/list_changed on the stream"),
+        within(peer.settings.timeout * 2, "notifications/tools/list_changed on the stream"),
         peer.endpoint.exchange(peer.transcript, "POST", peer.headers(listen), encoded(listen)) as exchange,
     ):
         await exchange.next_event()

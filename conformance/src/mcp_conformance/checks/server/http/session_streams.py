@@ -164,7 +164,7 @@ async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list
                 yield came
                 # What was written before is read before: the end of the session ends the streams.
                 await peer.end()
-                scope.deadline = trio.current_time() + peer.settings.patience
+                scope.deadline = trio.current_time() + peer.settings.timeout
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
 

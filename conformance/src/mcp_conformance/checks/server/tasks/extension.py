@@ -205,7 +205,7 @@ async def inputs(server: ServerUnderTest) -> None:
     """Each poll shows all requests that are open; what was answered is not shown again."""
     task = id_of(server, await begin(server, "multi_input"))
     first = _requests(await until(server, task, "input_required"))
-    async with within(server.settings.patience, "two open requests"):
+    async with within(server.settings.timeout, "two open requests"):
         while len(first) < 2:
             first = _requests(await until(server, task, "input_required"))
     again = _requests(await until(server, task, "input_required"))
@@ -215,7 +215,7 @@ async def inputs(server: ServerUnderTest) -> None:
     declined: JsonObject = {"action": "decline"}
     await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: declined}})
     left = _requests(await until(server, task, "input_required"))
-    async with within(server.settings.patience, f"the open request {other} alone"):
+    async with within(server.settings.timeout, f"the open request {other} alone"):
         while key in left and len(left) == 2:
             left = _requests(await until(server, task, "input_required"))
     if set(left) != {other}:
