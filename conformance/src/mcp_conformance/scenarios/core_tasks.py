@@ -119,17 +119,17 @@ class CoreTasks:
 
     async def _report(self, request: ScriptedRequest, job: Job) -> None:
         """Report progress and status on the standalone stream."""
-        standing = request.session.standing
-        if standing is None:
+        sink = request.session.standalone_sink
+        if sink is None:
             noted(self._setup, job, "nowhere", trio.current_time())
             return
         if job.script.told:
             told = notification(_STATUS, job.shown("working", modern=False), request.revision, "")
             noted(self._setup, job, "told", trio.current_time(), status="working")
-            await standing.send(encoded(told))
+            await sink.send(encoded(told))
         if job.token is not None:
             progress: JsonObject = {"progressToken": job.token, "progress": job.looks, **_related(job)}
-            await standing.send(encoded(notification("notifications/progress", progress, request.revision, "")))
+            await sink.send(encoded(notification("notifications/progress", progress, request.revision, "")))
 
     async def _result(self, request: ScriptedRequest) -> JsonObject:
         came = trio.current_time()
@@ -169,11 +169,11 @@ class CoreTasks:
                 continue
             params: JsonObject = {**(client_request.params or {}), **_related(job)}
             elsewhere = job.script.elsewhere
-            if elsewhere and request.session.standing is None:
+            if elsewhere and request.session.standalone_sink is None:
                 noted(self._setup, job, "nowhere", trio.current_time())
                 elsewhere = False
             name = f"{job.script.name} {job.id}"
-            await request.send_client_request(client_request.method, params, standing=elsewhere, name=name)
+            await request.send_client_request(client_request.method, params, standalone=elsewhere, name=name)
             return
 
     async def _list(self, request: ScriptedRequest) -> JsonObject:

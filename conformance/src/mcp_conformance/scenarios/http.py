@@ -36,8 +36,8 @@ def _without_session(setup: ScenarioSetup) -> None:
     setup.http.sessions = False
 
 
-def _without_standing_stream(setup: ScenarioSetup) -> None:
-    setup.http.standing = False
+def _without_standalone_stream(setup: ScenarioSetup) -> None:
+    setup.http.standalone_streams = False
 
 
 def _session_lost(setup: ScenarioSetup) -> None:
@@ -89,7 +89,7 @@ HTTP_SCENARIOS: Final = (
     Scenario(
         name="without-standing-stream",
         title="A server that responds to GET with 405.",
-        prepare=_without_standing_stream,
+        prepare=_without_standalone_stream,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),

@@ -118,7 +118,7 @@ async def _behind(_: ScriptedRequest) -> JsonObject:
     return text_result("behind")
 
 
-def _standing_ends(setup: ScenarioSetup) -> None:
+def _standalone_stream_ends(setup: ScenarioSetup) -> None:
     """End the first standalone stream at once."""
 
     async def end(exchange: HttpExchange) -> bool:
@@ -290,7 +290,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     Scenario(
         name="conformance_standing_ends",
         title="A server that ends the first standalone stream at once.",
-        prepare=_standing_ends,
+        prepare=_standalone_stream_ends,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),

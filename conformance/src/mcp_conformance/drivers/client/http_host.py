@@ -152,7 +152,7 @@ class HttpHost:
         """Whether every response is a stream."""
         self.sessions = True
         """Whether legacy clients receive a session id."""
-        self.standing = True
+        self.standalone_streams = True
         """Whether legacy clients can open a standalone stream."""
         self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
@@ -303,7 +303,7 @@ class HttpHost:
                 return
             await exchange.start(200, STREAM)
             await stream.attach(exchange, int(index) + 1)
-        elif not self.standing or session is None:
+        elif not self.standalone_streams or session is None:
             await exchange.respond(405, [("Allow", "POST, DELETE")])
             return
         else:
@@ -312,8 +312,8 @@ class HttpHost:
             await stream.attach(exchange)
             if session.revision.priming_event:
                 await stream.send(b"")
-            session.standing = stream
-            session.stands.set()
+            session.standalone_sink = stream
+            session.standalone_opened.set()
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
             await stream.done.wait()

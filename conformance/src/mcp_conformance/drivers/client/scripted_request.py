@@ -110,9 +110,9 @@ class Session:
     """Whether `initialize` had a result."""
     ready: trio.Event = attrs.field(factory=trio.Event)
     """Set by `notifications/initialized`."""
-    standing: MessageSink | None = None
+    standalone_sink: MessageSink | None = None
     """The sink for messages without a request."""
-    stands: trio.Event = attrs.field(factory=trio.Event)
+    standalone_opened: trio.Event = attrs.field(factory=trio.Event)
     """Set when that sink is available."""
     waiting: dict[str, tuple[trio.Event, list[JsonObject]]] = attrs.field(factory=dict)
     """The pending client requests, by id."""
@@ -218,7 +218,7 @@ class ScriptedRequest:
         method: str,
         params: JsonObject | None = None,
         *,
-        standing: bool = False,
+        standalone: bool = False,
         deviant: str = "",
         name: str = "",
     ) -> JsonObject | None:
@@ -227,14 +227,14 @@ class ScriptedRequest:
         Args:
             method: The method.
             params: The params.
-            standing: Whether it is sent on the standalone stream and not with the response.
+            standalone: Whether it is sent on the standalone stream and not with the response.
             deviant: The rule that the request breaks on purpose.
             name: The name by which a scenario identifies this request.
 
         Returns:
             The whole response; `None` if it was not received in time.
         """
-        sink = self.session.standing if standing else self.sink
+        sink = self.session.standalone_sink if standalone else self.sink
         if sink is None:
             return None
         request: JsonObject = {"jsonrpc": "2.0", "id": self._ids(), "method": method}

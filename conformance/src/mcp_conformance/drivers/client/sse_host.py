@@ -88,8 +88,8 @@ class SseHost:
         place = f"/messages?session={session.number}-8d1e"
         self._open[place] = (session, events)
         exchange.known = session
-        session.standing = events
-        session.stands.set()
+        session.standalone_sink = events
+        session.standalone_opened.set()
         await exchange.start(200, STREAM)
         await exchange.named_event("endpoint", place.encode())
         await exchange.gone.wait()

@@ -157,8 +157,8 @@ class StdioHost:
         if first != (b"H", self.token.encode()):
             return
         launch = Launch(stream, len(self.launches), self.server.open(), self._transcript)
-        launch.session.standing = launch
-        launch.session.stands.set()
+        launch.session.standalone_sink = launch
+        launch.session.standalone_opened.set()
         self.launches.append(launch)
         self._transcript.note(f"{STARTED}, start {launch.number + 1}")
         async with open_nursery() as nursery:

@@ -65,7 +65,7 @@ class HttpConnection(SuiteConnection):
         self.by_tool = by_tool
         self.session_id: str | None = None
         """The session id; `None` if the server gave none."""
-        self.standing: ClientExchange | None = None
+        self.standalone_stream: ClientExchange | None = None
         """The standalone stream, if the server offers one."""
         self._nursery: Final = nursery
 
@@ -247,13 +247,13 @@ class HttpConnection(SuiteConnection):
         bare = Answer(method="", message=found, status=answer.status, headers=answer.headers)
         return bare if found or bare.is_bare_refusal else None
 
-    async def stand(self) -> None:
+    async def open_standalone_stream(self) -> None:
         """Open the standalone stream if the server offers one."""
         if self.revision.era is Era.MODERN:
             return
-        await self._nursery.start(self._stand)
+        await self._nursery.start(self._read_standalone_stream)
 
-    async def _stand(self, task_status: trio.TaskStatus[None]) -> None:
+    async def _read_standalone_stream(self, task_status: trio.TaskStatus[None]) -> None:
         headers = [*self.settings.headers, ("Accept", "text/event-stream"), *self.session_headers()]
         started = False
         try:
@@ -261,15 +261,15 @@ class HttpConnection(SuiteConnection):
                 async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
                     scope.deadline = float("inf")
                     if exchange.media_type == "text/event-stream" and exchange.status == 200:
-                        self.standing = exchange
+                        self.standalone_stream = exchange
                     started = True
                     task_status.started()
-                    while self.standing is not None and (event := await exchange.next_event()) is not None:
+                    while self.standalone_stream is not None and (event := await exchange.next_event()) is not None:
                         if event.data:
                             await self.take(self.transcript.message(event.data, sent=False))
         except IncompleteResponse as ended:
             self.transcript.note(f"the standalone stream ended: {ended}")
-        self.standing = None
+        self.standalone_stream = None
         if not started:
             task_status.started()
 
@@ -330,7 +330,7 @@ async def open_http(
         peer = HttpConnection(endpoint, revision, settings, capabilities, nursery=nursery, by_tool=by_tool or {})
         if handshake:
             await peer.shake_hands()
-            await peer.stand()
+            await peer.open_standalone_stream()
         try:
             yield peer
         finally:
