@@ -106,7 +106,7 @@ async def test_a_server_cannot_send_a_token_on_to_a_stranger(status: int, caplog
     caplog.set_level(logging.DEBUG)
     away = Reply(status=status, headers=(("Location", "{evil}/mcp"),))
     async with open_testbed(Quirks(replies={Part.MCP: away})) as world:
-        token = world.ledger.new("access", world.places.origin)
+        token = world.recorder.new("access", world.places.origin)
         headers = {"Authorization": f"Bearer {token}"}
         with pytest.raises(McpError) as caught:
             async with open_http(world.places.resource, headers=headers) as client:

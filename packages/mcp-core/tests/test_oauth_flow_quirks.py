@@ -209,7 +209,7 @@ def test_a_client_with_a_document_does_not_register() -> None:
 )
 def test_who_knows_the_authorization_server_can_name_it(quirks: Quirks) -> None:
     issuer = "https://as.example"
-    world = OAuthTestbed(quirks, told=[issuer])
+    world = OAuthTestbed(quirks, configured_issuers=[issuer])
     walker = Walker(world=world, authorization_server=issuer)
     walker.session()
     assert world.violations == []

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 import attrs
 
-from mcp_conformance.oauth_testbed.client_jwts import Nonces, ProofChecks
+from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
 from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, single
 from mcp_conformance.oauth_testbed.metadata_documents import (
     changed,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mcp_conformance.oauth_testbed.http_messages import Request
-    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls
     from mcp_conformance.oauth_testbed.quirks import Quirks
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["AuthorizationServer", "Demands"]
@@ -49,7 +49,7 @@ class Demands:
     """The scopes in the resource metadata."""
     insufficient: bool = False
     """Whether the last challenge stated insufficient scopes."""
-    asked: set[str] = attrs.field(factory=set)
+    requested: set[str] = attrs.field(factory=set)
     """All scopes requested so far."""
     granted: set[str] = attrs.field(factory=set)
     """All scopes of issued tokens, requested or not."""
@@ -63,9 +63,9 @@ class AuthorizationServer:
 
     quirks: Quirks
     """The deviations from the default behavior."""
-    places: Places
+    places: TestbedUrls
     """The URLs of all servers."""
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     demands: Demands
     """The required and the requested scopes."""
@@ -73,7 +73,7 @@ class AuthorizationServer:
     """Client ID metadata documents, by URL."""
     assertions: dict[str, str] = attrs.field(factory=dict)
     """The trusted JWTs."""
-    told: Sequence[str] = ()
+    configured_issuers: Sequence[str] = ()
     """Issuers that the user configured in the client."""
     known_elsewhere: Callable[[str], bool] = attrs.field(default=lambda _: False, repr=False)
     """Returns whether another authorization server issued a client id."""
@@ -93,18 +93,18 @@ class AuthorizationServer:
     def __attrs_post_init__(self) -> None:
         self.clients = Clients(
             issuer=self.places.issuer,
-            ledger=self.ledger,
+            recorder=self.recorder,
             documents=self.documents,
             takes_documents=self.quirks.documents,
         )
         self.tokens = TokenEndpoint(
             quirks=self.quirks,
             places=self.places,
-            ledger=self.ledger,
+            recorder=self.recorder,
             clients=self.clients,
-            proofs=ProofChecks(self.ledger),
-            nonces=Nonces(
-                ledger=self.ledger,
+            proofs=ProofChecks(self.recorder),
+            nonces=NonceIssuer(
+                recorder=self.recorder,
                 requirement="dpop.client-as-nonce",
                 wanted=Part.TOKEN in self.quirks.nonce_at,
                 how=self.quirks.nonces,
@@ -138,7 +138,7 @@ class AuthorizationServer:
         return answer
 
     def _metadata(self, request: Request) -> Response:
-        self.ledger.expect(
+        self.recorder.expect(
             request.header("authorization") is None,
             "auth.client-only-own-as-tokens",
             "a request for metadata carries a token",
@@ -148,16 +148,16 @@ class AuthorizationServer:
         return json_response(server_metadata(self.quirks, self.places))
 
     def _check_flaws(self, part: Part) -> None:
-        for flaw in flaws(self.quirks, self.places, self.told):
+        for flaw in flaws(self.quirks, self.places, self.configured_issuers):
             if part in flaw.parts:
-                self.ledger.note(flaw.requirement, f"a request for {part.value}, although {flaw.sentence}")
+                self.recorder.note(flaw.requirement, f"a request for {part.value}, although {flaw.sentence}")
         if part is Part.TOKEN:
             return
         sentence = f"a request for {part.value} at the former authorization server"
-        self.ledger.expect(not self.retired, "auth.as-change-reregister", sentence)
-        if is_offered(self.quirks, self.places, self.told):
+        self.recorder.expect(not self.retired, "auth.as-change-reregister", sentence)
+        if is_offered(self.quirks, self.places, self.configured_issuers):
             sentence = f"a request for {part.value} by a client that never requested the metadata"
-            self.ledger.expect(self.looked_up, "auth.client-both-as-metadata", sentence)
+            self.recorder.expect(self.looked_up, "auth.client-both-as-metadata", sentence)
 
     def _register(self, request: Request) -> Response:
         document = json_object(request.body)
@@ -170,17 +170,17 @@ class AuthorizationServer:
             "client_id": f"client-{self._registrations}-at-{urlsplit(self.places.server).netloc}",
         }
         if document.get("token_endpoint_auth_method", _SECRETS[0]) in _SECRETS:
-            answer["client_secret"] = self.ledger.new("client", self.places.server)
+            answer["client_secret"] = self.recorder.new("client", self.places.server)
             answer["client_secret_expires_at"] = 0
         answer = changed(answer, self.quirks.registration, self.places)
         client = Client.of(answer)
         if client.secret is not None:
-            self.ledger.secrets.setdefault(client.secret, self.places.server)
+            self.recorder.secrets.setdefault(client.secret, self.places.server)
         self.clients.registered[client.client_id] = client
         return json_response(answer, 201)
 
     def _authorize(self, request: Request) -> Response:
-        fields, expect = single(request.query), self.ledger.expect
+        fields, expect = single(request.query), self.recorder.expect
         client = self.clients.find(fields.get("client_id", ""))
         uri = fields.get("redirect_uri", "")
         if client is None:
@@ -211,12 +211,12 @@ class AuthorizationServer:
         """Record why a client id is unknown. The misuse of an id of another server is recorded elsewhere."""
         if "://" in client_id:
             taken = self.quirks.documents
-            self.ledger.expect(taken, "auth.cimd-client-checks", "the client id is a URL, which is not supported")
+            self.recorder.expect(taken, "auth.cimd-client-checks", "the client id is a URL, which is not supported")
         elif client_id not in self.clients.forgotten and not self.known_elsewhere(client_id):
-            self.ledger.note("auth.registration-obtained", "the client id of a request was never known")
+            self.recorder.note("auth.registration-obtained", "the client id of a request was never known")
 
     def _check_request(self, request: Request, fields: dict[str, str]) -> None:
-        expect, names = self.ledger.expect, [name for name, _ in request.query]
+        expect, names = self.recorder.expect, [name for name, _ in request.query]
         state, resource = fields.get("state", ""), fields.get("resource", "")
         expect(request.method == "GET", "auth.oauth21-security", "the browser does not use GET")
         expect(len(names) == len(set(names)), "auth.oauth21-security", "an authorization request has a field twice")
@@ -233,37 +233,39 @@ class AuthorizationServer:
         )
         self._states.add(state)
 
-    def _check_scopes(self, asked: frozenset[str]) -> None:
-        demands, expect = self.demands, self.ledger.expect
+    def _check_scopes(self, requested: frozenset[str]) -> None:
+        demands, expect = self.demands, self.recorder.expect
         offered = listed(server_metadata(self.quirks, self.places), "scopes_supported")
-        lacking = sorted(set(demands.challenged) - asked)
+        lacking = sorted(set(demands.challenged) - requested)
         expect(not lacking, "auth.challenge-authoritative", f"challenged scopes are not requested: {' '.join(lacking)}")
         if demands.insufficient:
-            lost = sorted(demands.asked - asked)
+            lost = sorted(demands.requested - requested)
             expect(not lost, "auth.step-up-union", f"earlier scopes are not requested: {' '.join(lost)}")
         elif not demands.challenged:
-            missing = sorted(set(demands.supported) - asked - {"offline_access"})
+            missing = sorted(set(demands.supported) - requested - {"offline_access"})
             expect(not missing, "auth.scope-priority-supported", f"{' '.join(missing)} are supported but not requested")
-            fine = bool(demands.supported) or not asked - demands.asked - demands.granted - {"offline_access"}
+            fine = bool(demands.supported) or not requested - demands.requested - demands.granted - {"offline_access"}
             expect(fine, "auth.scope-omitted", "scopes are requested that neither challenge nor metadata name")
-        if "offline_access" in asked and "offline_access" not in {*offered, *demands.challenged}:
-            self.ledger.note("auth.refresh-offline-access-not-otherwise", "offline_access is requested but not listed")
-        demands.asked |= asked
-        demands.times[asked] = demands.times.get(asked, 0) + 1
+        if "offline_access" in requested and "offline_access" not in {*offered, *demands.challenged}:
+            self.recorder.note(
+                "auth.refresh-offline-access-not-otherwise", "offline_access is requested but not listed"
+            )
+        demands.requested |= requested
+        demands.times[requested] = demands.times.get(requested, 0) + 1
         expect(
-            demands.times[asked] <= _MOST_REQUESTS,
+            demands.times[requested] <= _MOST_REQUESTS,
             "auth.step-up-retry-limit",
             "the user is sent to the authorization endpoint too often",
         )
 
     def _back(self, code: Code, state: str) -> str:
         """Return the redirect URL, and record the forged ones before it."""
-        offered = is_offered(self.quirks, self.places, self.told)
+        offered = is_offered(self.quirks, self.places, self.configured_issuers)
         metadata = server_metadata(self.quirks, self.places) if offered else {}
         advertised = metadata.get("authorization_response_iss_parameter_supported") is True
         right = {"code": self._new_code(code), "state": state, "iss": self.places.issuer}
-        told = changed(dict(right), self.quirks.authorization, self.places)
-        fields = {name: str(value) for name, value in told.items()}
+        params = changed(dict(right), self.quirks.authorization, self.places)
+        fields = {name: str(value) for name, value in params.items()}
         code.poison = self._poison(fields, state, advertised=advertised)
         for stray in self.quirks.strays:
             given = {name: self.places.fill(value).replace("{state}", state) for name, value in stray.items()}
@@ -275,7 +277,7 @@ class AuthorizationServer:
         return f"{code.redirect_uri}{joint}{urlencode(fields)}"
 
     def _new_code(self, code: Code) -> str:
-        text = self.ledger.new("code", self.places.server)
+        text = self.recorder.new("code", self.places.server)
         self.tokens.codes[text] = code
         return text
 

@@ -16,10 +16,10 @@ from mcp_conformance.oauth_testbed.http_messages import json_object
 
 if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.http_messages import Pairs, Request
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ALGORITHMS", "Jwt", "Nonces", "ProofChecks", "check_assertion", "read_jwt", "s256"]
+__all__ = ["ALGORITHMS", "Jwt", "NonceIssuer", "ProofChecks", "check_assertion", "read_jwt", "s256"]
 
 ALGORITHMS: Final = (
     "ES256",
@@ -94,7 +94,7 @@ def _number(value: JsonValue) -> float:
 class ProofChecks:
     """The verification of DPoP proofs. It remembers their ids."""
 
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     _seen: set[str] = attrs.field(factory=set, init=False)
 
@@ -109,14 +109,14 @@ class ProofChecks:
         Returns:
             The proof; `None` if it is missing or wrong. A wrong proof is recorded as a violation.
         """
-        given, expect = request.all("dpop"), self.ledger.expect
+        given, expect = request.all("dpop"), self.recorder.expect
         if not given:
             return None
         if not expect(len(given) == 1, "dpop.client-proof-header", "a request has more than one DPoP header"):
             return None
         proof = read_jwt(given[0])
         if proof is None:
-            self.ledger.note("dpop.asymmetric-only", "a proof is not signed by the asymmetric key in its header")
+            self.recorder.note("dpop.asymmetric-only", "a proof is not signed by the asymmetric key in its header")
             return None
         header, claims = proof.header, proof.claims
         jwk = header.get("jwk")
@@ -143,10 +143,10 @@ class ProofChecks:
 
 
 @attrs.define(kw_only=True)
-class Nonces:
+class NonceIssuer:
     """The nonces of one server (RFC 9449 section 8)."""
 
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     requirement: str
     """The requirement that a request without the current nonce breaks."""
@@ -155,7 +155,7 @@ class Nonces:
     how: Literal["kept", "renewed", "never right"]
     """The validity of nonces, as in `Quirks.nonces`."""
     _current: str = attrs.field(default="", init=False)
-    _told: bool = attrs.field(default=False, init=False)
+    _sent: bool = attrs.field(default=False, init=False)
     _count: int = attrs.field(default=0, init=False)
 
     def accept(self, proof: Jwt) -> bool:
@@ -164,8 +164,8 @@ class Nonces:
             return True
         given = proof.claims.get("nonce")
         right = bool(self._current) and given == self._current
-        if self._told:
-            self.ledger.expect(
+        if self._sent:
+            self.recorder.expect(
                 right, self.requirement, f"a proof has the nonce {given!a} instead of the last one that the server sent"
             )
         return right and self.how != "never right"
@@ -177,12 +177,19 @@ class Nonces:
         if not self._current or self.how != "kept":
             self._count += 1
             self._current = f"nonce-{self._count}"
-        self._told = True
+        self._sent = True
         return (("DPoP-Nonce", self._current),)
 
 
 def check_assertion(
-    text: str, *, client_id: str, key: JsonObject | None, issuer: str, now: float, seen: set[str], ledger: Ledger
+    text: str,
+    *,
+    client_id: str,
+    key: JsonObject | None,
+    issuer: str,
+    now: float,
+    seen: set[str],
+    recorder: ViolationRecorder,
 ) -> bool:
     """Verify a `client_assertion`.
 
@@ -193,7 +200,7 @@ def check_assertion(
         issuer: The required audience.
         now: Seconds since the epoch.
         seen: The ids of earlier assertions.
-        ledger: The recorded violations.
+        recorder: The recorded violations.
 
     Returns:
         Whether the assertion is valid.
@@ -201,7 +208,7 @@ def check_assertion(
     jwt = None if key is None else read_jwt(text, key)
     claims_id = "client-credentials.jwt-claims"
     if jwt is None:
-        ledger.note(claims_id, "an assertion is not signed by the registered key")
+        recorder.note(claims_id, "an assertion is not signed by the registered key")
         return False
     claims = jwt.claims
     named = (claims.get("iss"), claims.get("sub")) == (client_id, client_id)
@@ -210,13 +217,13 @@ def check_assertion(
     fresh = "jti" not in claims or jti not in seen
     seen.add(jti)
     good = [
-        ledger.expect(named, claims_id, "iss and sub of an assertion do not match the client id"),
-        ledger.expect(
+        recorder.expect(named, claims_id, "iss and sub of an assertion do not match the client id"),
+        recorder.expect(
             claims.get("aud") in (issuer, [issuer]), claims_id, f"the aud of an assertion is {claims.get('aud')!a}"
         ),
-        ledger.expect(
+        recorder.expect(
             now < ends <= now + 3_600, claims_id, "an assertion has expired, or is valid for more than an hour"
         ),
-        ledger.expect(fresh, claims_id, "an assertion was sent twice"),
+        recorder.expect(fresh, claims_id, "an assertion was sent twice"),
     ]
     return all(good)

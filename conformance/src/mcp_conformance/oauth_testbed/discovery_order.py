@@ -11,8 +11,8 @@ from mcp_conformance.oauth_testbed.quirks import Well
 
 if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.http_messages import Request
-    from mcp_conformance.oauth_testbed.metadata_documents import Places
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
 
 __all__ = ["DiscoveryOrder"]
 
@@ -21,45 +21,45 @@ __all__ = ["DiscoveryOrder"]
 class DiscoveryOrder:
     """A recorder of the requests for metadata."""
 
-    places: Places
+    places: TestbedUrls
     """The URLs of all servers."""
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
-    told: str | None = None
+    challenged_url: str | None = None
     """The URL of the resource metadata in the last challenge."""
-    _asked: list[str] = attrs.field(factory=list, init=False)
+    _requested: list[str] = attrs.field(factory=list, init=False)
 
     def see(self, request: Request) -> None:
         """Record a request of any kind."""
         url = request.url
-        if url in (*self.places.prm_candidates, self.told):
+        if url in (*self.places.prm_candidates, self.challenged_url):
             self._resource(url)
         for issuer in (self.places.issuer, self.places.other):
             wells = self._wells(issuer)
             if url in wells:
                 self._server(url, wells, path=bool(urlsplit(issuer).path.rstrip("/")))
-        self._asked.append(url)
+        self._requested.append(url)
 
     def _resource(self, url: str) -> None:
-        if self.told is not None:
-            first = url == self.told or self.told in self._asked
-            self.ledger.expect(
+        if self.challenged_url is not None:
+            first = url == self.challenged_url or self.challenged_url in self._requested
+            self.recorder.expect(
                 first, "auth.client-prm-header-preferred", "the URL in the challenge is not requested first"
             )
             return
         before = self.places.prm_candidates[: self.places.prm_candidates.index(url)]
-        right = all(each in self._asked for each in before)
-        self.ledger.expect(
+        right = all(each in self._requested for each in before)
+        self.recorder.expect(
             right, "auth.client-prm-fallback-order", "the root is requested before the URL with the path"
         )
 
     def _server(self, url: str, wells: tuple[str, ...], *, path: bool) -> None:
-        looked = any(each in self._asked for each in (*self.places.prm_candidates, self.told))
-        self.ledger.expect(looked, "auth.prm-client-uses", "the metadata of the resource were not requested")
+        looked = any(each in self._requested for each in (*self.places.prm_candidates, self.challenged_url))
+        self.recorder.expect(looked, "auth.prm-client-uses", "the metadata of the resource were not requested")
         before = wells[: wells.index(url)]
         requirement = "auth.as-wellknown-path-order" if path else "auth.as-wellknown-root-order"
-        right = all(each in self._asked for each in before)
-        self.ledger.expect(right, requirement, f"{url} is requested before {', '.join(before)}")
+        right = all(each in self._requested for each in before)
+        self.recorder.expect(right, requirement, f"{url} is requested before {', '.join(before)}")
 
     def _wells(self, issuer: str) -> tuple[str, ...]:
         ordered = (Well.OAUTH, Well.OPENID_INSERTED, Well.OPENID_APPENDED, Well.OAUTH_APPENDED)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.oauth_testbed.http_messages import Request
     from mcp_conformance.oauth_testbed.registered_clients import Clients
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["IdentityProvider"]
@@ -33,7 +33,7 @@ class IdentityProvider:
     """The resources for which it issues assertions."""
     server: str
     """The origin of that authorization server."""
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     clients: Clients
     """The registered clients."""
@@ -44,7 +44,7 @@ class IdentityProvider:
 
     def answer(self, request: Request, now: float) -> Response:
         """Respond to a token exchange request."""
-        form, expect = single(request.form), self.ledger.expect
+        form, expect = single(request.form), self.recorder.expect
         if request.path != "/token" or request.method != "POST":
             return Response(status=404)
         _, proved = self.clients.authenticate(request, now=now, needed=True)
@@ -63,7 +63,7 @@ class IdentityProvider:
         ]
         if not all(good):
             return json_response({"error": "invalid_request"}, 400)
-        assertion = self.ledger.new("id-jag", self.server)
+        assertion = self.recorder.new("id-jag", self.server)
         self.assertions[assertion] = "ema.access-token-grant"
         typed: JsonObject = {"issued_token_type": _ID_JAG, "token_type": "N_A", "expires_in": 300}
         return json_response({"access_token": assertion, **typed})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Flaw",
-    "Places",
+    "TestbedUrls",
     "changed",
     "flaws",
     "is_among",
@@ -34,7 +34,7 @@ _PRM = "/.well-known/oauth-protected-resource"
 
 
 @attrs.frozen(kw_only=True)
-class Places:
+class TestbedUrls:
     """The URLs of all servers, and the values of the placeholders in `Quirks`."""
 
     resource: str
@@ -51,7 +51,7 @@ class Places:
     """The URL of the resource metadata."""
 
     @classmethod
-    def of(cls, quirks: Quirks, *, resource: str, server: str, other: str, evil: str) -> Places:
+    def of(cls, quirks: Quirks, *, resource: str, server: str, other: str, evil: str) -> TestbedUrls:
         """Return the URLs for these quirks."""
         path = urlsplit(resource).path.rstrip("/")
         wells = {"path": f"{_PRM}{path}", "root": _PRM, "elsewhere": "/meta/resource.json", "nowhere": f"{_PRM}{path}"}
@@ -94,7 +94,7 @@ class Places:
         return value
 
 
-def changed(document: JsonObject, changes: Changes, places: Places) -> JsonObject:
+def changed(document: JsonObject, changes: Changes, places: TestbedUrls) -> JsonObject:
     """Return a document with changes."""
     document = dict(document)
     for name, value in changes.items():
@@ -105,7 +105,7 @@ def changed(document: JsonObject, changes: Changes, places: Places) -> JsonObjec
     return document
 
 
-def resource_metadata(quirks: Quirks, places: Places) -> JsonObject:
+def resource_metadata(quirks: Quirks, places: TestbedUrls) -> JsonObject:
     """Return the resource metadata of the MCP server (RFC 9728)."""
     document: JsonObject = {
         "resource": places.resource,
@@ -119,7 +119,7 @@ def resource_metadata(quirks: Quirks, places: Places) -> JsonObject:
     return changed(document, quirks.resource_metadata, places)
 
 
-def server_metadata(quirks: Quirks, places: Places) -> JsonObject:
+def server_metadata(quirks: Quirks, places: TestbedUrls) -> JsonObject:
     """Return the authorization server metadata (RFC 8414)."""
     document: JsonObject = {
         "issuer": places.issuer,
@@ -178,7 +178,7 @@ _ALL = frozenset({Part.REGISTRATION, Part.AUTHORIZATION, Part.TOKEN})
 _WEB = frozenset({Part.AUTHORIZATION})
 
 
-def usable_resources(quirks: Quirks, places: Places) -> frozenset[str]:
+def usable_resources(quirks: Quirks, places: TestbedUrls) -> frozenset[str]:
     """Return the resources that a client may request: the server's URL and the name in its metadata, without a slash."""
     named = resource_metadata(quirks, places).get("resource")
     all_names = {places.resource} | ({named} if isinstance(named, str) else set())
@@ -190,7 +190,7 @@ def is_among(resource: str, names: Collection[str]) -> bool:
     return resource.partition("#")[0].removesuffix("/") in names
 
 
-def _is_above(resource: JsonValue, places: Places) -> bool:
+def _is_above(resource: JsonValue, places: TestbedUrls) -> bool:
     """Return whether the resource in the metadata is the server, or a parent of its path."""
     if not isinstance(resource, str) or origin_of(resource) != places.origin:
         return False
@@ -212,20 +212,20 @@ def is_published(quirks: Quirks) -> bool:
     return quirks.resource_metadata_at != "nowhere" and not _is_covered(quirks, Part.RESOURCE_METADATA)
 
 
-def is_offered(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> bool:
+def is_offered(quirks: Quirks, places: TestbedUrls, configured_issuers: Sequence[str] = ()) -> bool:
     """Return whether a client finds metadata of the authorization server. The arguments are those of `flaws`."""
-    known = is_published(quirks) or bool(told)
+    known = is_published(quirks) or bool(configured_issuers)
     there = bool(quirks.server_metadata_at) and not _is_covered(quirks, Part.SERVER_METADATA)
     return there and (known or places.issuer.removesuffix("/") == places.origin)
 
 
-def flaws(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> list[Flaw]:
+def flaws(quirks: Quirks, places: TestbedUrls, configured_issuers: Sequence[str] = ()) -> list[Flaw]:
     """Return all defects in the documents that must stop a client.
 
     Args:
         quirks: The deviations of the servers.
         places: The URLs of all servers.
-        told: Issuers that the user configured in the client, which may trust them despite the resource metadata.
+        configured_issuers: Issuers that the user configured in the client, which may trust them despite the resource metadata.
     """
     found: list[Flaw] = []
     resource, server = resource_metadata(quirks, places), server_metadata(quirks, places)
@@ -234,12 +234,16 @@ def flaws(quirks: Quirks, places: Places, told: Sequence[str] = ()) -> list[Flaw
         found.append(Flaw("auth.prm-resource-mismatch-rejected", "the metadata are those of another resource", _ALL))
     named = listed(resource, "authorization_servers") if published else ()
     # Without resource metadata a client tries the root of the origin, and may continue without valid metadata.
-    expected = (*named, *told) if published or told else (places.origin, f"{places.origin}/", "", None)
-    if is_offered(quirks, places, told) and server.get("issuer") not in expected:
+    expected = (
+        (*named, *configured_issuers)
+        if published or configured_issuers
+        else (places.origin, f"{places.origin}/", "", None)
+    )
+    if is_offered(quirks, places, configured_issuers) and server.get("issuer") not in expected:
         found.append(Flaw("auth.as-metadata-mismatch-not-used", "the metadata are those of another issuer", _ALL))
     methods = server.get("code_challenge_methods_supported")
     if (
-        is_offered(quirks, places, told)
+        is_offered(quirks, places, configured_issuers)
         and server.get("issuer")
         and not (isinstance(methods, list) and "S256" in methods)
     ):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.oauth_testbed.client_jwts import Nonces, ProofChecks
+from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
 from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response
 from mcp_conformance.oauth_testbed.metadata_documents import listed, resource_metadata
 from mcp_conformance.oauth_testbed.quirks import Part
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from mcp_conformance.oauth_testbed.authorization_server import AuthorizationServer, Demands
     from mcp_conformance.oauth_testbed.http_messages import Pairs, Request
-    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls
     from mcp_conformance.oauth_testbed.quirks import Quirks
     from mcp_conformance.oauth_testbed.token_endpoint import Token
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["ProtectedResource"]
@@ -70,9 +70,9 @@ class ProtectedResource:
 
     quirks: Quirks
     """The deviations from the default behavior."""
-    places: Places
+    places: TestbedUrls
     """The URLs of all servers."""
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     demands: Demands
     """The required and the requested scopes."""
@@ -82,12 +82,12 @@ class ProtectedResource:
     """The number of requests with a valid token."""
     _refusals: int = attrs.field(default=0, init=False)
     _proofs: ProofChecks = attrs.field(init=False)
-    _nonces: Nonces = attrs.field(init=False)
+    _nonces: NonceIssuer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._proofs = ProofChecks(self.ledger)
-        self._nonces = Nonces(
-            ledger=self.ledger,
+        self._proofs = ProofChecks(self.recorder)
+        self._nonces = NonceIssuer(
+            recorder=self.recorder,
             requirement="dpop.client-rs-nonce",
             wanted=Part.MCP in self.quirks.nonce_at,
             how=self.quirks.nonces,
@@ -109,7 +109,7 @@ class ProtectedResource:
         if part is Part.RESOURCE_METADATA:
             return self._metadata(request)
         names = [name for name, _ in request.query]
-        self.ledger.expect("access_token" not in names, "auth.token-not-in-query", "the URL contains a token")
+        self.recorder.expect("access_token" not in names, "auth.token-not-in-query", "the URL contains a token")
         message = json_object(request.body)
         if request.method == "POST" and message is None:
             return Response(status=400)
@@ -124,7 +124,7 @@ class ProtectedResource:
 
     def _metadata(self, request: Request) -> Response:
         bare = request.header("authorization") is None
-        self.ledger.expect(bare, "auth.client-only-own-as-tokens", "a request for metadata carries a token")
+        self.recorder.expect(bare, "auth.client-only-own-as-tokens", "a request for metadata carries a token")
         if self.quirks.resource_metadata_at == "nowhere" or request.url != self.places.prm:
             return Response(status=404)
         document = resource_metadata(self.quirks, self.places)
@@ -138,7 +138,7 @@ class ProtectedResource:
         if given is None:
             usable = any(token.expires_at > now for token in self.own.tokens.issued.values())
             if self.accepted and usable:
-                self.ledger.note("auth.bearer-every-request", f"{method} is sent without the available token")
+                self.recorder.note("auth.bearer-every-request", f"{method} is sent without the available token")
             if self.quirks.guarded and method not in self.quirks.guarded:
                 return None
             return self._challenge(401, self.quirks.challenge, self.quirks.scopes)
@@ -149,7 +149,7 @@ class ProtectedResource:
         right = scheme.lower() == token.kind.lower()
         requirement = "auth.bearer-header" if token.kind == "Bearer" else "dpop.client-scheme"
         if not right:
-            self.ledger.expect(
+            self.recorder.expect(
                 not token.said, requirement, f"a token of type {token.kind} is sent with the scheme {scheme[:20]!a}"
             )
             return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
@@ -165,18 +165,18 @@ class ProtectedResource:
             if found is not None:
                 own = server is self.own or (server.places.issuer in named and not server.retired)
                 foreign = "a token of another authorization server is sent"
-                self.ledger.expect(own or server.retired, "auth.client-only-own-as-tokens", foreign)
+                self.recorder.expect(own or server.retired, "auth.client-only-own-as-tokens", foreign)
                 return found if own else None
         return None
 
     def _unproved(self, request: Request, token: Token, now: float) -> Response | None:
         proof = self._proofs.check(request, now, access_token=token.text)
-        self.ledger.expect(
+        self.recorder.expect(
             proof is None or proof.thumbprint == token.thumbprint, "dpop.client-fresh-proof", "a proof has another key"
         )
         if proof is None or proof.thumbprint != token.thumbprint:
             if request.header("dpop") is None:
-                self.ledger.note("dpop.client-fresh-proof", "a request with a bound token has no proof")
+                self.recorder.note("dpop.client-fresh-proof", "a request with a bound token has no proof")
             return self._dpop_error("invalid_dpop_proof")
         return None if self._nonces.accept(proof) else self._dpop_error("use_dpop_nonce")
 
@@ -207,7 +207,7 @@ class ProtectedResource:
             if self.quirks.dpop == "required":
                 filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
             headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
-        told = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
+        named_scopes = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
         # A client that asked the user twice in vain may start over without the required scopes.
-        self.demands.challenged = tuple(" ".join(told).split()) if self._refusals <= _MOST_REFUSALS else ()
+        self.demands.challenged = tuple(" ".join(named_scopes).split()) if self._refusals <= _MOST_REFUSALS else ()
         return Response(status=status, headers=(*headers, *self._nonces.headers()))

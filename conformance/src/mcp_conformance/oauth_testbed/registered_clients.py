@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.oauth_testbed.http_messages import Request
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["Client", "Clients", "is_loopback", "redirect_matches"]
@@ -94,7 +94,7 @@ class Clients:
 
     issuer: str
     """The required audience of assertions."""
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     documents: Mapping[str, JsonObject]
     """Client ID metadata documents, by URL. A document that is not listed is taken as valid."""
@@ -111,7 +111,7 @@ class Clients:
         known = self.registered.get(client_id)
         if known is not None or not self.takes_documents or "://" not in client_id:
             return known
-        url, expect = urlsplit(client_id), self.ledger.expect
+        url, expect = urlsplit(client_id), self.recorder.expect
         form = url.scheme == "https" and url.path not in ("", "/") and not url.fragment
         if not expect(form, "auth.cimd-client-id-form", f"the client id {client_id} is not an https URL with a path"):
             return None
@@ -132,7 +132,7 @@ class Clients:
 
     def check_registration(self, request: Request, document: JsonObject) -> None:
         """Record the violations in a registration request."""
-        expect, uris = self.ledger.expect, _texts(document.get("redirect_uris"))
+        expect, uris = self.recorder.expect, _texts(document.get("redirect_uris"))
         expect(request.media_type == "application/json", "auth.dcr-client", "a registration request is not JSON")
         safe = all(uri.startswith("https://") or (uri.startswith("http://") and is_loopback(uri)) for uri in uris)
         expect(safe, "auth.redirect-https-or-localhost", f"redirect URIs are neither https nor loopback: {uris}")
@@ -159,10 +159,12 @@ class Clients:
         form, basic = single(request.form), _basic(request.header("authorization") or "")
         ways: list[str] = [name for name in ("client_secret", "client_assertion") if name in form]
         ways += ["Authorization"] if request.header("authorization") is not None else []
-        self.ledger.expect(len(ways) < 2, "auth.oauth21-security", f"a client authenticates with {' and '.join(ways)}")
+        self.recorder.expect(
+            len(ways) < 2, "auth.oauth21-security", f"a client authenticates with {' and '.join(ways)}"
+        )
         client_id = basic[0] if basic is not None else form.get("client_id")
         if client_id is None:
-            self.ledger.expect(not needed, "auth.registration-obtained", "a token request names no client")
+            self.recorder.expect(not needed, "auth.registration-obtained", "a token request names no client")
             return None, not needed
         client = self.find(client_id)
         return client, client is not None and self._proves(client, form, basic, now)
@@ -177,7 +179,7 @@ class Clients:
                 return client.secret is not None and form.get("client_secret") == client.secret
             case "private_key_jwt":
                 typed = form.get("client_assertion_type") == _ASSERTION
-                self.ledger.expect(
+                self.recorder.expect(
                     typed, "client-credentials.jwt-assertion-type", "the type of an assertion is missing"
                 )
                 return typed and check_assertion(
@@ -187,6 +189,6 @@ class Clients:
                     issuer=self.issuer,
                     now=now,
                     seen=self._assertions,
-                    ledger=self.ledger,
+                    recorder=self.recorder,
                 )
         return False

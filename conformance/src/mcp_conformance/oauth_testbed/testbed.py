@@ -20,11 +20,11 @@ from mcp_conformance.oauth_testbed.authorization_server import AuthorizationServ
 from mcp_conformance.oauth_testbed.discovery_order import DiscoveryOrder
 from mcp_conformance.oauth_testbed.http_messages import Request, Response, origin_of, single
 from mcp_conformance.oauth_testbed.identity_provider import IdentityProvider
-from mcp_conformance.oauth_testbed.metadata_documents import Places, is_published, usable_resources
+from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls, is_published, usable_resources
 from mcp_conformance.oauth_testbed.protected_resource import ProtectedResource
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply
 from mcp_conformance.oauth_testbed.registered_clients import Client, Clients
-from mcp_conformance.oauth_testbed.violations import Ledger, Violation
+from mcp_conformance.oauth_testbed.violations import Violation, ViolationRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ class OAuthTestbed:
         idp: The origin of the identity provider.
         clients: Metadata (RFC 7591) of clients that are registered at the authorization server beforehand.
         documents: Client ID metadata documents, by URL.
-        told: Issuers that the user configured in the client, which needs no discovery for them.
+        configured_issuers: Issuers that the user configured in the client, which needs no discovery for them.
     """
 
     def __init__(
@@ -65,23 +65,23 @@ class OAuthTestbed:
         idp: str = "https://idp.example",
         clients: Sequence[JsonObject] = (),
         documents: Mapping[str, JsonObject] | None = None,
-        told: Sequence[str] = (),
+        configured_issuers: Sequence[str] = (),
     ) -> None:
         self.quirks: Final = Quirks() if quirks is None else quirks
         """The deviations from the default behavior."""
-        self.places: Final = Places.of(self.quirks, resource=resource, server=server, other=other, evil=evil)
+        self.places: Final = TestbedUrls.of(self.quirks, resource=resource, server=server, other=other, evil=evil)
         """The URLs of all servers."""
         self.requests: Final[list[Request]] = []
         """All requests, in order."""
         self.answers: Final[list[Response | None]] = []
         """The response to each request; `None` where no server was."""
-        self.ledger: Final = Ledger()
+        self.recorder: Final = ViolationRecorder()
         """The recorded violations."""
         self.demands: Final = Demands()
         """The required and the requested scopes."""
         assertions: dict[str, str] = {}
         self._documents: Final[Mapping[str, JsonObject]] = documents or {}
-        self.server: Final = self._server(self.quirks, self.places, assertions, told)
+        self.server: Final = self._server(self.quirks, self.places, assertions, configured_issuers)
         """The authorization server of the MCP server."""
         self.other: Final = self._server(
             Quirks(
@@ -95,38 +95,38 @@ class OAuthTestbed:
         self.resource: Final = ProtectedResource(
             quirks=self.quirks,
             places=self.places,
-            ledger=self.ledger,
+            recorder=self.recorder,
             demands=self.demands,
             servers=(self.server, self.other),
         )
         """The MCP server."""
-        self.workload: Final = self.ledger.new("workload", self.places.server)
+        self.workload: Final = self.recorder.new("workload", self.places.server)
         """A JWT that a platform issued to a workload, and that the authorization server trusts."""
         assertions[self.workload] = "wif.client-assertion"
-        self.id_token: Final = self.ledger.new("id-token", idp)
+        self.id_token: Final = self.recorder.new("id-token", idp)
         """An ID token of an employee."""
         self.idp: Final = self._identity_provider(idp, assertions)
         """The identity provider."""
         self._idp_origin: Final = idp
         self.watch: Callable[[Request, Response | None], None] | None = None
         """Receives each request with its response before the response is sent, and may change the testbed."""
-        self._order: Final = DiscoveryOrder(places=self.places, ledger=self.ledger)
+        self._order: Final = DiscoveryOrder(places=self.places, recorder=self.recorder)
         self._replied: Final[dict[Part, int]] = {}
         self._forbidden: Final[set[str]] = set()
         for document in clients:
             self.register(document)
 
     def _server(
-        self, quirks: Quirks, places: Places, assertions: dict[str, str], told: Sequence[str] = ()
+        self, quirks: Quirks, places: TestbedUrls, assertions: dict[str, str], configured_issuers: Sequence[str] = ()
     ) -> AuthorizationServer:
         return AuthorizationServer(
             quirks=quirks,
             places=places,
-            ledger=self.ledger,
+            recorder=self.recorder,
             demands=self.demands,
             documents=self._documents,
             assertions=assertions,
-            told=told,
+            configured_issuers=configured_issuers,
             known_elsewhere=self._is_client,
         )
 
@@ -135,12 +135,12 @@ class OAuthTestbed:
         return any(client_id in each.clients.registered for each in (self.server, self.other))
 
     def _identity_provider(self, origin: str, assertions: dict[str, str]) -> IdentityProvider:
-        clients = Clients(issuer=origin, ledger=self.ledger, documents=self._documents, takes_documents=False)
+        clients = Clients(issuer=origin, recorder=self.recorder, documents=self._documents, takes_documents=False)
         return IdentityProvider(
             audience=self.places.issuer,
             resources=usable_resources(self.quirks, self.places),
             server=self.places.server,
-            ledger=self.ledger,
+            recorder=self.recorder,
             clients=clients,
             assertions=assertions,
             id_token=self.id_token,
@@ -149,12 +149,12 @@ class OAuthTestbed:
     @property
     def violations(self) -> Sequence[Violation]:
         """The violations of the client so far."""
-        return self.ledger.violations
+        return self.recorder.violations
 
     @property
     def secrets(self) -> Sequence[str]:
         """Values that must not appear elsewhere: codes, tokens, client secrets, verifiers, assertions."""
-        return tuple(self.ledger.secrets)
+        return tuple(self.recorder.secrets)
 
     def register(self, document: JsonObject, *, at_idp: bool = False) -> Client:
         """Register a client at the authorization server or at the identity provider."""
@@ -162,7 +162,7 @@ class OAuthTestbed:
         clients = self.idp.clients if at_idp else self.server.clients
         clients.registered[client.client_id] = client
         if client.secret is not None:
-            self.ledger.secrets[client.secret] = self._idp_origin if at_idp else self.places.server
+            self.recorder.secrets[client.secret] = self._idp_origin if at_idp else self.places.server
         return client
 
     def migrate(self) -> None:
@@ -175,7 +175,7 @@ class OAuthTestbed:
             raise ValueError("without resource metadata the server cannot name another authorization server")
         self.server.retired = True
         # Earlier requests asked the other server for scopes.
-        self.demands.asked.clear()
+        self.demands.requested.clear()
 
     def restart(self) -> None:
         """Make the authorization server forget all clients and tokens, like a restart without a store."""
@@ -192,11 +192,11 @@ class OAuthTestbed:
         Returns:
             The response; `None` where no server is.
         """
-        self.ledger.begin(request)
+        self.recorder.begin(request)
         self.requests.append(request)
         self._check_secrets(request)
         forbidden = request.url in self._forbidden
-        self.ledger.expect(
+        self.recorder.expect(
             not forbidden, "security.redirect-targets-validated", f"the client follows a redirect to {request.origin}"
         )
         self._order.see(request)
@@ -219,7 +219,7 @@ class OAuthTestbed:
             The URLs to which the browser is redirected. Those that an attacker injects precede the right one.
         """
         if not url.startswith(("https://", "http://")):
-            self.ledger.note("security.authorization-url-schemes", f"the client opens the browser at {url[:40]!a}")
+            self.recorder.note("security.authorization-url-schemes", f"the client opens the browser at {url[:40]!a}")
             return []
         answer = self.answer(Request(method="GET", url=url), now)
         found = [*self.server.strays, *self.other.strays]
@@ -251,13 +251,13 @@ class OAuthTestbed:
     def _astray(self, request: Request) -> Response | None:
         if request.origin == self.places.evil:
             harmless = request.method == "GET" and "code_challenge" not in request.url
-            self.ledger.expect(
+            self.recorder.expect(
                 harmless, "security.sanitize-urls", "an attacker receives more than a request for a document"
             )
             return Response(status=404)
         private = _PRIVATE.match(request.url) is not None
         requirement = "security.block-private-ranges" if private else "security.sanitize-urls"
-        self.ledger.note(requirement, f"a request to an unknown server: {request.url[:200]!a}")
+        self.recorder.note(requirement, f"a request to an unknown server: {request.url[:200]!a}")
         return None
 
     def _reply(self, part: Part) -> Reply | None:
@@ -282,20 +282,20 @@ class OAuthTestbed:
         if answer.status == 401 and self.resource.part(request) is Part.MCP:
             lines = [value for name, value in answer.headers if name.lower() == "www-authenticate"]
             named = [found[1] for found in map(_NAMED_URL.search, lines) if found]
-            self._order.told = named[0] if named else None
+            self._order.challenged_url = named[0] if named else None
 
     def _check_secrets(self, request: Request) -> None:
         client_id = single(request.form).get("client_id") or single(request.query).get("client_id") or ""
         for server, away in ((self.server, self.other), (self.other, self.server)):
             if request.origin == away.places.server and server.places.server != away.places.server:
                 foreign = client_id in server.clients.registered
-                self.ledger.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is used")
+                self.recorder.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is used")
         shown = " ".join([request.url, *(value for _, value in request.headers), request.body.decode("latin-1")])
         shown += _unbasic(request.header("authorization") or "")
-        for secret, origin in self.ledger.secrets.items():
+        for secret, origin in self.recorder.secrets.items():
             if secret in shown and request.origin != origin:
                 sentence = f"{secret.partition('-')[0]} of {origin} is sent to {request.origin}"
-                self.ledger.note("auth.no-cross-as-credentials", sentence)
+                self.recorder.note("auth.no-cross-as-credentials", sentence)
 
 
 def _unbasic(header: str) -> str:

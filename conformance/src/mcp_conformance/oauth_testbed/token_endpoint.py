@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from mcp_conformance.oauth_testbed.client_jwts import Nonces, ProofChecks
+    from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
     from mcp_conformance.oauth_testbed.http_messages import Pairs, Request
-    from mcp_conformance.oauth_testbed.metadata_documents import Places
+    from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls
     from mcp_conformance.oauth_testbed.quirks import Quirks
     from mcp_conformance.oauth_testbed.registered_clients import Client, Clients
-    from mcp_conformance.oauth_testbed.violations import Ledger
+    from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["Code", "Token", "TokenEndpoint"]
@@ -81,7 +81,7 @@ class _Refresh:
 
 
 @attrs.define
-class _Refused(Exception):
+class _TokenError(Exception):
     """The response is an error."""
 
     error: str
@@ -95,15 +95,15 @@ class TokenEndpoint:
 
     quirks: Quirks
     """The deviations from the default behavior."""
-    places: Places
+    places: TestbedUrls
     """The URLs of all servers."""
-    ledger: Ledger
+    recorder: ViolationRecorder
     """The recorded violations."""
     clients: Clients
     """The registered clients."""
     proofs: ProofChecks
     """The verification of proofs."""
-    nonces: Nonces
+    nonces: NonceIssuer
     """The nonces that proofs require."""
     resources: AbstractSet[str]
     """The resources that tokens can be issued for."""
@@ -119,7 +119,7 @@ class TokenEndpoint:
 
     def answer(self, request: Request, now: float) -> Response:
         """Respond to a token request."""
-        expect, form = self.ledger.expect, request.form
+        expect, form = self.recorder.expect, request.form
         names = [name for name, _ in form]
         expect(request.method == "POST", "auth.oauth21-security", "a token request is not a POST")
         expect(
@@ -131,12 +131,12 @@ class TokenEndpoint:
         expect(not request.query, "auth.oauth21-security", "a token request has fields in its URL")
         for name in ("code_verifier", "client_assertion"):
             if value := single(form).get(name):
-                self.ledger.secrets.setdefault(value, self.places.server)
+                self.recorder.secrets.setdefault(value, self.places.server)
         try:
             return self._granted(request, single(form), now)
-        except _Refused as refused:
-            headers = (*self.nonces.headers(), *refused.headers)
-            return json_response({"error": refused.error}, refused.status, headers)
+        except _TokenError as error:
+            headers = (*self.nonces.headers(), *error.headers)
+            return json_response({"error": error.error}, error.status, headers)
 
     def _granted(self, request: Request, form: dict[str, str], now: float) -> Response:
         kind = form.get("grant_type")
@@ -146,24 +146,24 @@ class TokenEndpoint:
             self.clients.forget(client.client_id)
             proved = False
         if not proved:
-            raise _Refused("invalid_client", 401)
+            raise _TokenError("invalid_client", 401)
         thumbprint = self._bound(request, now)
         resource = form.get("resource", "")
-        self.ledger.expect("resource" in form, "auth.resource-in-token", "a token request has no resource")
+        self.recorder.expect("resource" in form, "auth.resource-in-token", "a token request has no resource")
         known = is_among(resource, self.resources) or "resource" not in form
-        self.ledger.expect(known, "auth.resource-identifies-server", f"a token for {resource!a} is requested")
-        asked = frozenset(form.get("scope", "").split())
+        self.recorder.expect(known, "auth.resource-identifies-server", f"a token for {resource!a} is requested")
+        requested = frozenset(form.get("scope", "").split())
         match kind:
             case "authorization_code":
                 token = self._by_code(form, client)
             case "refresh_token":
-                token = self._by_refresh(form, client, asked)
+                token = self._by_refresh(form, client, requested)
             case "client_credentials" if client is not None and client.method != "none":
-                token = self._fresh(client, resource, asked)
+                token = self._fresh(client, resource, requested)
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
-                token = self._by_assertion(form, client, resource, asked)
+                token = self._by_assertion(form, client, resource, requested)
             case _:
-                raise _Refused("unsupported_grant_type")
+                raise _TokenError("unsupported_grant_type")
         token.thumbprint, token.kind = thumbprint, "Bearer" if thumbprint is None else "DPoP"
         return self._answer(token, now, refreshable=kind in ("authorization_code", "refresh_token"))
 
@@ -178,20 +178,20 @@ class TokenEndpoint:
             # A client without metadata cannot know that a proof is required.
             known = bool(self.quirks.server_metadata_at) and is_published(self.quirks)
             if request.header("dpop") is None and known:
-                self.ledger.note("dpop.client-token-request-proof", "a token request has no proof")
-            raise _Refused("invalid_dpop_proof")
+                self.recorder.note("dpop.client-token-request-proof", "a token request has no proof")
+            raise _TokenError("invalid_dpop_proof")
         if not self.nonces.accept(proof):
-            raise _Refused("use_dpop_nonce")
+            raise _TokenError("use_dpop_nonce")
         return proof.thumbprint
 
     def _by_code(self, form: dict[str, str], client: Client | None) -> Token:
-        expect = self.ledger.expect
+        expect = self.recorder.expect
         code = self.codes.get(form.get("code", ""))
         if code is None or client is None:
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         if code.poison is not None:
-            self.ledger.note(code.poison, "a code of a response that had to be dropped is redeemed")
-            raise _Refused("invalid_grant")
+            self.recorder.note(code.poison, "a code of a response that had to be dropped is redeemed")
+            raise _TokenError("invalid_grant")
         verifier = form.get("code_verifier", "")
         verified = _VERIFIER.fullmatch(verifier) is not None and s256(verifier) == code.challenge
         good = [
@@ -211,34 +211,38 @@ class TokenEndpoint:
         ]
         code.used = True
         if not all(good):
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         return self._fresh(client, code.resource, frozenset(code.scopes))
 
-    def _by_refresh(self, form: dict[str, str], client: Client | None, asked: frozenset[str]) -> Token:
+    def _by_refresh(self, form: dict[str, str], client: Client | None, requested: frozenset[str]) -> Token:
         kept = self._refreshes.get(form.get("refresh_token", ""))
         if kept is None or client is None or kept.token.client_id != client.client_id:
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         if kept.used and self.quirks.refresh == "rotates":
-            self.ledger.note("auth.oauth21-security", "a refresh token is used twice, although it was rotated")
+            self.recorder.note("auth.oauth21-security", "a refresh token is used twice, although it was rotated")
             self.revoke(kept.token.family)
-            raise _Refused("invalid_grant")
-        wider = asked - kept.token.scopes
-        self.ledger.expect(not wider, "auth.step-up-union", f"a refresh request adds scopes: {' '.join(sorted(wider))}")
+            raise _TokenError("invalid_grant")
+        wider = requested - kept.token.scopes
+        self.recorder.expect(
+            not wider, "auth.step-up-union", f"a refresh request adds scopes: {' '.join(sorted(wider))}"
+        )
         kept.used = True
-        scopes = kept.token.scopes & asked if asked else kept.token.scopes
+        scopes = kept.token.scopes & requested if requested else kept.token.scopes
         token = self._fresh(client, kept.token.resource, scopes)
         token.family = kept.token.family
         return token
 
-    def _by_assertion(self, form: dict[str, str], client: Client | None, resource: str, asked: frozenset[str]) -> Token:
+    def _by_assertion(
+        self, form: dict[str, str], client: Client | None, resource: str, requested: frozenset[str]
+    ) -> Token:
         if form.get("assertion") not in self.assertions:
-            raise _Refused("invalid_grant")
-        return self._fresh(client, resource, asked)
+            raise _TokenError("invalid_grant")
+        return self._fresh(client, resource, requested)
 
     def _fresh(self, client: Client | None, resource: str, scopes: frozenset[str]) -> Token:
         self._families += 1
         return Token(
-            text=self.ledger.new("access", self.places.origin),
+            text=self.recorder.new("access", self.places.origin),
             kind="Bearer",
             client_id=None if client is None else client.client_id,
             resource=resource,
@@ -256,13 +260,13 @@ class TokenEndpoint:
         if token.scopes:
             document["scope"] = " ".join(sorted(token.scopes))
         if refreshable and self.quirks.refresh != "never":
-            refresh = self.ledger.new("refresh", self.places.server)
+            refresh = self.recorder.new("refresh", self.places.server)
             self._refreshes[refresh] = _Refresh(token)
             document["refresh_token"] = refresh
         document = changed(document, self.quirks.token, self.places)
         token.scopes = _scopes(document.get("scope"), token.scopes)
-        told = document.get("token_type")
-        token.said = isinstance(told, str) and told.lower() == token.kind.lower()
+        token_type = document.get("token_type")
+        token.said = isinstance(token_type, str) and token_type.lower() == token.kind.lower()
         self.issued[token.text] = token
         headers = self.nonces.headers()
         if not self.quirks.token_as_form:
@@ -282,10 +286,10 @@ class TokenEndpoint:
         self.issued.clear()
 
 
-def _scopes(value: JsonValue, asked: frozenset[str]) -> frozenset[str]:
+def _scopes(value: JsonValue, requested: frozenset[str]) -> frozenset[str]:
     """Return the granted scopes as the token response states them."""
     if isinstance(value, str):
         return frozenset(value.split())
     if isinstance(value, list):
         return frozenset(each for each in value if isinstance(each, str))
-    return asked
+    return requested

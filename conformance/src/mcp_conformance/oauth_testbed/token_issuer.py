@@ -90,9 +90,9 @@ class Issuer:
             "jti": secrets.token_urlsafe(16),
             **(changes or {}),
         }
-        told = {name: value for name, value in claims.items() if value is not None}
+        payload = {name: value for name, value in claims.items() if value is not None}
         header = {"alg": "RS256", "typ": "at+jwt", "kid": "suite"}
-        return jws.serialize_compact(header, json.dumps(told), self._other if foreign_key else self._key)
+        return jws.serialize_compact(header, json.dumps(payload), self._other if foreign_key else self._key)
 
     async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request for metadata or keys."""
@@ -156,11 +156,11 @@ class ProofKey:
             "ath": s256(token),
             **(changes or {}),
         }
-        told = json.dumps({name: value for name, value in claims.items() if value is not None})
+        payload = json.dumps({name: value for name, value in claims.items() if value is not None})
         if symmetric:
             shared = OctKey.import_key("a-secret-of-thirty-two-octets-here")
             oct_header = {"typ": "dpop+jwt", "alg": "HS256", "jwk": shared.as_dict(private=True)}
-            return jws.serialize_compact(oct_header, told, shared)
+            return jws.serialize_compact(oct_header, payload, shared)
         public: JsonObject = {name: str(value) for name, value in self._key.as_dict(private=False).items()}
         whole: JsonObject = {"typ": "dpop+jwt", "alg": "ES256", "jwk": public, **(header or {})}
-        return jws.serialize_compact(whole, told, self._key)
+        return jws.serialize_compact(whole, payload, self._key)

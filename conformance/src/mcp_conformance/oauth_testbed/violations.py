@@ -9,7 +9,7 @@ import attrs
 if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.http_messages import Request
 
-__all__ = ["Ledger", "Violation"]
+__all__ = ["Violation", "ViolationRecorder"]
 
 
 @attrs.frozen(kw_only=True)
@@ -28,7 +28,7 @@ class Violation:
 
 
 @attrs.define
-class Ledger:
+class ViolationRecorder:
     """The recorded violations, and the secrets of each server."""
 
     violations: list[Violation] = attrs.field(factory=list)

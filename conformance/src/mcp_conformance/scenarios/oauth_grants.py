@@ -63,7 +63,7 @@ def _by_workload(testbed: OAuthTestbed) -> JsonObject:
 
 def _by_workload_refused(testbed: OAuthTestbed) -> JsonObject:
     """Issue a JWT of a platform that the authorization server does not trust."""
-    return {"client_id": "workload", "valid_jwt": testbed.ledger.new("workload", testbed.places.server)}
+    return {"client_id": "workload", "valid_jwt": testbed.recorder.new("workload", testbed.places.server)}
 
 
 _CLOSED: Final = Quirks(registers=False)

@@ -40,11 +40,11 @@ async def started_protected(command: str, url: str, settings: Settings) -> Async
         words = command.replace("{issuer}", issuer.url).replace("{resource}", issuer.resource).replace("{port}", port)
         token = ("Authorization", f"Bearer {issuer.token()}")
         other = ("Authorization", f"Bearer {issuer.token(changes={'sub': 'grace'})}")
-        told = attrs.evolve(
+        protected_settings = attrs.evolve(
             settings,
             headers=(*settings.headers, token),
             other_headers=(*settings.headers, other),
             issuer=issuer,
         )
-        async with started(words, issuer.resource, told) as target:
-            yield target, told
+        async with started(words, issuer.resource, protected_settings) as target:
+            yield target, protected_settings
