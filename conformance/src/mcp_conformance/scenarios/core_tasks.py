@@ -39,7 +39,7 @@ CORE_SCRIPTS: Final = (
     TaskScript(name="task_optional", support="optional"),
     TaskScript(name="task_forbidden", support="forbidden"),
     PLAIN,
-    TaskScript(name="task_told", steps=("working", "working", "working", "completed"), told=True),
+    TaskScript(name="task_told", steps=("working", "working", "working", "completed"), notifies=True),
     TaskScript(name="task_asks", steps=("working", "working", "input_required", "completed"), asks=("form",)),
     TaskScript(
         name="task_asks_elsewhere",
@@ -106,15 +106,15 @@ class CoreTasks:
         return job
 
     async def _get(self, request: ScriptedRequest) -> JsonObject:
-        came = trio.current_time()
+        received_at = trio.current_time()
         job = self._job(request)
         status = job.look()
         if job.forgotten:
-            noted(self._setup, job, "tasks/get", came, status="forgotten")
+            noted(self._setup, job, "tasks/get", received_at, status="forgotten")
             raise ErrorReply(-32602, "the task has expired")
         if status == "working":
             await self._report(request, job)
-        noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval)
+        noted(self._setup, job, "tasks/get", received_at, status=status, interval=job.interval)
         return job.shown(status, modern=False)
 
     async def _report(self, request: ScriptedRequest, job: Job) -> None:
@@ -123,18 +123,18 @@ class CoreTasks:
         if sink is None:
             noted(self._setup, job, "nowhere", trio.current_time())
             return
-        if job.script.told:
-            told = notification(_STATUS, job.shown("working", modern=False), request.revision, "")
+        if job.script.notifies:
+            status_notification = notification(_STATUS, job.shown("working", modern=False), request.revision, "")
             noted(self._setup, job, "told", trio.current_time(), status="working")
-            await sink.send(encoded(told))
+            await sink.send(encoded(status_notification))
         if job.token is not None:
             progress: JsonObject = {"progressToken": job.token, "progress": job.looks, **_related(job)}
             await sink.send(encoded(notification("notifications/progress", progress, request.revision, "")))
 
     async def _result(self, request: ScriptedRequest) -> JsonObject:
-        came = trio.current_time()
+        received_at = trio.current_time()
         job = self._job(request)
-        noted(self._setup, job, "tasks/result", came, status=job.status())
+        noted(self._setup, job, "tasks/result", received_at, status=job.status())
         if job.script.name == WAITING_TASK:
             await job.done.wait()
         if job.script.asks and not job.ended:
@@ -152,11 +152,11 @@ class CoreTasks:
 
     async def _ask(self, request: ScriptedRequest, job: Job) -> None:
         """Send the client request of the task once, for a capability that the client declares."""
-        if job.asked:
+        if job.request_sent:
             # Another request waits for the response already.
             await job.settled.wait()
             return
-        job.asked = True
+        job.request_sent = True
         try:
             await self._ask_whatever(request, job)
         finally:
@@ -192,14 +192,14 @@ class CoreTasks:
         return page
 
     async def _cancel(self, request: ScriptedRequest) -> JsonObject:
-        came = trio.current_time()
+        received_at = trio.current_time()
         job = self._job(request)
         if job.status() in ENDED:
             raise ErrorReply(-32602, f"the task is {job.status()}")
         job.end("cancelled")
         # A server may forget a cancelled task at any time.
         del self._jobs[job.id]
-        noted(self._setup, job, "tasks/cancel", came, status="cancelled")
+        noted(self._setup, job, "tasks/cancel", received_at, status="cancelled")
         return job.shown("cancelled", modern=False)
 
 

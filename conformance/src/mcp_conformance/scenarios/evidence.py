@@ -71,8 +71,8 @@ class Evidence:
     @property
     def unread(self) -> JsonObject | None:
         """The first error response without an id, which the suite sends for an unreadable message; `None` if absent."""
-        told = [each for each in self.transcript.messages(sent=True) if isinstance(each, dict) and "error" in each]
-        return next((each for each in told if each.get("id") is None), None)
+        errors = [each for each in self.transcript.messages(sent=True) if isinstance(each, dict) and "error" in each]
+        return next((each for each in errors if each.get("id") is None), None)
 
     @property
     def requests(self) -> list[JsonObject]:
@@ -166,14 +166,14 @@ class ClientUnderTest:
         if STREAMS in self.runs:
             self.control(STREAMS)
 
-    def all(self, *, told: bool = False) -> Iterator[Evidence]:
+    def all(self, *, instructed: bool = False) -> Iterator[Evidence]:
         """Yield the evidence of every run in which the client sent something.
 
         Args:
-            told: Whether to omit runs in which the client may use any revision.
+            instructed: Whether to omit runs in which the client may use any revision.
         """
         for name, evidence in self.runs.items():
-            if told and evidence.scenario.free:
+            if instructed and evidence.scenario.free:
                 continue
             if evidence.exchanges or evidence.launches:
                 yield self.run(name)

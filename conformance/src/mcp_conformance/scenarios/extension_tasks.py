@@ -46,7 +46,7 @@ EXTENSION_SCRIPTS: Final = (
     TaskScript(name="task_fails", steps=("working", "failed")),
     TaskScript(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
     TaskScript(name="task_unhurried", intervals=(None,), ttl=None),
-    TaskScript(name="task_told", steps=("working", "working", "working", "completed"), told=True),
+    TaskScript(name="task_told", steps=("working", "working", "working", "completed"), notifies=True),
     TaskScript(name="task_odd", id=ODD_TASK),
 )
 """The tools and the scripts of their tasks. Each tests something that clients must do or tolerate."""
@@ -110,13 +110,13 @@ class ExtensionTasks:
         return job
 
     async def _get(self, request: ScriptedRequest) -> JsonObject:
-        came = trio.current_time()
+        received_at = trio.current_time()
         job = self._job(request)
         late = job.lingering > 0
         job.lingering -= 1 if late else 0
         status = job.status() if late else job.look()
         if job.forgotten:
-            noted(self._setup, job, "tasks/get", came, status="forgotten")
+            noted(self._setup, job, "tasks/get", received_at, status="forgotten")
             raise ErrorReply(-32602, "the task has expired")
         shown = job.shown(status, modern=True)
         keys: list[JsonValue] = []
@@ -129,24 +129,24 @@ class ExtensionTasks:
                 for index, key in enumerate(job.script.asks)
                 if key in keys
             }
-        noted(self._setup, job, "tasks/get", came, status=status, interval=job.interval, keys=keys)
+        noted(self._setup, job, "tasks/get", received_at, status=status, interval=job.interval, keys=keys)
         return {**shown, **_outcome(job, status)}
 
     async def _update(self, request: ScriptedRequest) -> JsonObject:
-        came = trio.current_time()
+        received_at = trio.current_time()
         job = self._job(request)
         responses = request.params.get("inputResponses")
         given = list(responses) if isinstance(responses, dict) else []
         keys: list[JsonValue] = [*given]
         job.answered.update(key for key in given if key in job.script.asks)
         job.lingering = 1
-        noted(self._setup, job, "tasks/update", came, status=job.status(), keys=keys)
+        noted(self._setup, job, "tasks/update", received_at, status=job.status(), keys=keys)
         return {}
 
     async def _cancel(self, request: ScriptedRequest) -> JsonObject:
-        came = trio.current_time()
+        received_at = trio.current_time()
         job = self._job(request)
-        noted(self._setup, job, "tasks/cancel", came, status=job.status())
+        noted(self._setup, job, "tasks/cancel", received_at, status=job.status())
         job.end("cancelled")
         return {}
 
@@ -158,12 +158,12 @@ class ExtensionTasks:
         jobs = (
             [self._jobs[id] for id in ids if isinstance(id, str) and id in self._jobs] if isinstance(ids, list) else []
         )
-        told = [job for job in jobs if job.script.told and declares_tasks(request.session)]
-        if told:
-            granted["taskIds"] = [job.id for job in told]
+        notified = [job for job in jobs if job.script.notifies and declares_tasks(request.session)]
+        if notified:
+            granted["taskIds"] = [job.id for job in notified]
         meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
         await request.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted})
-        for job in told:
+        for job in notified:
             for status in ("working", "completed"):
                 noted(self._setup, job, "told", trio.current_time(), status=status)
                 shown: JsonObject = {"_meta": meta, **job.shown(status, modern=True), **_outcome(job, status)}

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
-__all__ = ["OAUTH_SCENARIOS", "SHOWN_TO_NOBODY"]
+__all__ = ["FOREIGN_ERROR", "OAUTH_SCENARIOS"]
 
-SHOWN_TO_NOBODY: Final = "shown_to_nobody"
+FOREIGN_ERROR: Final = "shown_to_nobody"
 """The error in an authorization response that is not from the authorization server."""
 
 _FIRST: Final = frozenset({R2025_03_26})
@@ -307,8 +307,8 @@ _ANSWERS: Final = (
         Quirks(
             authorization={
                 "code": ABSENT,
-                "error": SHOWN_TO_NOBODY,
-                "error_description": SHOWN_TO_NOBODY,
+                "error": FOREIGN_ERROR,
+                "error_description": FOREIGN_ERROR,
                 "iss": "{evil}",
             }
         ),

@@ -190,7 +190,7 @@ def _add_report(setup: ScenarioSetup, member: str) -> None:
 def _two_subscriptions(setup: ScenarioSetup) -> None:
     """Add a tool that notifies of a change in the second of two subscriptions, but not in the first."""
 
-    async def tell(request: ScriptedRequest) -> JsonObject:
+    async def notify(request: ScriptedRequest) -> JsonObject:
         listening = [each for each in setup.server.received if each.get("method") == "subscriptions/listen"]
         if len(listening) == 2:
             meta: JsonObject = {SUBSCRIPTION_ID: listening[1]["id"]}
@@ -199,7 +199,7 @@ def _two_subscriptions(setup: ScenarioSetup) -> None:
         return text_result("told")
 
     setup.server.offers.tools.clear()
-    setup.server.offers.add_tool("test_tells_second", "Notifies of a change in the second subscription", tell)
+    setup.server.offers.add_tool("test_tells_second", "Notifies of a change in the second subscription", notify)
     _add_report(setup, "heard")
 
 

@@ -65,12 +65,12 @@ def _schemas(setup: ScenarioSetup) -> None:
     for name, (schema, _) in _TOOLS.items():
         offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": schema})
         offers.calls[name] = give
-    told: JsonObject = {
+    report_schema: JsonObject = {
         "type": "object",
         "properties": {"of": {"type": "string"}, "outcome": {"enum": ["result", "failed", "error", "invalid"]}},
         "required": ["of", "outcome"],
     }
-    offers.add_tool("report", "Receives the outcome of a call", noted, told)
+    offers.add_tool("report", "Receives the outcome of a call", noted, report_schema)
 
 
 ECHOED: Final[JsonObject] = {

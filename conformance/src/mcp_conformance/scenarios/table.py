@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["NOBODYS", "SCENARIOS"]
+__all__ = ["SCENARIOS", "UNKNOWN_REVISION"]
 
-NOBODYS: Final = "1900-01-01"
+UNKNOWN_REVISION: Final = "1900-01-01"
 """A revision that does not exist."""
 
 
@@ -84,7 +84,7 @@ def _version_older(setup: ScenarioSetup) -> None:
 
 
 def _version_unknown(setup: ScenarioSetup) -> None:
-    setup.server.offered_version = NOBODYS
+    setup.server.offered_version = UNKNOWN_REVISION
 
 
 def _refused_once(setup: ScenarioSetup) -> None:
@@ -105,7 +105,9 @@ def _refused_always(setup: ScenarioSetup) -> None:
 
     def admit(_: JsonObject) -> None:
         requested = setup.revision.name
-        raise ErrorReply(-32022, "this is not spoken", {"supported": [NOBODYS], "requested": requested}, status=400)
+        raise ErrorReply(
+            -32022, "this is not spoken", {"supported": [UNKNOWN_REVISION], "requested": requested}, status=400
+        )
 
     setup.server.admit = admit
 

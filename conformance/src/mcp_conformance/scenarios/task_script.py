@@ -66,7 +66,7 @@ class TaskScript:
     """The keys of the client requests that the task sends in the status `input_required`."""
     elsewhere: bool = False
     """Whether the client requests are sent on the standalone stream (2025-11-25)."""
-    told: bool = False
+    notifies: bool = False
     """Whether the client is also notified of the status."""
     forgotten: bool = False
     """Whether the task expires after its last step."""
@@ -97,7 +97,7 @@ class Job:
     """The final status, if the task ended before its last step; otherwise empty."""
     token: JsonValue = None
     """The progress token."""
-    asked: bool = False
+    request_sent: bool = False
     """Whether the client request was sent."""
     settled: trio.Event = attrs.field(factory=trio.Event)
     """Set when the client request has a response or will get none."""
@@ -160,21 +160,21 @@ def enter(setup: ScenarioSetup, job: Job) -> None:
         found[job.id] = {"tool": job.script.name, "log": []}
 
 
-def noted(setup: ScenarioSetup, job: Job, what: str, came: float, **more: JsonValue) -> None:
+def noted(setup: ScenarioSetup, job: Job, what: str, received_at: float, **more: JsonValue) -> None:
     """Record an event of a task.
 
     Args:
         setup: The setup of the scenario.
         job: The task.
         what: The method, or `told`, `created`.
-        came: The time of arrival, in seconds of trio's clock.
+        received_at: The time of arrival, in seconds of trio's clock.
         more: Further data.
     """
     found = setup.notes.get(_JOBS)
     entry = found.get(job.id) if isinstance(found, dict) else None
     log = entry.get("log") if isinstance(entry, dict) else None
     if isinstance(log, list):
-        log.append({"what": what, "came": came, "went": trio.current_time(), **more})
+        log.append({"what": what, "came": received_at, "went": trio.current_time(), **more})
 
 
 def jobs_of(evidence: Evidence) -> dict[str, tuple[str, list[JsonObject]]]:

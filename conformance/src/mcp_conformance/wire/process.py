@@ -40,7 +40,7 @@ class LineProcess:
         self._stderr: Final = process.stderr
         self._lines: Final[deque[bytes]] = deque()
         self._partial = bytearray()
-        self._came = trio.Event()
+        self._output_arrived = trio.Event()
         self._errors = bytearray()
         self._sending: Final = trio.Lock()
         self.stderr_bytes = 0
@@ -83,8 +83,8 @@ class LineProcess:
             if self.output_ended:
                 await trio.lowlevel.checkpoint()
                 return None
-            self._came = trio.Event()
-            await self._came.wait()
+            self._output_arrived = trio.Event()
+            await self._output_arrived.wait()
         return self._lines.popleft()
 
     async def close_input(self) -> None:
@@ -116,11 +116,11 @@ class LineProcess:
                     continue
                 self._lines.extend(lines)
                 self._partial = bytearray(rest)
-                self._came.set()
+                self._output_arrived.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         self.output_ended = True
-        self._came.set()
+        self._output_arrived.set()
 
     async def _read_errors(self) -> None:
         # Standard error must always be read: a process blocks when the pipe is full.

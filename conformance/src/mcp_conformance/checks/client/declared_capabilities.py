@@ -26,7 +26,7 @@ def capabilities(client: ClientUnderTest, scenario: str | None = None) -> Iterat
         client: The client.
         scenario: In this scenario alone; `None`: in all where it was told what to speak.
     """
-    for evidence in client.all(told=True) if scenario is None else [client.run(scenario)]:
+    for evidence in client.all(instructed=True) if scenario is None else [client.run(scenario)]:
         for message in evidence.requests:
             params = message.get("params")
             params = params if isinstance(params, dict) else {}

@@ -26,7 +26,7 @@ _STREAM: Final = "text/event-stream"
 
 def _posts(client: ClientUnderTest, *, told: bool = False) -> Iterator[HttpExchange]:
     """Every POST; on request only those where the client was told what to speak."""
-    for evidence in client.all(told=told):
+    for evidence in client.all(instructed=told):
         yield from (exchange for exchange in evidence.exchanges if exchange.method == "POST")
 
 
@@ -250,7 +250,7 @@ def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[HttpExch
     """A check that no request is of some kind."""
 
     async def absent(client: ClientUnderTest) -> None:
-        for evidence in client.all(told=True):
+        for evidence in client.all(instructed=True):
             for exchange in evidence.exchanges:
                 if wrong(exchange):
                     raise Deviation(title.rstrip("."), f"{exchange} with {dict(exchange.headers)}")

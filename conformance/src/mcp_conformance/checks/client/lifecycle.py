@@ -9,7 +9,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.table import NOBODYS
+from mcp_conformance.scenarios.table import UNKNOWN_REVISION
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
@@ -33,7 +33,7 @@ _MODERN: Final = [each.name for each in MODERN]
 )
 async def initialize_first(client: ClientUnderTest) -> None:
     """The first message of each connection is `initialize`."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for messages in evidence.conversations:
             if messages and messages[0].get("method") != "initialize":
                 raise Deviation("initialize before all else", brief(messages[0]))
@@ -115,7 +115,9 @@ async def disconnects(client: ClientUnderTest) -> None:
     offered = {brief(_params(each).get("protocolVersion")) for each in evidence.sent("initialize")}
     for message in evidence.messages:
         if isinstance(message, dict) and message.get("method") not in (None, "initialize"):
-            raise Deviation(f"the end of a connection in {NOBODYS} (offered: {', '.join(offered)})", brief(message))
+            raise Deviation(
+                f"the end of a connection in {UNKNOWN_REVISION} (offered: {', '.join(offered)})", brief(message)
+            )
     if evidence.status is None:
         raise Deviation("the client to end", evidence.ending)
 
@@ -135,7 +137,7 @@ def _meta(message: JsonObject) -> JsonObject:
 
 def _modern_requests(client: ClientUnderTest) -> Iterator[JsonObject]:
     """Every request where nothing but the modern revision may be spoken."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         yield from evidence.requests
 
 
@@ -199,7 +201,7 @@ async def discover_params(client: ClientUnderTest) -> None:
 )
 async def probe(client: ClientUnderTest) -> None:
     """The first request to a server that was started is `server/discover`."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         # Of the first process: a client may probe one, and know the answer for those that it starts after that.
         messages = next((each for each in evidence.conversations if each), [])
         if messages and messages[0].get("method") != "server/discover":

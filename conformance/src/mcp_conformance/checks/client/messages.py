@@ -29,7 +29,7 @@ _REFUSED: Final = 400
 
 def _objects(client: ClientUnderTest) -> Iterator[JsonObject]:
     """Every message that is an object, wherever the client was told what to speak."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.messages:
             if isinstance(message, dict):
                 yield message

@@ -194,7 +194,7 @@ async def no_cross_use(client: ClientUnderTest) -> None:
 @check("mrtr.client-initial", proves=("mrtr.client-no-initial-fields",))
 async def initial(client: ClientUnderTest) -> None:
     """No request has answers or a state before a result asked for them."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         offered = False
         for entry in evidence.transcript:
             message = entry.value

@@ -47,7 +47,7 @@ _ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
 
 def _said(client: ClientUnderTest) -> Iterator[JsonObject]:
     """Every request and notification, wherever the client was told what to speak."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.messages:
             # Params that are no object at all are for another check.
             if isinstance(message, dict) and "method" in message and isinstance(message.get("params", {}), dict):

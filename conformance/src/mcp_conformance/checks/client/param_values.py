@@ -49,7 +49,7 @@ def _params(message: JsonObject) -> JsonObject:
 
 
 def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.messages:
             meta = _params(message).get("_meta") if isinstance(message, dict) else None
             if isinstance(meta, dict):
@@ -58,7 +58,7 @@ def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
 
 def _sent(client: ClientUnderTest, method: str) -> list[JsonObject]:
     """Every request of a method. Raises `NotApplicable` when there is none."""
-    found = [each for evidence in client.all(told=True) for each in evidence.sent(method)]
+    found = [each for evidence in client.all(instructed=True) for each in evidence.sent(method)]
     if not found:
         raise NotApplicable(f"the client sent no {method}")
     return found
@@ -182,7 +182,7 @@ async def website(client: ClientUnderTest) -> None:
 @check("schema.client-cursor", proves=("schema.paginated",), revisions=_LEGACY)
 async def cursor(client: ClientUnderTest) -> None:
     """Where a request has a cursor, that is a string: the first page is asked for without one."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.requests:
             if "cursor" in _params(message) and not isinstance(_params(message)["cursor"], str):
                 raise Deviation("a cursor that is a string, or none", brief(message))
@@ -212,7 +212,7 @@ async def reserved(client: ClientUnderTest) -> None:
 )
 async def reserved_codes(client: ClientUnderTest) -> None:
     """The client sends no error with a code that the protocol keeps for itself."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.responses:
             error = message.get("error")
             code = error.get("code") if isinstance(error, dict) else None

@@ -112,7 +112,7 @@ async def list_changed(client: ClientUnderTest) -> None:
 async def no_list_changed(client: ClientUnderTest) -> None:
     """A modern client does not tell that its roots have changed."""
     # That it declares it is no matter: capabilities are open, and nobody asks what is not known.
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.sent(_CHANGED):
             raise Deviation("no notification that roots changed", brief(message))
 

@@ -69,7 +69,7 @@ class Launch:
         self._stream: Final = stream
         self._transcript: Final = transcript
         self._writing: Final = trio.Lock()
-        self._told = False
+        self._exited = False
 
     async def send(self, data: bytes, *, final: bool = False, deviant: str = "", status: int = 200) -> None:  # noqa: ARG002  responses and other messages are sent alike
         """Send a message."""
@@ -88,8 +88,8 @@ class Launch:
 
     async def exit(self, status: int = 0) -> None:
         """Exit the process."""
-        if not self._told:
-            self._told = True
+        if not self._exited:
+            self._exited = True
             self.enter("exited")
             await self.command(b"X", str(status).encode())
 
@@ -109,7 +109,7 @@ class Launch:
     @property
     def ended_by_itself(self) -> bool:
         """Whether the suite ended the process."""
-        return self._told
+        return self._exited
 
 
 class StdioHost:

@@ -125,10 +125,12 @@ class StdioConnection(SuiteConnection):
 
     async def _hurry(self, scope: trio.CancelScope) -> None:
         """Shorten the wait for an error after a later request has its response: the server may remain silent."""
-        asked = trio.current_time()
+        sent_at = trio.current_time()
         with suppress(Deviation):
             await self.fence()
-            scope.deadline = min(scope.deadline, trio.current_time() + max(_AFTER, 20 * (trio.current_time() - asked)))
+            scope.deadline = min(
+                scope.deadline, trio.current_time() + max(_AFTER, 20 * (trio.current_time() - sent_at))
+            )
 
     async def pump(self) -> None:
         """Read until the end of output."""

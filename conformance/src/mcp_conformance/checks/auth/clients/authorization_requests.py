@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
 from mcp_conformance.oauth_testbed.http_messages import single
 from mcp_conformance.oauth_testbed.metadata_documents import is_among
-from mcp_conformance.scenarios.oauth import SHOWN_TO_NOBODY
+from mcp_conformance.scenarios.oauth import FOREIGN_ERROR
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import Seen
@@ -108,7 +108,7 @@ def _smuggled(found: Seen) -> str | None:
 
 
 def _shown(found: Seen) -> str | None:
-    return f"{SHOWN_TO_NOBODY!r} in what it wrote" if SHOWN_TO_NOBODY in found.evidence.log else None
+    return f"{FOREIGN_ERROR!r} in what it wrote" if FOREIGN_ERROR in found.evidence.log else None
 
 
 add_rules(

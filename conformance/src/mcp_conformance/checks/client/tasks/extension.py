@@ -115,7 +115,7 @@ async def mcp_name(client: ClientUnderTest) -> None:
 @check("tasks.client-reserved", proves=("tasks.reserved-names",))
 async def reserved(client: ClientUnderTest) -> None:
     """What is named as things of the extension are is one of them."""
-    for evidence in client.all(told=True):
+    for evidence in client.all(instructed=True):
         for message in evidence.messages:
             method = str(message.get("method", "")) if isinstance(message, dict) else ""
             if method.startswith(("tasks/", "notifications/tasks")) and method not in _METHODS:
