@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_conformance.scenarios.task_script import Job, TaskScript, at_end, in_words
+from mcp_conformance.scenarios.task_script import ScriptedTask, TaskScript, at_end, in_words
 from mcp_core.jsonrpc.messages import JsonObject
 
 
 def test_a_task_goes_a_step_with_each_look_and_stays_at_the_last() -> None:
-    job = Job(script=TaskScript(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
-    assert job.status() == "working"
-    assert [(job.look(), job.interval) for _ in range(3)] == [("working", 20), ("failed", 20), ("failed", 20)]
-    assert job.shown("failed", modern=False)["statusMessage"] == "it could not be done"
+    task = ScriptedTask(script=TaskScript(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
+    assert task.status() == "working"
+    assert [(task.look(), task.interval) for _ in range(3)] == [("working", 20), ("failed", 20), ("failed", 20)]
+    assert task.shown("failed", modern=False)["statusMessage"] == "it could not be done"
 
 
 def test_a_task_waits_until_all_is_answered() -> None:
-    job = Job(script=TaskScript(name="t", steps=("working", "input_required", "completed"), asks=("a", "b")))
-    assert [job.look(), job.look()] == ["input_required", "input_required"]
-    job.answered.add("a")
-    assert job.look() == "input_required"
-    job.answered.add("b")
-    assert job.look() == "completed"
+    task = ScriptedTask(
+        script=TaskScript(name="t", steps=("working", "input_required", "completed"), request_keys=("a", "b"))
+    )
+    assert [task.look(), task.look()] == ["input_required", "input_required"]
+    task.answered.add("a")
+    assert task.look() == "input_required"
+    task.answered.add("b")
+    assert task.look() == "completed"
 
 
 def test_how_a_task_ended_first_is_how_it_ended() -> None:
-    job = Job(script=TaskScript(name="t"))
-    job.end("cancelled")
-    job.end("completed")
-    assert job.look() == "cancelled"
-    assert job.done.is_set()
+    task = ScriptedTask(script=TaskScript(name="t"))
+    task.end("cancelled")
+    task.end("completed")
+    assert task.look() == "cancelled"
+    assert task.done.is_set()
 
 
 def test_a_task_may_be_forgotten_when_its_steps_are_through() -> None:
-    job = Job(script=TaskScript(name="t", steps=("working", "working"), forgotten=True))
-    assert job.look() == "working"
-    assert not job.forgotten
-    job.look()
-    assert job.forgotten
+    task = ScriptedTask(script=TaskScript(name="t", steps=("working", "working"), forgotten=True))
+    assert task.look() == "working"
+    assert not task.forgotten
+    task.look()
+    assert task.forgotten
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
-from mcp_conformance.scenarios.task_script import ENDED, PLAIN, Job, TaskScript, enter, noted
+from mcp_conformance.scenarios.task_script import ENDED, PLAIN, ScriptedTask, TaskScript, enter, noted
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ CORE_SCRIPTS: Final = (
     TaskScript(name="task_forbidden", support="forbidden"),
     PLAIN,
     TaskScript(name="task_told", steps=("working", "working", "working", "completed"), notifies=True),
-    TaskScript(name="task_asks", steps=("working", "working", "input_required", "completed"), asks=("form",)),
+    TaskScript(name="task_asks", steps=("working", "working", "input_required", "completed"), request_keys=("form",)),
     TaskScript(
         name="task_asks_elsewhere",
         steps=("working", "input_required", "completed"),
-        asks=("form",),
+        request_keys=("form",),
         elsewhere=True,
     ),
     TaskScript(name="task_fails", steps=("working", "failed")),
@@ -66,7 +66,7 @@ class CoreTasks:
     def __init__(self, setup: ScenarioSetup, scripts: tuple[TaskScript, ...]) -> None:
         self._setup: Final = setup
         self._scripts: Final = {each.name: each for each in scripts}
-        self._jobs: Final[dict[str, Job]] = {}
+        self._tasks: Final[dict[str, ScriptedTask]] = {}
         server = setup.server
         requests: JsonObject = {"tools": {"call": {}}}
         server.capabilities = {**server.capabilities, "tasks": {"list": {}, "cancel": {}, "requests": requests}}
@@ -92,100 +92,100 @@ class CoreTasks:
             return text_result("done at once")
         if script.support not in ("optional", "required"):
             raise ErrorReply(-32601, f"{script.name} does not run as a task")
-        job = Job(script=script, token=request.token)
-        self._jobs[job.id] = job
-        enter(self._setup, job)
-        noted(self._setup, job, "created", trio.current_time(), status="working")
-        created: JsonObject = {"task": job.shown("working", modern=False)}
+        task = ScriptedTask(script=script, token=request.token)
+        self._tasks[task.id] = task
+        enter(self._setup, task)
+        noted(self._setup, task, "created", trio.current_time(), status="working")
+        created: JsonObject = {"task": task.shown("working", modern=False)}
         raise RawReply(_checked(request, created))
 
-    def _job(self, request: ScriptedRequest) -> Job:
-        job = self._jobs.get(request.text("taskId"))
-        if job is None or job.forgotten:
+    def _task(self, request: ScriptedRequest) -> ScriptedTask:
+        task = self._tasks.get(request.text("taskId"))
+        if task is None or task.forgotten:
             raise ErrorReply(-32602, "unknown or expired task")
-        return job
+        return task
 
     async def _get(self, request: ScriptedRequest) -> JsonObject:
         received_at = trio.current_time()
-        job = self._job(request)
-        status = job.look()
-        if job.forgotten:
-            noted(self._setup, job, "tasks/get", received_at, status="forgotten")
+        task = self._task(request)
+        status = task.look()
+        if task.forgotten:
+            noted(self._setup, task, "tasks/get", received_at, status="forgotten")
             raise ErrorReply(-32602, "the task has expired")
         if status == "working":
-            await self._report(request, job)
-        noted(self._setup, job, "tasks/get", received_at, status=status, interval=job.interval)
-        return job.shown(status, modern=False)
+            await self._report(request, task)
+        noted(self._setup, task, "tasks/get", received_at, status=status, interval=task.interval)
+        return task.shown(status, modern=False)
 
-    async def _report(self, request: ScriptedRequest, job: Job) -> None:
+    async def _report(self, request: ScriptedRequest, task: ScriptedTask) -> None:
         """Report progress and status on the standalone stream."""
         sink = request.session.standalone_sink
         if sink is None:
-            noted(self._setup, job, "nowhere", trio.current_time())
+            noted(self._setup, task, "nowhere", trio.current_time())
             return
-        if job.script.notifies:
-            status_notification = notification(_STATUS, job.shown("working", modern=False), request.revision, "")
-            noted(self._setup, job, "told", trio.current_time(), status="working")
+        if task.script.notifies:
+            status_notification = notification(_STATUS, task.shown("working", modern=False), request.revision, "")
+            noted(self._setup, task, "told", trio.current_time(), status="working")
             await sink.send(encoded(status_notification))
-        if job.token is not None:
-            progress: JsonObject = {"progressToken": job.token, "progress": job.looks, **_related(job)}
+        if task.token is not None:
+            progress: JsonObject = {"progressToken": task.token, "progress": task.looks, **_related(task)}
             await sink.send(encoded(notification("notifications/progress", progress, request.revision, "")))
 
     async def _result(self, request: ScriptedRequest) -> JsonObject:
         received_at = trio.current_time()
-        job = self._job(request)
-        noted(self._setup, job, "tasks/result", received_at, status=job.status())
-        if job.script.name == WAITING_TASK:
-            await job.done.wait()
-        if job.script.asks and not job.ended:
-            await self._ask(request, job)
-        elif job.status() not in ENDED:
+        task = self._task(request)
+        noted(self._setup, task, "tasks/result", received_at, status=task.status())
+        if task.script.name == WAITING_TASK:
+            await task.done.wait()
+        if task.script.request_keys and not task.ended:
+            await self._ask(request, task)
+        elif task.status() not in ENDED:
             # A client that waits for the result does not need to poll the task.
             await trio.sleep(_PAUSE)
-            job.end("failed" if job.script.steps[-1] == "failed" else "completed")
-        if job.status() == "cancelled":
+            task.end("failed" if task.script.steps[-1] == "failed" else "completed")
+        if task.status() == "cancelled":
             raise ErrorReply(-32603, "the task was cancelled")
-        if job.status() == "failed":
+        if task.status() == "failed":
             raise ErrorReply(-32603, "the task failed")
-        job.end("completed")
-        return {**job.outcome(), **_related(job)}
+        task.end("completed")
+        return {**task.outcome(), **_related(task)}
 
-    async def _ask(self, request: ScriptedRequest, job: Job) -> None:
+    async def _ask(self, request: ScriptedRequest, task: ScriptedTask) -> None:
         """Send the client request of the task once, for a capability that the client declares."""
-        if job.request_sent:
+        if task.request_sent:
             # Another request waits for the response already.
-            await job.settled.wait()
+            await task.settled.wait()
             return
-        job.request_sent = True
+        task.request_sent = True
         try:
-            await self._ask_whatever(request, job)
+            await self._ask_whatever(request, task)
         finally:
-            job.answered.update(job.script.asks)
-            job.settled.set()
+            task.answered.update(task.script.request_keys)
+            task.settled.set()
 
-    async def _ask_whatever(self, request: ScriptedRequest, job: Job) -> None:
+    async def _ask_whatever(self, request: ScriptedRequest, task: ScriptedTask) -> None:
         for client_request in by_name("ask_form", "ask_sample"):
             if not declares(request.session, client_request.needs):
                 continue
-            params: JsonObject = {**(client_request.params or {}), **_related(job)}
-            elsewhere = job.script.elsewhere
+            params: JsonObject = {**(client_request.params or {}), **_related(task)}
+            elsewhere = task.script.elsewhere
             if elsewhere and request.session.standalone_sink is None:
-                noted(self._setup, job, "nowhere", trio.current_time())
+                noted(self._setup, task, "nowhere", trio.current_time())
                 elsewhere = False
-            name = f"{job.script.name} {job.id}"
+            name = f"{task.script.name} {task.id}"
             await request.send_client_request(client_request.method, params, standalone=elsewhere, name=name)
             return
 
     async def _list(self, request: ScriptedRequest) -> JsonObject:
-        jobs = list(self._jobs.values())
+        tasks = list(self._tasks.values())
         cursor = request.params.get("cursor")
-        cursors: list[JsonValue] = [_cursor(begin) for begin in range(0, len(jobs), _PAGE)]
+        cursors: list[JsonValue] = [_cursor(begin) for begin in range(0, len(tasks), _PAGE)]
         if cursor is not None and cursor not in cursors:
             raise ErrorReply(-32602, "unknown cursor")
         begin = 0 if cursor is None else _PAGE * cursors.index(cursor)
-        page: JsonObject = {"tasks": [each.shown(each.status(), modern=False) for each in jobs[begin : begin + _PAGE]]}
+        page: JsonObject = {"tasks": [each.shown(each.status(), modern=False) for each in tasks[begin : begin + _PAGE]]}
         given = self._setup.notes.setdefault("cursors", [])
-        if begin + _PAGE < len(jobs):
+        if begin + _PAGE < len(tasks):
             page["nextCursor"] = _cursor(begin + _PAGE)
             if isinstance(given, list):
                 given.append(page["nextCursor"])
@@ -193,14 +193,14 @@ class CoreTasks:
 
     async def _cancel(self, request: ScriptedRequest) -> JsonObject:
         received_at = trio.current_time()
-        job = self._job(request)
-        if job.status() in ENDED:
-            raise ErrorReply(-32602, f"the task is {job.status()}")
-        job.end("cancelled")
+        task = self._task(request)
+        if task.status() in ENDED:
+            raise ErrorReply(-32602, f"the task is {task.status()}")
+        task.end("cancelled")
         # A server may forget a cancelled task at any time.
-        del self._jobs[job.id]
-        noted(self._setup, job, "tasks/cancel", received_at, status="cancelled")
-        return job.shown("cancelled", modern=False)
+        del self._tasks[task.id]
+        noted(self._setup, task, "tasks/cancel", received_at, status="cancelled")
+        return task.shown("cancelled", modern=False)
 
 
 def core_tasks_undeclared(setup: ScenarioSetup) -> None:
@@ -223,8 +223,8 @@ def _cursor(begin: int) -> str:
     return f" tasks from {begin:04d} on: =?base64?eA==?= \u00fc/ "
 
 
-def _related(job: Job) -> JsonObject:
-    return {"_meta": {RELATED_TASK: {"taskId": job.id}}}
+def _related(task: ScriptedTask) -> JsonObject:
+    return {"_meta": {RELATED_TASK: {"taskId": task.id}}}
 
 
 def _checked(request: ScriptedRequest, created: JsonObject) -> bytes:

@@ -15,7 +15,7 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
-from mcp_conformance.scenarios.task_script import PLAIN, Job, TaskScript, enter, noted
+from mcp_conformance.scenarios.task_script import PLAIN, ScriptedTask, TaskScript, enter, noted
 from mcp_core.types.meta import SUBSCRIPTION_ID, TASKS_EXTENSION
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ EXTENSION_SCRIPTS: Final = (
     TaskScript(name="task_soon", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
     PLAIN,
     TaskScript(
-        name="task_asks", steps=("working", "input_required", "working", "working", "completed"), asks=("one", "two")
+        name="task_asks",
+        steps=("working", "input_required", "working", "working", "completed"),
+        request_keys=("one", "two"),
     ),
     TaskScript(name="task_fails", steps=("working", "failed")),
     TaskScript(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
@@ -69,7 +71,7 @@ class ExtensionTasks:
     def __init__(self, setup: ScenarioSetup, scripts: tuple[TaskScript, ...]) -> None:
         self._setup: Final = setup
         self._scripts: Final = {each.name: each for each in scripts}
-        self._jobs: Final[dict[str, Job]] = {}
+        self._tasks: Final[dict[str, ScriptedTask]] = {}
         server = setup.server
         server.capabilities = {**server.capabilities, "extensions": {TASKS_EXTENSION: {}}}
         server.offers.tools[:] = [each.listed(modern=True) for each in scripts]
@@ -88,66 +90,66 @@ class ExtensionTasks:
         if not declares_tasks(request.session) or script is PLAIN:
             # The server decides whether a call becomes a task, and needs the extension of the client for it.
             return text_result("done at once")
-        if script.asks and not _client_requests(request.session):
-            script = attrs.evolve(script, steps=("working", "completed"), asks=())
-        job = Job(script=script, id=script.id) if script.id else Job(script=script)
-        self.add(job)
-        noted(self._setup, job, "created", trio.current_time(), status="working")
-        raise RawReply(_as_task(self._setup, request, job.shown("working", modern=True)))
+        if script.request_keys and not _client_requests(request.session):
+            script = attrs.evolve(script, steps=("working", "completed"), request_keys=())
+        task = ScriptedTask(script=script, id=script.id) if script.id else ScriptedTask(script=script)
+        self.add(task)
+        noted(self._setup, task, "created", trio.current_time(), status="working")
+        raise RawReply(_as_task(self._setup, request, task.shown("working", modern=True)))
 
-    def add(self, job: Job) -> None:
+    def add(self, task: ScriptedTask) -> None:
         """Add a task that was not created by a tool."""
-        self._jobs[job.id] = job
-        enter(self._setup, job)
+        self._tasks[task.id] = task
+        enter(self._setup, task)
 
-    def _job(self, request: ScriptedRequest) -> Job:
+    def _task(self, request: ScriptedRequest) -> ScriptedTask:
         if not declares_tasks(request.session):
             needed: JsonObject = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
             raise ErrorReply(-32021, f"{request.method} needs {TASKS_EXTENSION}", needed, status=400)
-        job = self._jobs.get(request.text("taskId"))
-        if job is None or job.forgotten:
+        task = self._tasks.get(request.text("taskId"))
+        if task is None or task.forgotten:
             raise ErrorReply(-32602, "unknown or expired task")
-        return job
+        return task
 
     async def _get(self, request: ScriptedRequest) -> JsonObject:
         received_at = trio.current_time()
-        job = self._job(request)
-        late = job.lingering > 0
-        job.lingering -= 1 if late else 0
-        status = job.status() if late else job.look()
-        if job.forgotten:
-            noted(self._setup, job, "tasks/get", received_at, status="forgotten")
+        task = self._task(request)
+        late = task.lingering > 0
+        task.lingering -= 1 if late else 0
+        status = task.status() if late else task.look()
+        if task.forgotten:
+            noted(self._setup, task, "tasks/get", received_at, status="forgotten")
             raise ErrorReply(-32602, "the task has expired")
-        shown = job.shown(status, modern=True)
+        shown = task.shown(status, modern=True)
         keys: list[JsonValue] = []
         if status == "input_required":
             # While a response has not taken effect yet, its input request is repeated.
-            keys = [key for key in job.script.asks if late or key not in job.answered]
+            keys = [key for key in task.script.request_keys if late or key not in task.answered]
             client_requests = _client_requests(request.session)
             shown["inputRequests"] = {
                 str(key): client_requests[index % len(client_requests)]
-                for index, key in enumerate(job.script.asks)
+                for index, key in enumerate(task.script.request_keys)
                 if key in keys
             }
-        noted(self._setup, job, "tasks/get", received_at, status=status, interval=job.interval, keys=keys)
-        return {**shown, **_outcome(job, status)}
+        noted(self._setup, task, "tasks/get", received_at, status=status, interval=task.interval, keys=keys)
+        return {**shown, **_outcome(task, status)}
 
     async def _update(self, request: ScriptedRequest) -> JsonObject:
         received_at = trio.current_time()
-        job = self._job(request)
+        task = self._task(request)
         responses = request.params.get("inputResponses")
         given = list(responses) if isinstance(responses, dict) else []
         keys: list[JsonValue] = [*given]
-        job.answered.update(key for key in given if key in job.script.asks)
-        job.lingering = 1
-        noted(self._setup, job, "tasks/update", received_at, status=job.status(), keys=keys)
+        task.answered.update(key for key in given if key in task.script.request_keys)
+        task.lingering = 1
+        noted(self._setup, task, "tasks/update", received_at, status=task.status(), keys=keys)
         return {}
 
     async def _cancel(self, request: ScriptedRequest) -> JsonObject:
         received_at = trio.current_time()
-        job = self._job(request)
-        noted(self._setup, job, "tasks/cancel", received_at, status=job.status())
-        job.end("cancelled")
+        task = self._task(request)
+        noted(self._setup, task, "tasks/cancel", received_at, status=task.status())
+        task.end("cancelled")
         return {}
 
     async def _listen(self, request: ScriptedRequest) -> JsonObject:
@@ -155,20 +157,22 @@ class ExtensionTasks:
         wanted = request.params.get("notifications")
         granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
         ids = granted.pop("taskIds", None)
-        jobs = (
-            [self._jobs[id] for id in ids if isinstance(id, str) and id in self._jobs] if isinstance(ids, list) else []
+        tasks = (
+            [self._tasks[id] for id in ids if isinstance(id, str) and id in self._tasks]
+            if isinstance(ids, list)
+            else []
         )
-        notified = [job for job in jobs if job.script.notifies and declares_tasks(request.session)]
+        notified = [task for task in tasks if task.script.notifies and declares_tasks(request.session)]
         if notified:
-            granted["taskIds"] = [job.id for job in notified]
+            granted["taskIds"] = [task.id for task in notified]
         meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
         await request.notify("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted})
-        for job in notified:
+        for task in notified:
             for status in ("working", "completed"):
-                noted(self._setup, job, "told", trio.current_time(), status=status)
-                shown: JsonObject = {"_meta": meta, **job.shown(status, modern=True), **_outcome(job, status)}
+                noted(self._setup, task, "told", trio.current_time(), status=status)
+                shown: JsonObject = {"_meta": meta, **task.shown(status, modern=True), **_outcome(task, status)}
                 if status == "completed":
-                    job.end("completed")
+                    task.end("completed")
                 await request.notify("notifications/tasks", shown)
                 await trio.sleep(_PAUSE)
         await trio.sleep_forever()
@@ -187,18 +191,18 @@ def unfit_tasks(setup: ScenarioSetup) -> None:
             sent = setup.notes.setdefault("unfit", [])
             if isinstance(sent, list):
                 sent.append(request.method)
-            job = Job(script=TaskScript(name=request.method), id=id)
-            tasks.add(job)
-            shown = job.shown("working", modern=True)
+            task = ScriptedTask(script=TaskScript(name=request.method), id=id)
+            tasks.add(task)
+            shown = task.shown("working", modern=True)
             raise RawReply(_as_task(setup, request, shown), f"a task for {request.method}")
 
         setup.server.handlers[method] = unfit
 
 
-def _outcome(job: Job, status: str) -> JsonObject:
+def _outcome(task: ScriptedTask, status: str) -> JsonObject:
     """Return the additional members of a task that has ended."""
     if status == "completed":
-        return {"result": job.outcome()}
+        return {"result": task.outcome()}
     return {"error": _ERROR} if status == "failed" else {}
 
 

@@ -122,7 +122,7 @@ _FORM: Final[JsonObject] = {
 }
 
 
-def _server_asks(setup: ScenarioSetup) -> None:
+def _all_client_requests(setup: ScenarioSetup) -> None:
     """Add a tool that sends every kind of client request before its response."""
 
     async def ask(request: ScriptedRequest) -> JsonObject:
@@ -162,7 +162,7 @@ _GENERAL: Final = (
     Scenario(
         name="server-asks",
         title="A tool that requests a ping, roots, sampling, a form and an unknown method of the client.",
-        prepare=_server_asks,
+        prepare=_all_client_requests,
         revisions=frozenset(LEGACY),
     ),
     Scenario(

@@ -28,14 +28,14 @@ __all__ = [
     "INTERVAL",
     "PLAIN",
     "STAMP",
-    "Job",
+    "ScriptedTask",
     "TaskScript",
     "at_end",
     "enter",
     "in_words",
-    "jobs_of",
     "logs_of",
     "noted",
+    "tasks_of",
 ]
 
 ENDED: Final = ("completed", "failed", "cancelled")
@@ -45,7 +45,7 @@ INTERVAL: Final = 60
 STAMP: Final = "2026-01-01T00:00:00Z"
 """The creation time of all tasks."""
 _TTL: Final = 60_000
-_JOBS: Final = "tasks"
+_TASKS: Final = "tasks"
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +62,7 @@ class TaskScript:
     """The poll interval at each step, in milliseconds; the last one remains. `None`: no interval."""
     ttl: int | None = _TTL
     """The time to live in milliseconds, independent of the requested one."""
-    asks: tuple[str, ...] = ()
+    request_keys: tuple[str, ...] = ()
     """The keys of the client requests that the task sends in the status `input_required`."""
     elsewhere: bool = False
     """Whether the client requests are sent on the standalone stream (2025-11-25)."""
@@ -84,7 +84,7 @@ PLAIN: Final = TaskScript(name="task_none", support=None)
 
 
 @attrs.define(kw_only=True, eq=False)
-class Job:
+class ScriptedTask:
     """A task."""
 
     script: TaskScript
@@ -115,7 +115,7 @@ class Job:
 
     def look(self) -> str:
         """Poll the task: advance by one step, from `input_required` only with all responses, and return the status."""
-        if self.status() != "input_required" or self.answered >= set(self.script.asks):
+        if self.status() != "input_required" or self.answered >= set(self.script.request_keys):
             self.looks += 1
         return self.status()
 
@@ -153,45 +153,45 @@ class Job:
         return text_result(f"{self.script.name} is done")
 
 
-def enter(setup: ScenarioSetup, job: Job) -> None:
+def enter(setup: ScenarioSetup, task: ScriptedTask) -> None:
     """Begin the log of a task."""
-    found = setup.notes.setdefault(_JOBS, {})
+    found = setup.notes.setdefault(_TASKS, {})
     if isinstance(found, dict):
-        found[job.id] = {"tool": job.script.name, "log": []}
+        found[task.id] = {"tool": task.script.name, "log": []}
 
 
-def noted(setup: ScenarioSetup, job: Job, what: str, received_at: float, **more: JsonValue) -> None:
+def noted(setup: ScenarioSetup, task: ScriptedTask, what: str, received_at: float, **more: JsonValue) -> None:
     """Record an event of a task.
 
     Args:
         setup: The setup of the scenario.
-        job: The task.
+        task: The task.
         what: The method, or `told`, `created`.
         received_at: The time of arrival, in seconds of trio's clock.
         more: Further data.
     """
-    found = setup.notes.get(_JOBS)
-    entry = found.get(job.id) if isinstance(found, dict) else None
+    found = setup.notes.get(_TASKS)
+    entry = found.get(task.id) if isinstance(found, dict) else None
     log = entry.get("log") if isinstance(entry, dict) else None
     if isinstance(log, list):
         log.append({"what": what, "came": received_at, "went": trio.current_time(), **more})
 
 
-def jobs_of(evidence: Evidence) -> dict[str, tuple[str, list[JsonObject]]]:
+def tasks_of(evidence: Evidence) -> dict[str, tuple[str, list[JsonObject]]]:
     """Return the tool and the log of each task of a run, by task id.
 
     Raises:
         NotApplicable: There were no tasks.
     """
-    found = evidence.notes.get(_JOBS)
-    jobs: dict[str, tuple[str, list[JsonObject]]] = {}
+    found = evidence.notes.get(_TASKS)
+    tasks: dict[str, tuple[str, list[JsonObject]]] = {}
     for id, entry in found.items() if isinstance(found, dict) else ():
         log = entry.get("log") if isinstance(entry, dict) else None
         if isinstance(entry, dict) and isinstance(log, list):
-            jobs[id] = (str(entry["tool"]), [each for each in log if isinstance(each, dict)])
-    if not jobs:
+            tasks[id] = (str(entry["tool"]), [each for each in log if isinstance(each, dict)])
+    if not tasks:
         raise NotApplicable("the client creates no task")
-    return jobs
+    return tasks
 
 
 def logs_of(evidence: Evidence, *tools: str) -> Iterator[tuple[str, list[JsonObject]]]:
@@ -203,7 +203,7 @@ def logs_of(evidence: Evidence, *tools: str) -> Iterator[tuple[str, list[JsonObj
     """
     if evidence.unread is not None:
         raise NotTestable(f"the client sent an unreadable message: {brief(evidence.unread)}")
-    found = [(tool, log) for tool, log in jobs_of(evidence).values() if tool in tools]
+    found = [(tool, log) for tool, log in tasks_of(evidence).values() if tool in tools]
     if not found:
         raise NotTestable(f"the client creates no task of {' or '.join(tools)}: {evidence.ending}")
     yield from found

@@ -100,7 +100,7 @@ class StdioConnection(SuiteConnection):
         await self.send_line(encoded(message), deviant=deviant)
 
     async def _settle(self) -> None:
-        """On a new modern connection, send a request before a message that does not show its era.
+        """Send a request on a new modern connection before a message that does not show its era.
 
         A server of both eras may take such a message for the legacy era and keep to it. `server/discover` does not
         decide the era, because a client that looks for a legacy server may send it first, too.

@@ -14,7 +14,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.core_tasks import CORE_SCRIPTS
-from mcp_conformance.scenarios.task_script import ENDED, at_end, in_words, jobs_of, logs_of
+from mcp_conformance.scenarios.task_script import ENDED, at_end, in_words, logs_of, tasks_of
 from mcp_core.types.meta import PROGRESS_TOKEN, RELATED_TASK
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ async def cursors(client: ClientUnderTest) -> None:
 async def task_token(client: ClientUnderTest) -> None:
     """The progress token of a call that runs as a task is given to nothing else before the task has ended."""
     evidence = client.run(_TASKS)
-    jobs = jobs_of(evidence)
+    jobs = tasks_of(evidence)
     alive: dict[bytes, bytes] = {}
     tried = 0
     for entry in evidence.transcript:
@@ -294,7 +294,7 @@ def _asked(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject |
 async def related_answer(client: ClientUnderTest) -> None:
     """The answer to what a task asks names the task in `_meta`, as the question does."""
     evidence = client.run(_TASKS)
-    jobs_of(evidence)
+    tasks_of(evidence)
     answers = 0
     for tool in ("task_asks", "task_asks_elsewhere"):
         for request, response in _asked(evidence, tool):

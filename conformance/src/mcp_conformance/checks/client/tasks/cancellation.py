@@ -13,7 +13,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.core_tasks import INSISTING, WAITING_TASK
-from mcp_conformance.scenarios.task_script import at_end, in_words, jobs_of, logs_of
+from mcp_conformance.scenarios.task_script import at_end, in_words, logs_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple
 async def cancels(client: ClientUnderTest) -> None:
     """A task is cancelled by `tasks/cancel`, and not by the notification that cancels requests."""
     evidence = client.run(_CANCEL)
-    jobs = jobs_of(evidence)
+    jobs = tasks_of(evidence)
     begun = [encoded(each["id"]) for each in evidence.sent("tools/call") if _params(each).get("name") == WAITING_TASK]
     for message in evidence.sent("notifications/cancelled"):
         if encoded(_params(message).get("requestId")) in begun:
@@ -129,7 +129,7 @@ async def bears_forgotten(client: ClientUnderTest) -> None:
 )
 async def bears_insisting(client: ClientUnderTest) -> None:
     """That a call is refused since it is not one for a task does no harm."""
-    jobs_of(client.run(_TASKS))
+    tasks_of(client.run(_TASKS))
     _goes_on(client.run(_TASKS), INSISTING)
 
 
@@ -149,6 +149,6 @@ async def bears_no_interval(client: ClientUnderTest) -> None:
 async def bears_cancelled(client: ClientUnderTest) -> None:
     """A task that is forgotten as soon as it is cancelled, or goes on for a while, does no harm."""
     evidence = client.run(_CANCEL)
-    if not any(each["what"] == "tasks/cancel" for _, log in jobs_of(evidence).values() for each in log):
+    if not any(each["what"] == "tasks/cancel" for _, log in tasks_of(evidence).values() for each in log):
         raise NotTestable(f"the client did not cancel the task: {evidence.ending}")
     _goes_on(evidence, WAITING_TASK)

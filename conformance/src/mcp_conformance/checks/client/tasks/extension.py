@@ -13,7 +13,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.extension_tasks import UNFIT_TASKS
-from mcp_conformance.scenarios.task_script import ENDED, PLAIN, jobs_of
+from mcp_conformance.scenarios.task_script import ENDED, PLAIN, tasks_of
 from mcp_core.types.meta import CLIENT_CAPABILITIES, TASKS_EXTENSION
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _asking(client: ClientUnderTest) -> tuple[str, list[JsonObject]]:
         NotApplicable: The client begins no task, or declares nothing that it could be asked.
         NotTestable: It did not call the tool, or did not look at it.
     """
-    jobs = jobs_of(client.run(_TASKS))
+    jobs = tasks_of(client.run(_TASKS))
     found = [(id, log) for id, (tool, log) in jobs.items() if tool == _ASKS]
     if not found:
         raise NotTestable(f"the client begins no task of {_ASKS}: {client.run(_TASKS).ending}")
@@ -126,7 +126,7 @@ async def reserved(client: ClientUnderTest) -> None:
 async def listen(client: ClientUnderTest) -> None:
     """A client that wants to be told of tasks names them in `notifications.taskIds`."""
     evidence = client.run(_TASKS)
-    known = jobs_of(evidence)
+    known = tasks_of(evidence)
     found = [each for each in evidence.sent("subscriptions/listen") if _task_ids(each) is not None]
     for message in found:
         ids = _task_ids(message)
@@ -143,7 +143,7 @@ async def listen(client: ClientUnderTest) -> None:
 async def both_results(client: ClientUnderTest) -> None:
     """A client that declares the extension takes a result as ever, and a task, of which it goes on to the end."""
     evidence = client.run(_TASKS)
-    jobs = jobs_of(evidence)
+    jobs = tasks_of(evidence)
     called = [_params(each).get("name") for each in evidence.sent("tools/call")]
     if PLAIN.name in called and called[-1] == PLAIN.name and evidence.status != 0:
         raise Deviation(f"the client to go on behind the result of {PLAIN.name}", evidence.ending)
@@ -159,7 +159,7 @@ async def both_results(client: ClientUnderTest) -> None:
 )
 async def unfit(client: ClientUnderTest) -> None:
     """A task in answer to anything else than a call of a tool is no answer: it is not looked at."""
-    jobs_of(client.run(_TASKS))
+    tasks_of(client.run(_TASKS))
     evidence = client.run(_UNFIT)
     if not evidence.notes.get("unfit"):
         raise NotTestable(f"the client got no prompt and read no resource: {evidence.ending}")
