@@ -16,7 +16,7 @@ from everything_server import everything
 from program_path import PROGRAM_PATH
 
 from everything_client.examples import arguments_for, example
-from everything_client.instructions import BadCommission, Commission, read_commission
+from everything_client.instructions import Instructions, InvalidInstructions, read_instructions
 from mcp_client.auth.keys import PrivateKey
 from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.oauth_testbed.quirks import Quirks
@@ -194,13 +194,13 @@ async def test_an_environment_that_makes_no_sense_ends_it_with_2() -> None:
     ],
 )
 def test_the_environment_is_checked(name: str, value: str, said: str) -> None:
-    with pytest.raises(BadCommission, match=said) as raised:
-        read_commission({name: value})
+    with pytest.raises(InvalidInstructions, match=said) as raised:
+        read_instructions({name: value})
     assert name in str(raised.value)
 
 
 def test_the_environment_says_what_is_to_be_done() -> None:
-    commission = read_commission(
+    commission = read_instructions(
         {
             "MCP_CONFORMANCE_SCENARIO": "http-custom-headers",
             "MCP_CONFORMANCE_PROTOCOL_VERSION": "2025-11-25",
@@ -209,11 +209,11 @@ def test_the_environment_says_what_is_to_be_done() -> None:
     )
     assert (commission.scenario, commission.revisions) == ("http-custom-headers", LEGACY)
     assert (commission.text("client_id"), commission.optional("client_secret")) == ("c1", None)
-    with pytest.raises(BadCommission, match="'port'"):
+    with pytest.raises(InvalidInstructions, match="'port'"):
         commission.optional("port")
-    assert read_commission({"MCP_CONFORMANCE_PROTOCOL_VERSION": "2025-03-26"}).revisions == (R2024_11_05, R2025_03_26)
-    assert read_commission({"MCP_CONFORMANCE_PROTOCOL_VERSION": "2026-07-28"}).revisions == MODERN
-    assert read_commission({}) == Commission()
+    assert read_instructions({"MCP_CONFORMANCE_PROTOCOL_VERSION": "2025-03-26"}).revisions == (R2024_11_05, R2025_03_26)
+    assert read_instructions({"MCP_CONFORMANCE_PROTOCOL_VERSION": "2026-07-28"}).revisions == MODERN
+    assert read_instructions({}) == Instructions()
 
 
 SCHEMAS: list[JsonObject] = [

@@ -4,7 +4,7 @@ Checks are functions. A decorator says which requirements they prove, and what t
 revisions, transports and level. So the table of what is covered is there without running anything.
 
     @server_check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=(Capability("tools"),))
-    async def unknown_name(peer: ServerPeer) -> None:
+    async def unknown_name(peer: SuiteConnection) -> None:
         '''A call of a tool that does not exist is answered by an error.'''
 """
 

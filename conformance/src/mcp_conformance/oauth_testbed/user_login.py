@@ -117,7 +117,7 @@ class Login:
             The fields of the authorization response.
 
         Raises:
-            NotBack: The browser is not redirected back.
+            RedirectMissing: The browser is not redirected back.
         """
         awaited = self._awaited = _PendingRedirect()
         try:

@@ -212,7 +212,7 @@ class Endpoint:
             deviant: The rule that the request breaks on purpose.
 
         Raises:
-            HttpEnded: There is no response.
+            IncompleteResponse: There is no response.
         """
         with exchanging():
             lines = [("Host", self.authority if host is None else host), *headers]

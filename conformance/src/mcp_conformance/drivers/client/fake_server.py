@@ -121,7 +121,7 @@ class FakeServer:
         """Return a session from the metadata of a modern request; `None` if the message is not a modern request.
 
         Raises:
-            Refuse: Metadata is missing, or the revision is not supported.
+            ErrorReply: Metadata is missing, or the revision is not supported.
         """
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
