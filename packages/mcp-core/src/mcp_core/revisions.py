@@ -96,7 +96,7 @@ class Revision:
     version_header: bool
     """HTTP: whether each request after the first response has the header `MCP-Protocol-Version`."""
     routing_headers: bool
-    """HTTP: whether the headers `Mcp-RequestMethod`, `Mcp-Name` and `Mcp-Param-*` repeat parts of the body."""
+    """HTTP: whether the headers `Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` repeat parts of the body."""
     disconnect_cancels: bool
     """HTTP: whether closing the stream of the response cancels the request."""
     http_sse: bool

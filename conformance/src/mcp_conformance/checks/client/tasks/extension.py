@@ -101,7 +101,7 @@ async def declares(client: ClientUnderTest) -> None:
 
 @check("tasks.client-mcp-name", proves=("tasks.mcp-name-header",), needs=_NEEDS)
 async def mcp_name(client: ClientUnderTest) -> None:
-    """A request about a task repeats its method in `Mcp-RequestMethod`, and its taskId in `Mcp-Name`."""
+    """A request about a task repeats its method in `Mcp-Method`, and its taskId in `Mcp-Name`."""
     found = [each for each in client.run(_TASKS).exchanges if each.message.get("method") in _METHODS]
     for exchange in found:
         name = header_value(_params(exchange.message).get("taskId"))
