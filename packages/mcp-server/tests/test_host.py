@@ -1,4 +1,4 @@
-"""The embedded HTTP host over streams in memory: requests, answers, and what neither side may do to the other."""
+"""The embedded HTTP host over streams in memory: requests, responses, slow and failing peers, companions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mcp_server.asgi import COMPANION, Application, Receive, Scope, Send, StartL
 from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 
-PATIENCE = 1_000
-"""Seconds of the mock clock."""
+TIMEOUT = 1_000
+"""Seconds of the mock clock for one test."""
 
 Clock = trio.testing.MockClock
 
@@ -32,7 +32,7 @@ Clock = trio.testing.MockClock
 
 
 async def body_of(receive: Receive) -> bytes | None:
-    """The whole body; `None` when the client left before its end."""
+    """Return the whole body; `None` when the client disconnected before its end."""
     body = b""
     while True:
         message = await receive()
@@ -52,47 +52,49 @@ async def answer(send: Send, body: bytes, status: int = 200, **headers: bytes) -
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with what it got."""
+    """Respond with the method, the path and the body of the request."""
     body = await body_of(receive)
     if body is not None:
         await answer(send, f"{scope['method']} {scope['path']} ".encode() + body)
 
 
-async def deaf(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers without asking for the body."""
+async def reject_unread(scope: Scope, receive: Receive, send: Send) -> None:
+    """Respond with 403 without reading the body."""
     await answer(send, b"no", 403)
 
 
 class Recorder:
-    """Keeps the scopes and bodies that it got; for each request does what it is told next, or answers shortly."""
+    """An application that records scopes and bodies. Each request runs the next of `apps`; without one the response is
+    short.
+    """
 
-    def __init__(self, *behaviours: Application) -> None:
-        self.behaviours = list(behaviours)
+    def __init__(self, *apps: Application) -> None:
+        self.apps = list(apps)
         self.scopes: list[Scope] = []
         self.bodies: list[bytes | None] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scopes.append(scope)
-        if self.behaviours:
-            await self.behaviours.pop(0)(scope, receive, send)
+        if self.apps:
+            await self.apps.pop(0)(scope, receive, send)
             return
         self.bodies.append(await body_of(receive))
         if self.bodies[-1] is not None:
             await answer(send, b"ok")
 
 
-# --- joining the two -------------------------------------------------------------------------------------------------
+# --- the testbed ------------------------------------------------------------------------------------------------------
 
 
-class Place:
-    """A host that runs, and clients of it."""
+class HostTestbed:
+    """A running host, and its clients."""
 
     def __init__(self, host: HttpHost, nursery: trio.Nursery) -> None:
         self.host = host
         self.nursery = nursery
 
     def client(self, *, strict: bool = False) -> RawHttp:
-        """A new connection; a strict one has no room for what was not read yet."""
+        """Open a connection. A write on a strict one blocks until the host has read it."""
         pair = trio.testing.lockstep_stream_pair() if strict else trio.testing.memory_stream_pair()
         ours, theirs = pair
         self.nursery.start_soon(partial(self.host.serve_stream, theirs, client=("192.0.2.1", 5)))
@@ -102,17 +104,17 @@ class Place:
 @asynccontextmanager
 async def hosted(
     app: Application, *, limits: Limits | None = None, timeouts: HostTimeouts | None = None
-) -> AsyncIterator[Place]:
-    with trio.fail_after(PATIENCE):
+) -> AsyncIterator[HostTestbed]:
+    with trio.fail_after(TIMEOUT):
         async with trio.open_nursery() as nursery:
             host = HttpHost(app, limits=limits or Limits(), timeouts=timeouts)
             await nursery.start(host.run)
-            yield Place(host, nursery)
+            yield HostTestbed(host, nursery)
             nursery.cancel_scope.cancel()
 
 
-async def refused(client: RawHttp, status: int, text: str) -> None:
-    """The client is told so, and that was it."""
+async def check_rejected(client: RawHttp, status: int, text: str) -> None:
+    """Check that the client receives an error response and that the connection then ends."""
     answer = await client.answer()
     assert answer.status == status, answer.body
     assert text in answer.body.decode()
@@ -121,23 +123,23 @@ async def refused(client: RawHttp, status: int, text: str) -> None:
 
 
 async def write_until_broken(client: RawHttp, data: bytes, pause: float) -> int:
-    """Writes the same again and again; says how often that was possible."""
+    """Write the same data repeatedly, and return how often that succeeded."""
     for count in itertools.count():
         try:
             await client.write(data)
         except trio.BrokenResourceError:
             return count
         await trio.sleep(pause)
-    raise AssertionError("it never ends")
+    raise AssertionError("the connection does not end")
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_application_is_told_of_the_request(autojump_clock: Clock) -> None:
+async def test_scope_of_request_has_asgi_members(autojump_clock: Clock) -> None:
     recorder = Recorder()
-    async with hosted(recorder) as place:
-        client = place.client()
+    async with hosted(recorder) as testbed:
+        client = testbed.client()
         await client.write(
             b"POST /a%20b%2Fc/?x=%20&y HTTP/1.1\r\nHost: h\r\nX-A:  one \r\nX-a: two\r\nContent-Length: 0\r\n\r\n"
         )
@@ -162,19 +164,19 @@ async def test_an_application_is_told_of_the_request(autojump_clock: Clock) -> N
     }
 
 
-async def test_requests_follow_each_other_on_one_connection(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_requests_on_one_connection_answered(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         for number in range(5):
             got = await client.ask("POST", f"/{number}", b"x" * number)
             assert got.body == f"POST /{number} ".encode() + b"x" * number
             assert "connection" not in got.headers
-        assert place.host.connections == 1
+        assert testbed.host.connections == 1
 
 
-async def test_requests_that_are_sent_ahead_are_answered_in_order(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_pipelined_requests_answered_in_order(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"".join(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number for number in range(20)))
         for number in range(20):
             assert (await client.answer()).body == b"GET /%d " % number
@@ -189,16 +191,16 @@ PIPELINE = (
 
 @settings(deadline=None)
 @given(cuts=st.lists(st.integers(0, len(PIPELINE)), max_size=12).map(sorted))
-async def test_it_does_not_matter_how_the_bytes_are_cut(cuts: list[int]) -> None:
+async def test_requests_cut_at_any_byte_parsed(cuts: list[int]) -> None:
     recorder = Recorder()
-    async with hosted(recorder) as place:
-        client = place.client(strict=True)
+    async with hosted(recorder) as testbed:
+        client = testbed.client(strict=True)
 
         async def write() -> None:
             for start, end in zip([0, *cuts], [*cuts, len(PIPELINE)], strict=True):
                 await client.write(PIPELINE[start:end])
 
-        place.nursery.start_soon(write)
+        testbed.nursery.start_soon(write)
         for _ in range(3):
             assert (await client.answer()).body == b"ok"
     assert [scope["path"] for scope in recorder.scopes] == ["/one", "/two", "/three"]
@@ -206,49 +208,49 @@ async def test_it_does_not_matter_how_the_bytes_are_cut(cuts: list[int]) -> None
 
 
 @pytest.mark.parametrize("end", [b"HTTP/1.0\r\n\r\n", b"HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"])
-async def test_a_client_that_wants_one_answer_gets_one(end: bytes, autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_connection_close_request_closes_after_response(end: bytes, autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"GET / " + end)
         got = await client.answer()
         assert (got.body, got.headers["connection"]) == (b"GET / ", "close")
         assert await client.closed()
 
 
-async def test_an_old_client_gets_a_stream_that_ends_with_the_connection(autojump_clock: Clock) -> None:
+async def test_http_1_0_stream_ends_with_connection(autojump_clock: Clock) -> None:
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": b"one", "more_body": True})
         await send({"type": "http.response.body", "body": b"two"})
 
-    async with hosted(stream) as place:
-        client = place.client()
+    async with hosted(stream) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.0\r\n\r\n")
         got = await client.answer()
         assert (got.body, "transfer-encoding" in got.headers) == (b"onetwo", False)
 
 
-async def test_an_upgrade_is_not_taken_up(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_upgrade_ignored(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         for _ in range(2):
             got = await client.get("/", Connection="upgrade", Upgrade="websocket")
             assert (got.status, got.body) == (200, b"GET / ")
 
 
-async def test_a_target_that_names_a_host_is_passed_on(autojump_clock: Clock) -> None:
+async def test_absolute_request_target_passed_to_application(autojump_clock: Clock) -> None:
     recorder = Recorder()
-    async with hosted(recorder) as place:
-        client = place.client()
+    async with hosted(recorder) as testbed:
+        client = testbed.client()
         await client.write(b"GET http://evil.example/mcp?a HTTP/1.1\r\nHost: h\r\n\r\n")
         await client.answer()
     assert recorder.scopes[0]["path"] == "http://evil.example/mcp"
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-async def test_the_answer_to_head_has_no_body(method: str, autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_head_response_has_no_body(method: str, autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         got = await client.ask(method, "/")
         assert got.headers["content-length"] == str(len(f"{method} / "))
         assert (await client.get("/next")).body == b"GET /next "
@@ -257,9 +259,9 @@ async def test_the_answer_to_head_has_no_body(method: str, autojump_clock: Clock
 # --- bodies ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_is_asked_for_when_the_client_waits_for_that(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_expect_continue_when_body_read_sends_100(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         assert (await client.head("POST")).status == 100
         await client.write(b"bo")
@@ -269,9 +271,9 @@ async def test_a_body_is_asked_for_when_the_client_waits_for_that(autojump_clock
         assert (await client.get("/next")).status == 200
 
 
-async def test_a_body_is_asked_for_once(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_expect_continue_with_chunked_body_sends_100_once(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n")
         assert (await client.head("POST")).status == 100
         for piece in (b"4", b"\r", b"\nbody\r\n", b"0\r\n\r\n"):
@@ -280,28 +282,28 @@ async def test_a_body_is_asked_for_once(autojump_clock: Clock) -> None:
         assert (await client.answer("POST")).body == b"POST / body"
 
 
-async def test_a_body_that_nobody_asked_for_ends_the_connection(autojump_clock: Clock) -> None:
-    async with hosted(deaf) as place:
-        client = place.client()
+async def test_expect_continue_when_body_unread_closes_connection(autojump_clock: Clock) -> None:
+    async with hosted(reject_unread) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
         got = await client.answer("POST")
         assert (got.status, got.headers["connection"]) == (403, "close")
         assert await client.closed()
 
 
-async def test_a_small_body_that_was_refused_leaves_the_connection(autojump_clock: Clock) -> None:
-    async with hosted(Recorder(deaf)) as place:
-        client = place.client()
+async def test_small_unread_body_keeps_connection(autojump_clock: Clock) -> None:
+    async with hosted(Recorder(reject_unread)) as testbed:
+        client = testbed.client()
         got = await client.ask("POST", "/", b"x" * 100)
         assert (got.status, "connection" in got.headers) == (403, False)
         assert (await client.get("/next")).status == 200
 
 
-async def test_a_client_that_still_sends_sees_why_it_was_refused(autojump_clock: Clock) -> None:
-    async with hosted(deaf, limits=Limits(message_bytes=100_000)) as place:
-        client = place.client(strict=True)
+async def test_client_still_sending_reads_error_response(autojump_clock: Clock) -> None:
+    async with hosted(reject_unread, limits=Limits(message_bytes=100_000)) as testbed:
+        client = testbed.client(strict=True)
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 90000\r\n\r\n")
-        # It reads nothing before it has sent all, and there is no room between the two.
+        # The client reads only after it has sent everything, and nothing is buffered in between.
         async with trio.open_nursery() as nursery:
 
             async def write() -> None:
@@ -313,13 +315,13 @@ async def test_a_client_that_still_sends_sees_why_it_was_refused(autojump_clock:
         assert (got.status, got.headers["connection"]) == (403, "close")
         await client.aclose()
         await trio.testing.wait_all_tasks_blocked()
-        assert place.host.connections == 0
+        assert testbed.host.connections == 0
 
 
 @pytest.mark.parametrize("pause", [0, 0.3])
-async def test_what_a_refused_client_sends_is_dropped_for_a_while_only(pause: float, autojump_clock: Clock) -> None:
-    async with hosted(deaf, limits=Limits(message_bytes=100_000)) as place:
-        client = place.client(strict=True)
+async def test_unread_body_after_rejection_drained_within_bounds(pause: float, autojump_clock: Clock) -> None:
+    async with hosted(reject_unread, limits=Limits(message_bytes=100_000)) as testbed:
+        client = testbed.client(strict=True)
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
         assert (await client.answer("POST")).status == 403
         start = trio.current_time()
@@ -330,14 +332,14 @@ async def test_what_a_refused_client_sends_is_dropped_for_a_while_only(pause: fl
             assert 16 <= dropped <= 18
 
 
-async def test_an_answer_may_begin_before_the_body_is_read(autojump_clock: Clock) -> None:
+async def test_response_started_before_body_is_read_is_sent(autojump_clock: Clock) -> None:
     async def early(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": b"first ", "more_body": True})
         await send({"type": "http.response.body", "body": await body_of(receive) or b"?"})
 
-    async with hosted(early) as place:
-        client = place.client()
+    async with hosted(early) as testbed:
+        client = testbed.client()
         assert (await client.ask("POST", "/", b"known")).body == b"first known"
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nla")
         got = await client.head("POST")
@@ -346,25 +348,25 @@ async def test_an_answer_may_begin_before_the_body_is_read(autojump_clock: Clock
         assert [await client.part() for _ in range(3)] == [b"first ", b"later", b""]
 
 
-async def test_a_body_in_the_smallest_of_chunks_lets_others_run(autojump_clock: Clock) -> None:
-    turns = 0
+async def test_body_in_tiny_chunks_yields_to_other_tasks(autojump_clock: Clock) -> None:
+    switches = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal switches
         while True:
-            turns += 1
+            switches += 1
             await trio.lowlevel.checkpoint()
 
-    async with hosted(echo) as place:
-        client = place.client()
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 10_000)
-        place.nursery.start_soon(count)
+        testbed.nursery.start_soon(count)
         await client.write(b"0\r\n\r\n")
         assert len((await client.answer("POST")).body) == 10_000 + len("POST / ")
-        assert turns > 20
+        assert switches > 20
 
 
-# --- what is no request ----------------------------------------------------------------------------------------------
+# --- invalid requests -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -390,46 +392,46 @@ async def test_a_body_in_the_smallest_of_chunks_lets_others_run(autojump_clock: 
         (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", 400, "chunk footer"),
     ],
 )
-async def test_what_is_no_request_is_refused_and_no_more(
+async def test_invalid_request_returns_error_and_closes(
     data: bytes, status: int, text: str, autojump_clock: Clock
 ) -> None:
     recorder = Recorder()
-    async with hosted(recorder) as place:
-        client = place.client()
+    async with hosted(recorder) as testbed:
+        client = testbed.client()
         await client.write(data)
         await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
-        await refused(client, status, text)
-        assert (await place.client().get("/")).status == 200
+        await check_rejected(client, status, text)
+        assert (await testbed.client().get("/")).status == 200
 
 
-async def test_what_was_wrong_is_told_in_short(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_error_response_for_invalid_request_is_short(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"no request " + b"x" * 5_000 + b"\r\n\r\n")
         got = await client.answer()
         assert len(got.body) < 300
 
 
-@pytest.mark.parametrize("in_pieces", [False, True])
-async def test_a_head_is_bounded(in_pieces: bool, autojump_clock: Clock) -> None:
+@pytest.mark.parametrize("split", [False, True])
+async def test_request_head_over_limit_returns_431(split: bool, autojump_clock: Clock) -> None:
     limits = Limits(header_bytes=1_024)
-    async with hosted(echo, limits=limits) as place:
+    async with hosted(echo, limits=limits) as testbed:
         fits, too_large = (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * count + b"\r\n\r\n" for count in (992, 993))
         assert len(fits) == 1_024
-        client = place.client()
+        client = testbed.client()
         await client.write(fits + b"GET /2 HTTP/1.1\r\nHost: h\r\n\r\n")
         assert [(await client.answer()).status for _ in range(2)] == [200, 200]
-        for piece in [too_large[:600], too_large[600:]] if in_pieces else [too_large]:
+        for piece in [too_large[:600], too_large[600:]] if split else [too_large]:
             await client.write(piece)
             await trio.testing.wait_all_tasks_blocked()
         await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
-        await refused(client, 431, "Limits.header_bytes")
+        await check_rejected(client, 431, "Limits.header_bytes")
 
 
 @pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nHost: h\r\nX: ", b"GET / HTTP/1.1\r\n"])
-async def test_a_head_without_end_is_refused_early(start: bytes, autojump_clock: Clock) -> None:
-    async with hosted(echo, limits=Limits(header_bytes=4_096)) as place:
-        client = place.client(strict=True)
+async def test_request_head_without_end_returns_431_early(start: bytes, autojump_clock: Clock) -> None:
+    async with hosted(echo, limits=Limits(header_bytes=4_096)) as testbed:
+        client = testbed.client(strict=True)
         await client.write(start)
         sent = 0
         with trio.CancelScope() as writing:
@@ -440,7 +442,7 @@ async def test_a_head_without_end_is_refused_early(start: bytes, autojump_clock:
                     await client.write(b"Xy: z\r\n" * 10 if start.endswith(b"\n") else b"x" * 70)
                     sent += 70
 
-            place.nursery.start_soon(write)
+            testbed.nursery.start_soon(write)
             got = await client.answer()
             writing.cancel()
         assert got.status == 431
@@ -448,58 +450,58 @@ async def test_a_head_without_end_is_refused_early(start: bytes, autojump_clock:
 
 
 @pytest.mark.parametrize("extra", [b"0\r\n" + b"X: y\r\n" * 10_000, b"5;" + b"x" * 50_000])
-async def test_what_surrounds_chunks_is_bounded(extra: bytes, autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_chunk_extensions_and_trailers_over_limit_return_431(extra: bytes, autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
         await client.write(extra)
         await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
-        await refused(client, 431, "Limits.header_bytes")
+        await check_rejected(client, 431, "Limits.header_bytes")
 
 
-async def test_empty_lines_before_a_request_are_ignored(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_empty_lines_before_request_ignored(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"\r\n\r\n")
         await trio.testing.wait_all_tasks_blocked()
         await client.write(b"\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await client.answer()).status == 200
 
 
-# --- clients that are slow -------------------------------------------------------------------------------------------
+# --- slow clients -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_client_that_says_nothing_is_dropped(autojump_clock: Clock) -> None:
-    async with hosted(echo, timeouts=HostTimeouts(head=7)) as place:
-        client = place.client()
+async def test_silent_connection_closed_at_head_timeout(autojump_clock: Clock) -> None:
+    async with hosted(echo, timeouts=HostTimeouts(head=7)) as testbed:
+        client = testbed.client()
         start = trio.current_time()
         assert await client.closed()
         assert trio.current_time() - start == pytest.approx(7, abs=0.2)
 
 
-async def test_empty_lines_do_not_keep_a_connection(autojump_clock: Clock) -> None:
-    async with hosted(echo, timeouts=HostTimeouts(head=7)) as place:
-        client = place.client()
+async def test_empty_lines_do_not_extend_head_timeout(autojump_clock: Clock) -> None:
+    async with hosted(echo, timeouts=HostTimeouts(head=7)) as testbed:
+        client = testbed.client()
         start = trio.current_time()
         await write_until_broken(client, b"\r\n", 1)
         assert trio.current_time() - start <= 8
 
 
-async def test_a_head_that_comes_byte_by_byte_is_dropped(autojump_clock: Clock) -> None:
-    async with hosted(echo, timeouts=HostTimeouts(head=7)) as place:
-        client = place.client()
+async def test_request_head_byte_by_byte_returns_408(autojump_clock: Clock) -> None:
+    async with hosted(echo, timeouts=HostTimeouts(head=7)) as testbed:
+        client = testbed.client()
         head = b"GET / HTTP/1.1\r\nHost: hhhhhhhhhhhhhhhhhhh\r\n\r\n"
         for byte in head[:7]:
             await client.write(bytes([byte]))
             await trio.sleep(0.99)
         await trio.sleep(1)
         await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
-        await refused(client, 408, "HostTimeouts.head")
+        await check_rejected(client, 408, "HostTimeouts.head")
 
 
-async def test_a_kept_connection_is_dropped_when_it_is_not_used(autojump_clock: Clock) -> None:
-    async with hosted(echo, timeouts=HostTimeouts(idle=50)) as place:
-        client = place.client()
+async def test_idle_connection_closed_at_idle_timeout(autojump_clock: Clock) -> None:
+    async with hosted(echo, timeouts=HostTimeouts(idle=50)) as testbed:
+        client = testbed.client()
         for _ in range(3):
             await client.get("/")
             await trio.sleep(49)
@@ -509,27 +511,27 @@ async def test_a_kept_connection_is_dropped_when_it_is_not_used(autojump_clock: 
         assert trio.current_time() - start == pytest.approx(50, abs=0.2)
 
 
-async def test_a_body_that_comes_byte_by_byte_is_dropped(autojump_clock: Clock) -> None:
+async def test_body_below_minimum_rate_returns_408(autojump_clock: Clock) -> None:
     left = trio.Event()
 
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         assert await body_of(receive) is None
         left.set()
 
-    async with hosted(wait, timeouts=HostTimeouts(body=10, body_rate=100)) as place:
-        client = place.client()
+    async with hosted(wait, timeouts=HostTimeouts(body=10, body_rate=100)) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n")
         start = trio.current_time()
         await write_until_broken(client, b"x", 1)
         assert left.is_set()
-        # It had the ten seconds, the tenth of one that ten bytes earn, and the two in which it might read the answer.
+        # The body had the ten seconds, a tenth of a second that ten bytes earn, and two seconds to read the response.
         assert trio.current_time() - start == pytest.approx(12, abs=1.2)
-        await refused(client, 408, "HostTimeouts.body")
+        await check_rejected(client, 408, "HostTimeouts.body")
 
 
-async def test_a_slow_line_is_no_reason_to_drop_a_body(autojump_clock: Clock) -> None:
-    async with hosted(echo, timeouts=HostTimeouts(body=10, body_rate=100)) as place:
-        client = place.client()
+async def test_slow_body_above_minimum_rate_accepted(autojump_clock: Clock) -> None:
+    async with hosted(echo, timeouts=HostTimeouts(body=10, body_rate=100)) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 12000\r\n\r\n")
         for _ in range(100):
             await trio.sleep(1)
@@ -537,7 +539,7 @@ async def test_a_slow_line_is_no_reason_to_drop_a_body(autojump_clock: Clock) ->
         assert (await client.answer("POST")).status == 200
 
 
-async def test_the_time_that_the_application_takes_is_not_the_client_s(autojump_clock: Clock) -> None:
+async def test_application_time_not_counted_as_body_timeout(autojump_clock: Clock) -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await trio.sleep(100)
         first = await receive()
@@ -546,15 +548,15 @@ async def test_the_time_that_the_application_takes_is_not_the_client_s(autojump_
         assert await body_of(receive) == b"e"
         await answer(send, b"done")
 
-    async with hosted(slow, timeouts=HostTimeouts(body=10)) as place:
-        client = place.client()
+    async with hosted(slow, timeouts=HostTimeouts(body=10)) as testbed:
+        client = testbed.client()
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\non")
         await trio.sleep(205)
         await client.write(b"e")
         assert (await client.answer("POST")).body == b"done"
 
 
-async def test_a_client_that_takes_nothing_is_dropped(autojump_clock: Clock) -> None:
+async def test_client_that_reads_nothing_dropped_at_stall_timeout(autojump_clock: Clock) -> None:
     times: list[float] = []
 
     async def large(scope: Scope, receive: Receive, send: Send) -> None:
@@ -562,25 +564,25 @@ async def test_a_client_that_takes_nothing_is_dropped(autojump_clock: Clock) -> 
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
         times.append(trio.current_time())
-        # Whoever sends on has nothing of it, and does not stop the others.
+        # A later send has no effect and does not raise.
         await send({"type": "http.response.body", "body": b"x" * 1_000_000})
 
-    async with hosted(large, timeouts=HostTimeouts(stall=30)) as place:
-        client = place.client(strict=True)
+    async with hosted(large, timeouts=HostTimeouts(stall=30)) as testbed:
+        client = testbed.client(strict=True)
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await trio.sleep(100)
         assert times[1] - times[0] == pytest.approx(30, abs=0.2)
-        assert place.host.connections == 0
+        assert testbed.host.connections == 0
         with pytest.raises(h11.RemoteProtocolError, match="without sending complete message body"):
             await client.answer()
 
 
-async def test_a_client_that_takes_little_at_a_time_is_served(autojump_clock: Clock) -> None:
+async def test_client_that_reads_slowly_receives_whole_body(autojump_clock: Clock) -> None:
     async def large(scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, b"x" * 1_000_000)
 
-    async with hosted(large, timeouts=HostTimeouts(stall=30)) as place:
-        client = place.client(strict=True)
+    async with hosted(large, timeouts=HostTimeouts(stall=30)) as testbed:
+        client = testbed.client(strict=True)
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await client.head()
         size = 0
@@ -590,49 +592,49 @@ async def test_a_client_that_takes_little_at_a_time_is_served(autojump_clock: Cl
         assert size == 1_000_000
 
 
-async def test_how_long_an_answer_takes_is_not_bounded(autojump_clock: Clock) -> None:
+async def test_response_time_of_application_unlimited(autojump_clock: Clock) -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await trio.sleep(900)
         await answer(send, b"at last")
 
-    async with hosted(slow) as place:
-        assert (await place.client().get("/")).body == b"at last"
+    async with hosted(slow) as testbed:
+        assert (await testbed.client().get("/")).body == b"at last"
 
 
-async def test_all_waiting_may_be_for_ever(autojump_clock: Clock) -> None:
-    for_ever = HostTimeouts(head=math.inf, body=math.inf, idle=math.inf, stall=math.inf, linger=math.inf)
-    async with hosted(echo, timeouts=for_ever) as place:
-        client = place.client()
+async def test_infinite_timeouts_accepted(autojump_clock: Clock) -> None:
+    unlimited = HostTimeouts(head=math.inf, body=math.inf, idle=math.inf, stall=math.inf, linger=math.inf)
+    async with hosted(echo, timeouts=unlimited) as testbed:
+        client = testbed.client()
         for piece in (b"POST / HTTP/1.1\r\n", b"Host: h\r\nContent-Length: 2\r\n\r\n", b"x", b"y"):
             await client.write(piece)
             await trio.sleep(200)
         assert (await client.answer("POST")).status == 200
 
 
-# --- clients that leave ----------------------------------------------------------------------------------------------
+# --- clients that disconnect ------------------------------------------------------------------------------------------
 
 
-async def test_an_application_is_told_when_the_client_leaves(autojump_clock: Clock) -> None:
-    told = trio.Event()
+async def test_receive_when_client_disconnects_returns_http_disconnect(autojump_clock: Clock) -> None:
+    disconnected = trio.Event()
 
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         assert await body_of(receive) == b""
         assert await receive() == {"type": "http.disconnect"}
         assert await receive() == {"type": "http.disconnect"}
-        told.set()
+        disconnected.set()
 
-    async with hosted(wait) as place:
-        client = place.client()
+    async with hosted(wait) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await trio.sleep(5)
-        assert not told.is_set()
+        assert not disconnected.is_set()
         await client.aclose()
-        await told.wait()
+        await disconnected.wait()
 
 
-async def test_a_client_that_says_no_more_but_reads_gets_its_answer(autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        client = place.client()
+async def test_half_closed_client_receives_response(autojump_clock: Clock) -> None:
+    async with hosted(echo) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
         assert (await client.answer()).status == 200
@@ -641,8 +643,10 @@ async def test_a_client_that_says_no_more_but_reads_gets_its_answer(autojump_clo
 REQUEST = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
 
 
-@pytest.mark.parametrize("cut", range(len(REQUEST) + 1))
-async def test_a_client_may_leave_anywhere(cut: int, caplog: pytest.LogCaptureFixture, autojump_clock: Clock) -> None:
+@pytest.mark.parametrize("length", range(len(REQUEST) + 1))
+async def test_disconnect_at_any_byte_leaves_host_running(
+    length: int, caplog: pytest.LogCaptureFixture, autojump_clock: Clock
+) -> None:
     async def chatty(scope: Scope, receive: Receive, send: Send) -> None:
         if await body_of(receive) is None:
             return
@@ -652,26 +656,26 @@ async def test_a_client_may_leave_anywhere(cut: int, caplog: pytest.LogCaptureFi
             await trio.sleep(1)
         await send({"type": "http.response.body"})
 
-    async with hosted(chatty) as place:
-        client = place.client(strict=True)
-        place.nursery.start_soon(client.write, REQUEST[:cut])
+    async with hosted(chatty) as testbed:
+        client = testbed.client(strict=True)
+        testbed.nursery.start_soon(client.write, REQUEST[:length])
         await trio.testing.wait_all_tasks_blocked()
         await client.aclose()
         await trio.sleep(30)
-        assert place.host.connections == 0
-        assert (await place.client().get("/")).body == b"xxx"
+        assert testbed.host.connections == 0
+        assert (await testbed.client().get("/")).body == b"xxx"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_requests_that_come_meanwhile_wait_for_their_turn(autojump_clock: Clock) -> None:
+async def test_request_received_during_response_answered_afterward(autojump_clock: Clock) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         with trio.move_on_after(10):
             while await receive() != {"type": "http.disconnect"}:
                 pass
         await answer(send, b"first")
 
-    async with hosted(Recorder(wait)) as place:
-        client = place.client()
+    async with hosted(Recorder(wait)) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await trio.sleep(5)
         await client.write(b"GET / HTTP/1.1\r\nHos")
@@ -681,15 +685,15 @@ async def test_requests_that_come_meanwhile_wait_for_their_turn(autojump_clock: 
         assert (await client.answer()).body == b"ok"
 
 
-async def test_little_is_read_ahead(autojump_clock: Clock) -> None:
+async def test_read_ahead_during_request_is_bounded(autojump_clock: Clock) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         with trio.move_on_after(10):
             while await receive() != {"type": "http.disconnect"}:
                 pass
         await answer(send, b"first")
 
-    async with hosted(wait) as place:
-        client = place.client(strict=True)
+    async with hosted(wait) as testbed:
+        client = testbed.client(strict=True)
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         sent = 0
         with trio.move_on_after(5):
@@ -700,7 +704,7 @@ async def test_little_is_read_ahead(autojump_clock: Clock) -> None:
         assert (await client.answer()).body == b"first"
 
 
-# --- applications that fail ------------------------------------------------------------------------------------------
+# --- applications that fail -------------------------------------------------------------------------------------------
 
 
 async def crash(scope: Scope, receive: Receive, send: Send) -> None:
@@ -711,11 +715,11 @@ async def crash_in_group(scope: Scope, receive: Receive, send: Send) -> None:
     raise ExceptionGroup("several", [ValueError("secret")])
 
 
-async def say_nothing(scope: Scope, receive: Receive, send: Send) -> None:
+async def send_nothing(scope: Scope, receive: Receive, send: Send) -> None:
     pass
 
 
-async def split_a_header(scope: Scope, receive: Receive, send: Send) -> None:
+async def split_header(scope: Scope, receive: Receive, send: Send) -> None:
     await answer(send, b"", location=b"a\r\nset-cookie: b")
 
 
@@ -723,7 +727,7 @@ async def push(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.push", "path": "/"})
 
 
-async def start_strangely(scope: Scope, receive: Receive, send: Send) -> None:
+async def send_invalid_status(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": "200"})
 
 
@@ -731,43 +735,45 @@ async def start_only(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200})
 
 
-@pytest.mark.parametrize("app", [crash, crash_in_group, say_nothing, split_a_header, push, start_strangely, start_only])
-async def test_a_failing_application_is_an_error_500(
+@pytest.mark.parametrize(
+    "app", [crash, crash_in_group, send_nothing, split_header, push, send_invalid_status, start_only]
+)
+async def test_application_failure_before_response_returns_500(
     app: Application, caplog: pytest.LogCaptureFixture, autojump_clock: Clock
 ) -> None:
-    async with hosted(Recorder(app)) as place:
-        client = place.client()
+    async with hosted(Recorder(app)) as testbed:
+        client = testbed.client()
         await client.write(b"GET /path?secret HTTP/1.1\r\nHost: h\r\n\r\n")
         await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
-        await refused(client, 500, "internal server error")
-        assert (await place.client().get("/")).status == 200
+        await check_rejected(client, 500, "internal server error")
+        assert (await testbed.client().get("/")).status == 200
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert "GET /path" in record.getMessage()
     assert "secret" not in record.getMessage()
 
 
-async def stop_short(scope: Scope, receive: Receive, send: Send) -> None:
+async def send_incomplete_body(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200})
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
 
 
-async def fail_short(scope: Scope, receive: Receive, send: Send) -> None:
-    await stop_short(scope, receive, send)
+async def fail_after_first_part(scope: Scope, receive: Receive, send: Send) -> None:
+    await send_incomplete_body(scope, receive, send)
     raise ValueError("secret")
 
 
-async def say_too_little(scope: Scope, receive: Receive, send: Send) -> None:
+async def send_less_than_content_length(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
     await send({"type": "http.response.body", "body": b"half"})
 
 
-@pytest.mark.parametrize("app", [stop_short, fail_short, say_too_little])
-async def test_half_an_answer_is_not_taken_for_a_whole(
+@pytest.mark.parametrize("app", [send_incomplete_body, fail_after_first_part, send_less_than_content_length])
+async def test_incomplete_response_closes_connection_without_end(
     app: Application, caplog: pytest.LogCaptureFixture, autojump_clock: Clock
 ) -> None:
-    async with hosted(app) as place:
-        client = place.client()
+    async with hosted(app) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await client.head()
         assert await client.part() == b"half"
@@ -776,7 +782,7 @@ async def test_half_an_answer_is_not_taken_for_a_whole(
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
-async def test_two_tasks_do_not_send_at_the_same_time(autojump_clock: Clock) -> None:
+async def test_concurrent_send_raises_busy_resource_error(autojump_clock: Clock) -> None:
     failed = trio.Event()
 
     async def mix(scope: Scope, receive: Receive, send: Send) -> None:
@@ -790,14 +796,14 @@ async def test_two_tasks_do_not_send_at_the_same_time(autojump_clock: Clock) -> 
             failed.set()
         await send({"type": "http.response.body"})
 
-    async with hosted(mix) as place:
-        client = place.client(strict=True)
+    async with hosted(mix) as testbed:
+        client = testbed.client(strict=True)
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await failed.wait()
         assert len((await client.answer()).body) == 100_000
 
 
-async def test_a_send_that_is_cancelled_half_way_ends_the_connection(autojump_clock: Clock) -> None:
+async def test_send_cancelled_midway_ends_connection(autojump_clock: Clock) -> None:
     ended = trio.Event()
 
     async def give_up(scope: Scope, receive: Receive, send: Send) -> None:
@@ -805,13 +811,13 @@ async def test_a_send_that_is_cancelled_half_way_ends_the_connection(autojump_cl
         assert await body_of(receive) == b""
         with trio.move_on_after(5):
             await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
-        # The client is there still, but nothing can be said to it any more.
+        # The client is still connected, but nothing more can be sent to it.
         assert await receive() == {"type": "http.disconnect"}
         await send({"type": "http.response.body", "body": b"y"})
         ended.set()
 
-    async with hosted(give_up) as place:
-        client = place.client(strict=True)
+    async with hosted(give_up) as testbed:
+        client = testbed.client(strict=True)
         start = trio.current_time()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await ended.wait()
@@ -820,32 +826,32 @@ async def test_a_send_that_is_cancelled_half_way_ends_the_connection(autojump_cl
         assert trio.current_time() - start < 10
 
 
-async def test_what_is_cancelled_before_it_was_sent_was_never_said(autojump_clock: Clock) -> None:
-    async def think_again(scope: Scope, receive: Receive, send: Send) -> None:
+async def test_body_cancelled_before_send_is_not_sent(autojump_clock: Clock) -> None:
+    async def cancel_first_part(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
-        with trio.CancelScope() as scope_of_first:
-            scope_of_first.cancel()
+        with trio.CancelScope() as first_part:
+            first_part.cancel()
             await send({"type": "http.response.body", "body": b"first", "more_body": True})
-        assert scope_of_first.cancelled_caught
+        assert first_part.cancelled_caught
         await send({"type": "http.response.body", "body": b"second"})
 
-    async with hosted(think_again) as place:
-        got = await place.client().get("/")
+    async with hosted(cancel_first_part) as testbed:
+        got = await testbed.client().get("/")
         assert (got.body, got.headers["content-length"]) == (b"second", "6")
 
 
 # --- companions ------------------------------------------------------------------------------------------------------
 
 
-class Companied:
-    """An application that works for some seconds, with a companion that notes what becomes of it."""
+class AppWithCompanion:
+    """An application that runs for some seconds, with a companion whose start and end it records."""
 
     def __init__(self, seconds: float, companion: Callable[[Receive], Awaitable[None]] | None = None) -> None:
         self.seconds = seconds
         self.companion = companion
         self.started_at: float | None = None
         self.cancelled = False
-        self.left_alone: list[bool] = []
+        self.companion_ended: list[bool] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = trio.current_time()
@@ -864,9 +870,9 @@ class Companied:
         start_later(scope)(companion)
         await trio.sleep(self.seconds)
         await answer(send, b"done")
-        # The response is complete: there is nothing left to keep company to.
+        # The response is complete, so the companion must have ended.
         await trio.testing.wait_all_tasks_blocked()
-        self.left_alone.append(self.cancelled or self.started_at is None)
+        self.companion_ended.append(self.cancelled or self.started_at is None)
 
 
 def start_later(scope: Scope) -> StartLater:
@@ -876,64 +882,64 @@ def start_later(scope: Scope) -> StartLater:
     return function
 
 
-async def test_a_quick_request_has_no_companion(autojump_clock: Clock) -> None:
-    app = Companied(0.05)
-    async with hosted(app) as place:
-        client = place.client()
+async def test_short_request_starts_no_companion(autojump_clock: Clock) -> None:
+    app = AppWithCompanion(0.05)
+    async with hosted(app) as testbed:
+        client = testbed.client()
         for _ in range(3):
             assert (await client.get("/")).body == b"done"
         await trio.sleep(20)
     assert app.started_at is None
 
 
-async def test_a_slow_request_has_one_while_it_runs(autojump_clock: Clock) -> None:
-    app = Companied(5)
-    async with hosted(app) as place:
-        client = place.client()
+async def test_long_request_runs_companion_until_response(autojump_clock: Clock) -> None:
+    app = AppWithCompanion(5)
+    async with hosted(app) as testbed:
+        client = testbed.client()
         for _ in range(2):
             assert (await client.get("/")).body == b"done"
         await trio.testing.wait_all_tasks_blocked()
-    assert app.left_alone == [True, True]
+    assert app.companion_ended == [True, True]
     assert app.started_at == pytest.approx(0.1, abs=0.11)
 
 
-async def test_a_companion_sees_the_client_leave(autojump_clock: Clock) -> None:
+async def test_companion_receives_http_disconnect(autojump_clock: Clock) -> None:
     left = trio.Event()
 
     async def watch(receive: Receive) -> None:
         assert await receive() == {"type": "http.disconnect"}
         left.set()
 
-    async with hosted(Companied(50, watch)) as place:
-        client = place.client()
+    async with hosted(AppWithCompanion(50, watch)) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await trio.sleep(5)
         await client.aclose()
         await left.wait()
 
 
-async def test_a_companion_that_watches_leaves_the_next_request_whole(autojump_clock: Clock) -> None:
+async def test_companion_that_receives_keeps_next_request_intact(autojump_clock: Clock) -> None:
     async def watch(receive: Receive) -> None:
         await receive()
 
-    async with hosted(Companied(5, watch)) as place:
-        client = place.client()
+    async with hosted(AppWithCompanion(5, watch)) as testbed:
+        client = testbed.client()
         for _ in range(3):
             assert (await client.get("/")).body == b"done"
 
 
-async def test_a_companion_that_fails_is_logged_and_no_more(
+async def test_companion_failure_logged_and_response_sent(
     caplog: pytest.LogCaptureFixture, autojump_clock: Clock
 ) -> None:
     async def fail(receive: Receive) -> None:
-        raise ValueError("no company")
+        raise ValueError("companion")
 
-    async with hosted(Companied(5, fail)) as place:
-        assert (await place.client().get("/")).body == b"done"
+    async with hosted(AppWithCompanion(5, fail)) as testbed:
+        assert (await testbed.client().get("/")).body == b"done"
     assert "companion failed: request=GET /" in caplog.text
 
 
-async def test_a_request_has_one_companion_at_most(autojump_clock: Clock) -> None:
+async def test_second_companion_raises_runtime_error(autojump_clock: Clock) -> None:
     async def two(scope: Scope, receive: Receive, send: Send) -> None:
         start = start_later(scope)
         start(trio.sleep_forever)
@@ -941,11 +947,11 @@ async def test_a_request_has_one_companion_at_most(autojump_clock: Clock) -> Non
             start(trio.sleep_forever)
         await answer(send, b"done")
 
-    async with hosted(two) as place:
-        assert (await place.client().get("/")).body == b"done"
+    async with hosted(two) as testbed:
+        assert (await testbed.client().get("/")).body == b"done"
 
 
-async def test_a_companion_that_is_wanted_late_starts_at_once(autojump_clock: Clock) -> None:
+async def test_companion_scheduled_late_starts_immediately(autojump_clock: Clock) -> None:
     started = trio.Event()
 
     async def late(scope: Scope, receive: Receive, send: Send) -> None:
@@ -958,11 +964,11 @@ async def test_a_companion_that_is_wanted_late_starts_at_once(autojump_clock: Cl
         await started.wait()
         await answer(send, b"done")
 
-    async with hosted(late) as place:
-        assert (await place.client().get("/")).body == b"done"
+    async with hosted(late) as testbed:
+        assert (await testbed.client().get("/")).body == b"done"
 
 
-async def test_the_next_request_waits_for_the_end_of_a_companion(autojump_clock: Clock) -> None:
+async def test_next_request_waits_for_end_of_companion(autojump_clock: Clock) -> None:
     ended: list[float] = []
 
     async def first(scope: Scope, receive: Receive, send: Send) -> None:
@@ -980,8 +986,8 @@ async def test_the_next_request_waits_for_the_end_of_a_companion(autojump_clock:
         await trio.sleep(2)
         await answer(send, b"first")
 
-    async with hosted(Recorder(first)) as place:
-        client = place.client()
+    async with hosted(Recorder(first)) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * 2)
         assert (await client.answer()).body == b"first"
         assert not ended
@@ -989,7 +995,7 @@ async def test_the_next_request_waits_for_the_end_of_a_companion(autojump_clock:
         assert ended
 
 
-async def test_an_application_that_fails_takes_its_companion_with_it(autojump_clock: Clock) -> None:
+async def test_application_failure_cancels_companion(autojump_clock: Clock) -> None:
     ended = trio.Event()
 
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
@@ -1001,19 +1007,19 @@ async def test_an_application_that_fails_takes_its_companion_with_it(autojump_cl
 
         start_later(scope)(companion)
         await trio.sleep(3)
-        raise ValueError("no luck")
+        raise ValueError("broken")
 
-    async with hosted(fail) as place:
-        client = place.client()
+    async with hosted(fail) as testbed:
+        client = testbed.client()
         assert (await client.get("/")).status == 500
         assert ended.is_set()
 
 
-# --- applications that go on behind their answer ---------------------------------------------------------------------
+# --- applications that run on after their response --------------------------------------------------------------------
 
 
-class Lasting:
-    """Answers at once, or after some seconds, and works on."""
+class LongRunningApp:
+    """An application that responds immediately, or after some seconds, and then runs until it is released."""
 
     def __init__(self, before: float = 0, *, watches: bool = False) -> None:
         self.before = before
@@ -1039,35 +1045,35 @@ class Lasting:
         if self.watches:
             await watch()
         await self.release.wait()
-        # It may say what it likes; the answer is complete.
+        # The response is complete.
         assert await receive() == {"type": "http.disconnect"}
         self.ended += 1
 
 
 @pytest.mark.parametrize("before", [0, 5])
 @pytest.mark.parametrize("watches", [False, True])
-async def test_a_connection_is_served_on_while_an_application_works_behind_its_answer(
+async def test_application_running_after_response_frees_connection(
     before: float, watches: bool, autojump_clock: Clock
 ) -> None:
-    app = Lasting(before, watches=watches)
-    async with hosted(app) as place:
-        client = place.client()
+    app = LongRunningApp(before, watches=watches)
+    async with hosted(app) as testbed:
+        client = testbed.client()
         assert (await client.get("/")).body == b"first"
         start = trio.current_time()
         for _ in range(3):
             assert (await client.get("/quick")).body == b"quick"
         assert trio.current_time() - start < 1
         assert app.ended == 0
-        # What works on has no connection of its own.
-        assert place.host.connections == 1
+        # The task that still runs does not count as a connection.
+        assert testbed.host.connections == 1
         app.release.set()
         await trio.testing.wait_all_tasks_blocked()
         assert app.ended == 1
-        assert place.host.connections == 1
+        assert testbed.host.connections == 1
         assert (await client.get("/quick")).body == b"quick"
 
 
-async def test_whoever_watches_for_the_client_is_told_of_the_end_of_the_answer(autojump_clock: Clock) -> None:
+async def test_pending_receive_returns_when_response_ends(autojump_clock: Clock) -> None:
     async def both(scope: Scope, receive: Receive, send: Send) -> None:
         assert await body_of(receive) == b""
         async with trio.open_nursery() as nursery:
@@ -1075,8 +1081,8 @@ async def test_whoever_watches_for_the_client_is_told_of_the_end_of_the_answer(a
             await trio.sleep(2)
             await answer(send, b"done")
 
-    async with hosted(Recorder(both)) as place:
-        client = place.client()
+    async with hosted(Recorder(both)) as testbed:
+        client = testbed.client()
         assert (await client.get("/")).body == b"done"
         start = trio.current_time()
         for _ in range(3):
@@ -1084,7 +1090,7 @@ async def test_whoever_watches_for_the_client_is_told_of_the_end_of_the_answer(a
         assert trio.current_time() - start < 1
 
 
-async def test_a_companion_that_ends_slowly_is_waited_for_before_the_connection_is_served_on(
+async def test_connection_waits_for_slow_companion_before_next_request(
     autojump_clock: Clock,
 ) -> None:
     ended = trio.Event()
@@ -1110,17 +1116,17 @@ async def test_a_companion_that_ends_slowly_is_waited_for_before_the_connection_
         assert ended.is_set()
         await answer(send, b"second")
 
-    async with hosted(Recorder(last, second)) as place:
-        client = place.client()
+    async with hosted(Recorder(last, second)) as testbed:
+        client = testbed.client()
         assert (await client.get("/")).body == b"first"
         assert (await client.get("/")).body == b"second"
         released.set()
 
 
-async def test_a_request_that_came_meanwhile_is_not_lost(autojump_clock: Clock) -> None:
-    app = Lasting(5)
-    async with hosted(app) as place:
-        client = place.client()
+async def test_pipelined_request_during_running_application_answered(autojump_clock: Clock) -> None:
+    app = LongRunningApp(5)
+    async with hosted(app) as testbed:
+        client = testbed.client()
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await trio.sleep(2)
         await client.write(b"GET /quick HTTP/1.1\r\nHost: h\r\n\r\nGET /quick HT")
@@ -1131,9 +1137,9 @@ async def test_a_request_that_came_meanwhile_is_not_lost(autojump_clock: Clock) 
 
 
 class LateReader(trio.abc.HalfCloseableStream):
-    """A stream whose bytes come a second after they are there, whatever is cancelled meanwhile.
+    """A stream that delivers its bytes a second after their arrival, even if the read is cancelled meanwhile.
 
-    A task that reads a socket is like that for a moment: between the system's report and its turn.
+    A task that reads a socket has such a moment between the report of the system and its next step.
     """
 
     def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
@@ -1158,7 +1164,7 @@ class LateReader(trio.abc.HalfCloseableStream):
         await self.stream.aclose()
 
 
-async def test_connection_when_next_request_is_read_while_response_ends_answers_it(autojump_clock: Clock) -> None:
+async def test_request_read_while_previous_response_ends_answered(autojump_clock: Clock) -> None:
     released = trio.Event()
 
     async def watching(scope: Scope, receive: Receive, send: Send) -> None:
@@ -1169,9 +1175,9 @@ async def test_connection_when_next_request_is_read_while_response_ends_answers_
             await answer(send, b"first")
             await released.wait()
 
-    async with hosted(Recorder(watching)) as place:
+    async with hosted(Recorder(watching)) as testbed:
         ours, theirs = trio.testing.memory_stream_pair()
-        place.nursery.start_soon(place.host.serve_stream, LateReader(theirs))
+        testbed.nursery.start_soon(testbed.host.serve_stream, LateReader(theirs))
         client = RawHttp(ours)
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         # The first request begins at 1 second and is answered at 6; the watcher of its client has the next one at 6.9.
@@ -1182,40 +1188,40 @@ async def test_connection_when_next_request_is_read_while_response_ends_answers_
         released.set()
 
 
-@pytest.mark.parametrize("why", ["the client wants no more", "the host is full", "the client left"])
-async def test_a_connection_that_cannot_be_served_on_ends(why: str, autojump_clock: Clock) -> None:
-    app = Lasting()
-    async with hosted(app, limits=Limits(connections=1 if "full" in why else 9)) as place:
-        client = place.client()
-        end = b"Connection: close\r\n" if "wants" in why else b""
+@pytest.mark.parametrize("reason", ["the client closes", "the host is full", "the client left"])
+async def test_connection_of_running_application_closed_when_not_reusable(reason: str, autojump_clock: Clock) -> None:
+    app = LongRunningApp()
+    async with hosted(app, limits=Limits(connections=1 if "full" in reason else 9)) as testbed:
+        client = testbed.client()
+        end = b"Connection: close\r\n" if "closes" in reason else b""
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n" + end + b"\r\n")
-        if why == "the client left":
+        if reason == "the client left":
             await client.stream.send_eof()  # type: ignore[attr-defined]  # the stream in memory has it
         assert (await client.answer()).body == b"first"
         start = trio.current_time()
-        if why != "the client left":
+        if reason != "the client left":
             assert await client.closed()
         assert trio.current_time() - start < 5
         await trio.sleep(5)
         app.release.set()
         await trio.sleep(1)
-        assert (app.ended, place.host.connections) == (1, 0)
+        assert (app.ended, testbed.host.connections) == (1, 0)
 
 
-# --- many, and the end -----------------------------------------------------------------------------------------------
+# --- the end of the host ----------------------------------------------------------------------------------------------
 
 
-async def test_a_stopping_host_breaks_off_nothing(autojump_clock: Clock) -> None:
-    async with hosted(Recorder(Companied(5), Companied(5))) as place:
-        host = place.host
-        idle, running, begun, unborn = (place.client() for _ in range(4))
+async def test_stopping_host_completes_started_requests(autojump_clock: Clock) -> None:
+    async with hosted(Recorder(AppWithCompanion(5), AppWithCompanion(5))) as testbed:
+        host = testbed.host
+        idle, running, begun, unused = (testbed.client() for _ in range(4))
         await running.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await trio.sleep(1)
         await begun.write(b"GET / HTT")
         await trio.sleep(1)
         host.stop()
         assert await idle.closed()
-        assert await unborn.closed()
+        assert await unused.closed()
         await begun.write(b"P/1.1\r\nHost: h\r\n\r\n")
         for client in (running, begun):
             got = await client.answer()
@@ -1223,11 +1229,11 @@ async def test_a_stopping_host_breaks_off_nothing(autojump_clock: Clock) -> None
             assert await client.closed()
         await trio.testing.wait_all_tasks_blocked()
         assert host.connections == 0
-        assert await place.client().closed()
+        assert await testbed.client().closed()
 
 
-async def test_a_host_has_ended_when_the_last_connection_has(autojump_clock: Clock) -> None:
-    host = HttpHost(Companied(5))
+async def test_host_run_returns_after_last_connection(autojump_clock: Clock) -> None:
+    host = HttpHost(AppWithCompanion(5))
     async with trio.open_nursery() as nursery:
         ended = trio.Event()
 
@@ -1248,28 +1254,28 @@ async def test_a_host_has_ended_when_the_last_connection_has(autojump_clock: Clo
         await ended.wait()
 
 
-async def test_a_host_that_does_not_run_starts_nothing(autojump_clock: Clock) -> None:
+async def test_start_soon_when_host_not_running_raises(autojump_clock: Clock) -> None:
     with pytest.raises(RuntimeError, match="host is not running"):
         HttpHost(echo).start_soon(trio.sleep_forever)
 
 
-class Odd(trio.abc.Stream):
-    """A stream of which nothing ever comes, that fails or clings."""
+class FaultyStream(trio.abc.Stream):
+    """A stream without data. Reading it fails, or closing it blocks."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
         self.closed = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        raise AssertionError("nothing was asked")
+        raise AssertionError("the host sent without a request")
 
     async def wait_send_all_might_not_block(self) -> None:
-        raise AssertionError("nobody wants to know")
+        raise AssertionError("the host waited to send")
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         await trio.lowlevel.checkpoint()
         if self.fails:
-            raise ValueError("this is not what streams raise")
+            raise ValueError("not an error of streams")
         return b""
 
     async def aclose(self) -> None:
@@ -1280,19 +1286,21 @@ class Odd(trio.abc.Stream):
             self.closed = True
 
 
-async def test_a_connection_that_fails_ends_alone(caplog: pytest.LogCaptureFixture, autojump_clock: Clock) -> None:
-    async with hosted(echo) as place:
-        stream = Odd(fails=True)
-        await place.host.serve_stream(stream)
+async def test_connection_failure_logged_and_host_keeps_running(
+    caplog: pytest.LogCaptureFixture, autojump_clock: Clock
+) -> None:
+    async with hosted(echo) as testbed:
+        stream = FaultyStream(fails=True)
+        await testbed.host.serve_stream(stream)
         assert stream.closed
         assert "connection failed" in caplog.text
-        assert (await place.client().get("/")).status == 200
+        assert (await testbed.client().get("/")).status == 200
 
 
-async def test_closing_waits_for_nobody(autojump_clock: Clock) -> None:
-    async with hosted(echo, timeouts=HostTimeouts(linger=3)) as place:
-        stream = Odd()
+async def test_blocked_close_cancelled_at_linger_timeout(autojump_clock: Clock) -> None:
+    async with hosted(echo, timeouts=HostTimeouts(linger=3)) as testbed:
+        stream = FaultyStream()
         start = trio.current_time()
-        await place.host.serve_stream(stream)
+        await testbed.host.serve_stream(stream)
         assert stream.closed
         assert trio.current_time() - start == 3

@@ -1,4 +1,4 @@
-"""Legacy HTTP: sessions, and what is posted to them."""
+"""Sessions of the legacy revisions over HTTP, and the messages that are posted to them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def identify(request: HttpRequest) -> str | None:
     return request.headers.get("authorization")
 
 
-# --- life ------------------------------------------------------------------------------------------------------------
+# --- lifetime ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
@@ -54,7 +54,7 @@ async def identify(request: HttpRequest) -> str | None:
     "compat.legacy-behaviour-by-revision",
     "security.session-id-nondeterministic",
 )
-async def test_initialize_opens_a_session_in_any_legacy_revision(revision: Revision) -> None:
+async def test_initialize_opens_session_in_each_legacy_revision(revision: Revision) -> None:
     app = Gate().server.asgi()
     async with session(app, revision) as client:
         assert client.session is not None
@@ -67,7 +67,7 @@ async def test_initialize_opens_a_session_in_any_legacy_revision(revision: Revis
         assert other.session != client.session
 
 
-async def test_initialize_that_names_a_session_opens_another_one_and_leaves_the_first_alone() -> None:
+async def test_initialize_with_session_id_opens_second_session() -> None:
     app = Gate().server.asgi()
     async with session(app) as client:
         first = client.session
@@ -85,7 +85,7 @@ async def test_initialize_that_names_a_session_opens_another_one_and_leaves_the_
 
 @pytest.mark.spec("http.notification-202")
 @SESSIONS
-async def test_what_is_owed_no_answer_is_accepted(revision: Revision) -> None:
+async def test_notification_or_response_returns_202(revision: Revision) -> None:
     async with session(Gate().server.asgi(), revision) as client:
         await client.tell("notifications/roots/list_changed")
         await client.tell("notifications/cancelled", {"requestId": 99})
@@ -94,7 +94,7 @@ async def test_what_is_owed_no_answer_is_accepted(revision: Revision) -> None:
 
 
 @pytest.mark.spec("http.notification-reject")
-async def test_what_cannot_be_accepted_is_refused() -> None:
+async def test_invalid_post_returns_400() -> None:
     async with session(Gate().server.asgi()) as client:
         for body in (b"nonsense", b"[]", b'{"jsonrpc": "2.0", "id": 5}'):
             reply = client.start("POST", body)
@@ -102,7 +102,7 @@ async def test_what_cannot_be_accepted_is_refused() -> None:
 
 
 @pytest.mark.spec("session.missing-400")
-async def test_a_request_without_a_session_is_refused() -> None:
+async def test_request_without_session_id_returns_400() -> None:
     async with hosted(Gate().server.asgi(), R2025_11_25) as client:
         reply = client.post(client.request("tools/list"))
         assert code_of(await reply.json()) == ErrorCode.INVALID_REQUEST
@@ -111,7 +111,7 @@ async def test_a_request_without_a_session_is_refused() -> None:
 
 @pytest.mark.spec("session.terminated-404", "session.terminate-any-time")
 @SESSIONS
-async def test_a_session_that_was_ended_is_not_found(revision: Revision) -> None:
+async def test_deleted_session_returns_404(revision: Revision) -> None:
     app = Gate().server.asgi()
     async with session(app, revision) as client:
         ended = client.start("DELETE")
@@ -132,9 +132,9 @@ async def test_a_session_that_was_ended_is_not_found(revision: Revision) -> None
 
 
 @pytest.mark.spec("elicitation.bind-user", "elicitation.state-per-user", "elicitation.state-not-session-only")
-async def test_a_session_of_somebody_else_looks_like_none() -> None:
-    gate = Gate()
-    app = gate.server.asgi(authenticate=identify)
+async def test_session_of_other_principal_returns_404() -> None:
+    tools = Gate()
+    app = tools.server.asgi(authenticate=identify)
     async with hosted(app, R2025_11_25) as client:
         client.headers["authorization"] = "a"
         await client.open()
@@ -157,49 +157,49 @@ async def test_a_session_of_somebody_else_looks_like_none() -> None:
 
 
 @HOOKED
-async def test_the_end_of_a_session_ends_all_that_belongs_to_it(hooked: bool) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), hooked=hooked) as client:
-        standing = client.get()
-        await standing.event()
+async def test_deleted_session_ends_its_requests_and_streams(hooked: bool) -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), hooked=hooked) as client:
+        standalone = client.get()
+        await standalone.event()
         quiet = client.post(client.call("hold", name="a"))
         loud = client.post(client.call("steps", name="b", token=1))
-        asking = client.post(client.call("look"))
+        calls = client.post(client.call("look"))
         await loud.message()
-        assert (await asking.message())["method"] == "roots/list"
-        await gate.until_running("a", "b", "look")
+        assert (await calls.message())["method"] == "roots/list"
+        await tools.until_running("a", "b", "look")
         assert (await client.start("DELETE").body()) == b""
         assert (await quiet.body(), quiet.status)[1] == 404
         assert await loud.rest() == []
-        assert await asking.rest() == []
-        assert await standing.rest() == []
-        assert sorted(gate.cancelled) == ["a", "b"]
+        assert await calls.rest() == []
+        assert await standalone.rest() == []
+        assert sorted(tools.cancelled) == ["a", "b"]
 
 
-async def test_a_session_that_nobody_uses_expires(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    app = gate.server.asgi(policy=EndpointPolicy(session_idle=100))
+async def test_idle_session_expires(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    app = tools.server.asgi(policy=EndpointPolicy(session_idle=100))
     async with session(app) as client:
         await trio.sleep(99)
         assert "result" in await client.ask("ping")
         held = client.post(client.call("hold", name="a"))
         await trio.sleep(500)
-        gate.let("a")
+        tools.let("a")
         assert text_of(await held.answer()) == "a"
         await trio.sleep(99)
         assert "result" in await client.ask("ping")
-        standing = client.get()
+        standalone = client.get()
         await trio.sleep(500)
         assert "result" in await client.ask("ping")
-        standing.leave()
-        await standing.returned.wait()
+        standalone.leave()
+        await standalone.returned.wait()
         await trio.sleep(101)
         gone = client.post(client.request("ping"))
         await gone.body()
         assert (gone.status, app.sessions) == (404, 0)
 
 
-async def test_the_session_that_rests_longest_makes_room() -> None:
+async def test_session_table_full_evicts_longest_idle_session() -> None:
     store = MemoryStore()
     server = Gate(Limits(sessions=2)).server
     app = server.asgi(store=store)
@@ -213,7 +213,7 @@ async def test_the_session_that_rests_longest_makes_room() -> None:
         await gone.body()
         assert gone.status == 404
         assert "result" in await clients[1].ask("ping")
-        # In which something runs does not.
+        # A session with a running request is not evicted.
         gets = [each.get() for each in clients[1:]]
         for get in gets:
             await get.event()
@@ -229,7 +229,7 @@ async def test_the_session_that_rests_longest_makes_room() -> None:
         assert b"Limits.sessions" in await full.body()
 
 
-async def test_a_refused_request_makes_no_session() -> None:
+async def test_rejected_initialize_creates_no_session() -> None:
     app = Gate().server.asgi()
     async with hosted(app, R2025_11_25) as client:
         params: JsonObject = {
@@ -247,7 +247,7 @@ async def test_a_refused_request_makes_no_session() -> None:
 
 
 @pytest.mark.spec("compat.server-modern-initialize-error-http", "compat.server-modern-initialize-names-versions")
-async def test_a_modern_server_refuses_initialize() -> None:
+async def test_initialize_at_modern_only_server_returns_400() -> None:
     async with hosted(Gate(revisions=MODERN).server.asgi(), R2025_11_25) as client:
         reply = client.post(client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))
         assert b"2026-07-28" in await reply.body()
@@ -255,7 +255,7 @@ async def test_a_modern_server_refuses_initialize() -> None:
 
 
 @pytest.mark.spec("http.protocol-version-assume", "http.protocol-version-400")
-async def test_the_version_header_may_be_missing_but_not_wrong() -> None:
+async def test_protocol_version_header_missing_accepted_unknown_returns_400() -> None:
     async with session(Gate().server.asgi()) as client:
         assert "result" in await client.post(client.request("ping"), mcp_protocol_version=None).answer()
         for reply in (
@@ -274,10 +274,10 @@ async def test_the_version_header_may_be_missing_but_not_wrong() -> None:
     "http.request-response-type", "sse.end-after-response", "sse.related-messages", "sse.messages-before-response"
 )
 @SESSIONS
-async def test_an_answer_is_json_or_a_stream(revision: Revision, hooked: bool) -> None:
-    gate = Gate()
-    gate.let("a1", "a2")
-    async with session(gate.server.asgi(), revision, hooked=hooked) as client:
+async def test_response_is_json_or_event_stream(revision: Revision, hooked: bool) -> None:
+    tools = Gate()
+    tools.let("a1", "a2")
+    async with session(tools.server.asgi(), revision, hooked=hooked) as client:
         reply = client.post(client.call("echo", text="hi"))
         assert text_of(await reply.json()) == "hi"
         assert "mcp-session-id" not in reply.headers
@@ -288,7 +288,7 @@ async def test_an_answer_is_json_or_a_stream(revision: Revision, hooked: bool) -
         assert reply.headers["x-accel-buffering"] == "no"
 
 
-async def test_a_client_that_takes_only_streams_has_streams() -> None:
+async def test_client_accepting_only_event_stream_gets_stream() -> None:
     async with hosted(Gate().server.asgi(), R2025_11_25) as client:
         client.headers["accept"] = "text/event-stream"
         await client.open()
@@ -297,59 +297,59 @@ async def test_a_client_that_takes_only_streams_has_streams() -> None:
         assert reply.media == "text/event-stream"
 
 
-async def test_errors_are_answers_like_any_other() -> None:
+async def test_unknown_method_returns_json_rpc_error_with_200() -> None:
     async with session(Gate().server.asgi()) as client:
         reply = client.post(client.request("no/such"))
         assert code_of(await reply.json()) == ErrorCode.METHOD_NOT_FOUND
         assert reply.status == 200
 
 
-async def test_an_id_that_is_in_use_is_refused_without_harm() -> None:
-    gate = Gate()
-    async with session(gate.server.asgi()) as client:
+async def test_request_id_in_use_is_rejected() -> None:
+    tools = Gate()
+    async with session(tools.server.asgi()) as client:
         held = client.post(client.call("hold", name="a", id=7))
-        await gate.until_running("a")
+        await tools.until_running("a")
         second = client.post(client.call("echo", text="b", id=7))
         assert code_of(await second.json()) == ErrorCode.INVALID_REQUEST
-        gate.let("a")
+        tools.let("a")
         assert text_of(await held.answer()) == "a"
         assert text_of(await client.post(client.call("echo", text="b", id=7)).answer()) == "b"
 
 
-async def test_two_sessions_with_the_same_ids_do_not_meet() -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_same_request_ids_in_two_sessions_are_independent() -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with session(app) as one:
         other = Client(app, one.nursery, R2025_11_25)
         await other.open()
         replies = [client.post(client.call("hold", name=name, id=1)) for client, name in ((one, "a"), (other, "b"))]
-        await gate.until_running("a", "b")
+        await tools.until_running("a", "b")
         await other.tell("notifications/cancelled", {"requestId": 1})
-        gate.let("a", "b")
+        tools.let("a", "b")
         assert text_of(await replies[0].answer()) == "a"
         assert await replies[1].body() == b": still here\n\n"
-        assert gate.cancelled == ["b"]
+        assert tools.cancelled == ["b"]
 
 
 @HOOKED
 @pytest.mark.spec("cancellation.stop-processing", "cancellation.no-response", "cancellation.free-resources")
 @pytest.mark.parametrize(("tool", "accept"), [("hold", None), ("hold", "application/json"), ("steps", None)])
-async def test_a_cancelled_request_gets_no_answer(tool: str, accept: str | None, hooked: bool) -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_cancelled_request_has_no_response(tool: str, accept: str | None, hooked: bool) -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with session(app, R2025_03_26, hooked=hooked) as client:
         if accept:
             client.headers["accept"] = accept
         reply = client.post(client.call(tool, name="a", token=1, id=5))
-        await gate.until_running("a")
+        await tools.until_running("a")
         await client.tell("notifications/cancelled", {"requestId": 5, "reason": "enough"})
         await reply.returned.wait()
-        assert gate.cancelled == ["a"]
+        assert tools.cancelled == ["a"]
         body = await reply.body()
         assert b'"id":5' not in body
         assert reply.status == (202 if accept else 200)
         assert accept or reply.media == "text/event-stream"
-        # Late, and again: no harm.
+        # A late or repeated cancellation does no harm.
         await client.tell("notifications/cancelled", {"requestId": 5})
         assert text_of(await client.post(client.call("echo", text="b", id=5)).answer()) == "b"
         assert "result" in await client.ask("ping")
@@ -358,52 +358,56 @@ async def test_a_cancelled_request_gets_no_answer(tool: str, accept: str | None,
 @pytest.mark.spec("sse.disconnect-not-cancel", "sse.disconnect-any-time")
 @HOOKED
 @pytest.mark.parametrize("tool", ["hold", "steps"])
-async def test_a_client_that_leaves_does_not_cancel_its_request(tool: str, hooked: bool) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), hooked=hooked) as client:
+async def test_disconnect_does_not_cancel_request(tool: str, hooked: bool) -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call(tool, name="a", token=1))
-        await gate.until_running("a")
+        await tools.until_running("a")
         reply.leave()
         await trio.testing.wait_all_tasks_blocked()
         assert not reply.returned.is_set()
-        gate.let("a", "a1", "a2")
+        tools.let("a", "a1", "a2")
         await reply.returned.wait()
-        assert gate.done == ["a"]
-        assert gate.cancelled == []
+        assert tools.done == ["a"]
+        assert tools.cancelled == []
 
 
-# --- questions of the server -----------------------------------------------------------------------------------------
+# --- client requests --------------------------------------------------------------------------------------------------
 
 
 @HOOKED
 @SESSIONS
-async def test_a_handler_asks_on_the_stream_of_its_call(revision: Revision, hooked: bool) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), revision, hooked=hooked) as client:
+async def test_client_request_is_sent_on_stream_of_its_call(revision: Revision, hooked: bool) -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), revision, hooked=hooked) as client:
         reply = client.post(client.call("look"))
-        question = await reply.message()
-        assert question["method"] == "roots/list"
-        answered = client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///x"}]}})
+        client_request = await reply.message()
+        assert client_request["method"] == "roots/list"
+        answered = client.post(
+            {"jsonrpc": "2.0", "id": client_request["id"], "result": {"roots": [{"uri": "file:///x"}]}}
+        )
         assert (await answered.body(), answered.status) == (b"", 202)
         assert text_of(await reply.answer()) == "1"
 
 
-async def test_a_client_that_takes_no_stream_is_asked_on_its_standalone_one() -> None:
-    gate = Gate()
-    async with session(gate.server.asgi()) as client:
+async def test_client_request_without_stream_uses_standalone_stream() -> None:
+    tools = Gate()
+    async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("look"), accept="application/json")
         assert "failed" in text_of(await reply.answer())
-        standing = client.get()
-        await standing.event()
+        standalone = client.get()
+        await standalone.event()
         reply = client.post(client.call("look"), accept="application/json")
-        question = await standing.message()
-        await client.post({"jsonrpc": "2.0", "id": question["id"], "error": {"code": 1, "message": "no"}}).body()
+        client_request = await standalone.message()
+        await client.post({"jsonrpc": "2.0", "id": client_request["id"], "error": {"code": 1, "message": "no"}}).body()
         assert code_of(await reply.answer()) == 1
 
 
-async def test_a_question_that_nobody_will_answer_ends(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(policy=EndpointPolicy(session_idle=1000))) as client:
+async def test_client_request_without_response_ends_with_expired_session(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(policy=EndpointPolicy(session_idle=1000))) as client:
         reply = client.post(client.call("look"))
         await reply.message()
         await trio.sleep(5000)
@@ -413,12 +417,12 @@ async def test_a_question_that_nobody_will_answer_ends(autojump_clock: trio.test
         assert reply.returned.is_set()
 
 
-async def test_a_question_that_is_no_longer_asked_is_taken_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_abandoned_client_request_sends_cancelled_notification(autojump_clock: trio.testing.MockClock) -> None:
     server = Server("x", version="0")
 
     @server.tool
     async def hasty(context: Context) -> str:
-        """Hasty."""
+        """Cancel a client request."""
         with trio.move_on_after(1):
             await context.list_roots()
         await trio.sleep(100)
@@ -426,11 +430,11 @@ async def test_a_question_that_is_no_longer_asked_is_taken_back(autojump_clock: 
 
     async with session(server.asgi()) as client:
         reply = client.post(client.call("hasty"))
-        question = await reply.message()
+        client_request = await reply.message()
         began = trio.current_time()
-        told = await reply.message()
-        assert told["method"] == "notifications/cancelled"
-        assert as_object(told["params"])["requestId"] == question["id"]
+        notification = await reply.message()
+        assert notification["method"] == "notifications/cancelled"
+        assert as_object(notification["params"])["requestId"] == client_request["id"]
         assert trio.current_time() - began < 2
         assert text_of(await reply.answer()) == "late"
 
@@ -439,22 +443,20 @@ async def test_a_question_that_is_no_longer_asked_is_taken_back(autojump_clock: 
     "body", [b'"result":5', b'"result":null', b'"error":"no"', b'"result":{"a":NaN}', b'"nothing":1']
 )
 @SESSIONS
-async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(
-    revision: Revision, body: bytes
-) -> None:
-    gate = Gate()
-    app = gate.server.asgi(authenticate=identify)
+async def test_unreadable_response_fails_client_request(revision: Revision, body: bytes) -> None:
+    tools = Gate()
+    app = tools.server.asgi(authenticate=identify)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = "me"
         await client.open()
         reply = client.post(client.call("look"))
-        asked = json.dumps((await reply.message())["id"]).encode()
-        bad = b'{"jsonrpc":"2.0","id":%b,%b}' % (asked, body)
-        # Somebody else, and a session that does not exist, can end nobody's waiting.
+        request_id = json.dumps((await reply.message())["id"]).encode()
+        bad = b'{"jsonrpc":"2.0","id":%b,%b}' % (request_id, body)
+        # Another principal, or an unknown session, cannot end the client request.
         assert (await _status(client.start("POST", bad, authorization="you"))) == 400
         assert (await _status(client.start("POST", bad, mcp_session_id="another"))) == 400
         assert (await _status(client.start("POST", bad, mcp_session_id=None))) == 400
-        assert (await _status(client.start("POST", bad.replace(asked, b"999999")))) == 400
+        assert (await _status(client.start("POST", bad.replace(request_id, b"999999")))) == 400
         await trio.testing.wait_all_tasks_blocked()
         assert not reply.complete
         assert (await _status(client.start("POST", bad))) == 400
@@ -463,12 +465,12 @@ async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_rea
         assert text_of(await client.ask("tools/call", {"name": "echo", "arguments": {"text": "on"}})) == "on"
 
 
-async def test_an_answer_in_a_batch_that_cannot_be_read_ends_the_waiting_as_well() -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), R2025_03_26) as client:
+async def test_unreadable_response_in_batch_fails_client_request() -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post(client.call("look"))
-        asked = (await reply.message())["id"]
-        batch: list[JsonValue] = [{"jsonrpc": "2.0", "id": asked, "result": 5}, client.request("ping", id="p")]
+        request_id = (await reply.message())["id"]
+        batch: list[JsonValue] = [{"jsonrpc": "2.0", "id": request_id, "result": 5}, client.request("ping", id="p")]
         answers = json.loads(await client.post(batch).body())
         assert [each["id"] for each in answers] == ["p"]
         error = as_object((await reply.answer())["error"])
@@ -497,31 +499,31 @@ def batch_of(client: Client) -> list[JsonValue]:
 
 @HOOKED
 @pytest.mark.spec("batch.receive")
-async def test_a_batch_is_answered_by_one_array(hooked: bool) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), R2025_03_26, hooked=hooked) as client:
+async def test_batch_response_is_one_json_array(hooked: bool) -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), R2025_03_26, hooked=hooked) as client:
         reply = client.post(batch_of(client))
-        await gate.until_running("a")
-        gate.let("a")
+        await tools.until_running("a")
+        tools.let("a")
         answers = json.loads(await reply.body())
         assert reply.media == "application/json"
         assert {answer.get("id") for answer in answers} == {1, 2, 3, 4, 5, None}
         assert len(answers) == 6
 
 
-async def test_a_batch_is_answered_by_events_when_it_becomes_a_stream(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), R2025_03_26) as client:
+async def test_batch_response_that_becomes_stream_sends_events(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post(batch_of(client))
         await trio.sleep(10)
-        gate.let("a")
+        tools.let("a")
         messages = [json.loads(event.data) for event in await reply.rest()]
         assert {message.get("id") for message in messages} == {1, 2, 3, 4, 5, None}
         assert messages[-1]["id"] == 1
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_a_batch_without_anything_for_handlers_is_answered_at_once(accept: str) -> None:
+async def test_batch_without_handler_calls_answered_immediately(accept: str) -> None:
     async with session(Gate().server.asgi(), R2025_03_26) as client:
         client.headers["accept"] = accept
         reply = client.post([{"jsonrpc": "1.0"}, {"jsonrpc": "1.0"}, client.request("ping", id=1)])
@@ -533,7 +535,7 @@ async def test_a_batch_without_anything_for_handlers_is_answered_at_once(accept:
         assert (await reply.body(), reply.status) == (b"", 202)
 
 
-async def test_member_of_a_batch_without_a_readable_id_is_refused_with_a_null_id() -> None:
+async def test_batch_member_without_readable_id_answered_with_null_id() -> None:
     async with session(Gate().server.asgi(), R2025_03_26) as client:
         unreadable: list[JsonValue] = [{"jsonrpc": "2.0"}, 7]
         for broken in unreadable:
@@ -542,50 +544,48 @@ async def test_member_of_a_batch_without_a_readable_id_is_refused_with_a_null_id
             assert [answer["id"] for answer in answers] == [None, "p"]
 
 
-async def test_a_cancelled_member_of_a_batch_is_left_out() -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), R2025_03_26) as client:
+async def test_batch_omits_response_of_cancelled_member() -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post([client.call("hold", name="a", id=1), client.call("echo", text="b", id=2)])
-        await gate.until_running("a")
+        await tools.until_running("a")
         await trio.testing.wait_all_tasks_blocked()
         await client.tell("notifications/cancelled", {"requestId": 1})
         assert [answer["id"] for answer in json.loads(await reply.body())] == [2]
 
 
 @pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25], ids=str)
-async def test_other_revisions_have_no_batches(revision: Revision) -> None:
+async def test_batch_in_later_revision_returns_400(revision: Revision) -> None:
     async with session(Gate().server.asgi(), revision) as client:
         reply = client.post([client.request("ping")])
         assert code_of(await reply.json()) == ErrorCode.INVALID_REQUEST
         assert reply.status == 400
 
 
-async def test_no_more_calls_of_a_session_run_at_once_than_allowed() -> None:
-    gate = Gate(Limits(running_requests=2))
-    async with session(gate.server.asgi(), R2025_03_26) as client:
+async def test_running_requests_of_session_are_limited() -> None:
+    tools = Gate(Limits(running_requests=2))
+    async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post([client.call("hold", name=name, id=name) for name in "abcd"])
         await trio.testing.wait_all_tasks_blocked()
-        assert len(gate.running) == 2
-        cancelled, waiting = sorted(set("abcd") - set(gate.running))
+        assert len(tools.running) == 2
+        cancelled, waiting = sorted(set("abcd") - set(tools.running))
         await client.tell("notifications/cancelled", {"requestId": cancelled})
-        gate.let(*gate.running, waiting)
+        tools.let(*tools.running, waiting)
         assert {answer["id"] for answer in json.loads(await reply.body())} == {*"abcd"} - {cancelled}
-        assert cancelled not in gate.running
-        # A handler that waits for the client keeps nobody out.
-        asking = [client.post(client.call("look")) for _ in range(3)]
-        for each in asking:
+        assert cancelled not in tools.running
+        # A handler that waits for the client does not count.
+        calls = [client.post(client.call("look")) for _ in range(3)]
+        for each in calls:
             assert (await each.message())["method"] == "roots/list"
 
 
 @HOOKED
 @SESSIONS
-async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(
-    revision: Revision, hooked: bool
-) -> None:
-    gate = Gate(Limits(running_requests=1, waiting_requests=1))
-    async with session(gate.server.asgi(), revision, hooked=hooked) as client:
+async def test_request_queue_full_returns_429(revision: Revision, hooked: bool) -> None:
+    tools = Gate(Limits(running_requests=1, waiting_requests=1))
+    async with session(tools.server.asgi(), revision, hooked=hooked) as client:
         running = client.post(client.call("hold", name="a"))
-        await gate.until_running("a")
+        await tools.until_running("a")
         waiting = client.post(client.call("hold", name="b", id="b"))
         await trio.testing.wait_all_tasks_blocked()
         refused = client.post(client.call("hold", name="c", id="c"))
@@ -596,22 +596,23 @@ async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(
         error = as_object(answer["error"])
         assert error["code"] == ErrorCode.INTERNAL_ERROR
         assert "2 is over the limit of 1; the setting is Limits.waiting_requests" in str(error["message"])
-        # What the connection itself answers never waits, and neither does a cancellation, which makes room.
+        # The connection answers `ping` without the queue, and a cancellation, which frees a place in the queue, does
+        # not wait.
         assert (await client.ask("ping"))["result"] == {}
         await client.tell("notifications/cancelled", {"requestId": "b"})
         await waiting.body()
         again = client.post(client.call("hold", name="c", id="c"))
         await trio.testing.wait_all_tasks_blocked()
-        gate.let("a", "c")
+        tools.let("a", "c")
         assert text_of(await running.answer()) == "a"
         assert text_of(await again.answer()) == "c"
 
 
-async def test_requests_wait_only_up_to_the_bytes_that_may_wait() -> None:
-    gate = Gate(Limits(running_requests=1, waiting_bytes=200))
-    async with session(gate.server.asgi()) as client:
+async def test_queued_bytes_over_limit_return_429() -> None:
+    tools = Gate(Limits(running_requests=1, waiting_bytes=200))
+    async with session(tools.server.asgi()) as client:
         client.post(client.call("hold", name="a"))
-        await gate.until_running("a")
+        await tools.until_running("a")
         client.post(client.call("hold", name="b"))
         await trio.testing.wait_all_tasks_blocked()
         refused = client.post(client.call("hold", name="c" * 200))
@@ -619,11 +620,11 @@ async def test_requests_wait_only_up_to_the_bytes_that_may_wait() -> None:
         assert refused.status == 429
 
 
-async def test_members_of_a_batch_for_which_there_is_no_room_are_refused_each_by_itself() -> None:
-    gate = Gate(Limits(running_requests=1, waiting_requests=1))
-    async with session(gate.server.asgi(), R2025_03_26) as client:
+async def test_batch_members_over_queue_limit_rejected_individually() -> None:
+    tools = Gate(Limits(running_requests=1, waiting_requests=1))
+    async with session(tools.server.asgi(), R2025_03_26) as client:
         batch: list[JsonValue] = [client.call("hold", name=name, id=name) for name in "abc"]
-        gate.let("a", "b")
+        tools.let("a", "b")
         reply = client.post([*batch, client.request("ping", id="p")])
         answers = {each["id"]: each for each in json.loads(await reply.body())}
         assert reply.status == 200
@@ -632,10 +633,10 @@ async def test_members_of_a_batch_for_which_there_is_no_room_are_refused_each_by
         assert (text_of(answers["a"]), text_of(answers["b"])) == ("a", "b")
 
 
-# --- who asks, and stores that fail ----------------------------------------------------------------------------------
+# --- authentication, and stores that fail -----------------------------------------------------------------------------
 
 
-async def test_who_is_not_let_in_is_told_how_to_ask(caplog: pytest.LogCaptureFixture) -> None:
+async def test_access_denied_returns_401_with_challenge(caplog: pytest.LogCaptureFixture) -> None:
     async def strict(request: HttpRequest) -> str | None:
         if request.headers.get("authorization") is None:
             raise AccessDenied("a token is needed", status=401, challenges=("Bearer", 'Basic realm="x"'))
@@ -654,8 +655,8 @@ async def test_who_is_not_let_in_is_told_how_to_ask(caplog: pytest.LogCaptureFix
 
 
 @attrs.define
-class Broken:
-    """A store that fails whenever it is told to."""
+class BrokenStore:
+    """A store that fails while `failing` is set."""
 
     inner: MemoryStore = attrs.field(factory=MemoryStore)
     failing: bool = False
@@ -666,12 +667,12 @@ class Broken:
         return getattr(self.inner, name)
 
 
-async def test_a_store_that_fails_does_not_fail_what_can_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    gate = Gate()
-    store = Broken()
-    async with session(gate.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # it is one by its attributes
+async def test_store_failure_keeps_session_and_running_requests(caplog: pytest.LogCaptureFixture) -> None:
+    tools = Gate()
+    store = BrokenStore()
+    async with session(tools.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # has the attributes of a store
         store.failing = True
-        gate.let("a1", "a2")
+        tools.let("a1", "a2")
         reply = client.post(client.call("steps", name="a", token=1))
         assert text_of(json.loads((await reply.rest())[-1].data)) == "a"
         assert "result" in await client.ask("logging/setLevel", {"level": "error"})
@@ -683,31 +684,29 @@ async def test_a_store_that_fails_does_not_fail_what_can_go_on(caplog: pytest.Lo
     assert "the disk is full" in caplog.text
 
 
-@pytest.mark.parametrize("forgotten", [True, False])
-async def test_a_stream_whose_store_fails_goes_on_without_ids(
-    forgotten: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    gate = Gate()
-    store = Broken()
-    async with session(gate.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # it is one by its attributes
+@pytest.mark.parametrize("discarded", [True, False])
+async def test_stream_after_store_failure_has_no_event_ids(discarded: bool, caplog: pytest.LogCaptureFixture) -> None:
+    tools = Gate()
+    store = BrokenStore()
+    async with session(tools.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # has the attributes of a store
         assert client.session is not None
         reply = client.post(client.call("steps", name="a", token=1, count=3))
         await reply.message()
-        if forgotten:
-            # A store may have had to choose another session's events.
+        if discarded:
+            # The store may have discarded these events in favor of another session.
             await store.inner.delivered(client.session, 1)
         else:
             store.failing = True
-        gate.let("a1", "a2", "a3")
+        tools.let("a1", "a2", "a3")
         assert [event.id for event in await reply.rest()] == [None, None, None]
     assert "not stored" in caplog.text
 
 
-async def test_a_record_says_what_another_process_has_to_know() -> None:
+async def test_session_record_has_log_level_principal_and_subscriptions() -> None:
     saved: list[SessionRecord] = []
     changes: list[str] = []
 
-    class Watched(MemoryStore):
+    class RecordingStore(MemoryStore):
         async def save(self, record: SessionRecord) -> None:
             saved.append(record)
             await super().save(record)
@@ -720,7 +719,7 @@ async def test_a_record_says_what_another_process_has_to_know() -> None:
             changes.append(f"-{uri}")
             await super().unsubscribe(session, uri)
 
-    async with session(Gate().server.asgi(store=Watched(), authenticate=identify)) as client:
+    async with session(Gate().server.asgi(store=RecordingStore(), authenticate=identify)) as client:
         await client.ask("resources/subscribe", {"uri": "memo://x"})
         await client.ask("logging/setLevel", {"level": "error"})
         await client.ask("resources/unsubscribe", {"uri": "memo://x"})
@@ -730,30 +729,30 @@ async def test_a_record_says_what_another_process_has_to_know() -> None:
         assert as_object(saved[0].client["clientInfo"])["name"] == "raw"
 
 
-async def test_2024_11_05_has_no_ids_of_events() -> None:
-    gate = Gate()
-    gate.let("a1", "a2")
-    async with session(gate.server.asgi(), R2024_11_05) as client:
+async def test_2024_11_05_stream_has_no_event_ids() -> None:
+    tools = Gate()
+    tools.let("a1", "a2")
+    async with session(tools.server.asgi(), R2024_11_05) as client:
         events = await client.post(client.call("steps", name="a", token=1)).rest()
         assert [event.id for event in events] == [None] * 3
         resumed = client.get("1-0")
         assert (await resumed.body(), resumed.status)[1] == 400
 
 
-# --- corners ---------------------------------------------------------------------------------------------------------
+# --- corner cases -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
-async def test_the_endpoint_may_prefer_streams(accept: str) -> None:
+async def test_answer_policy_stream_prefers_event_stream(accept: str) -> None:
     async with session(Gate().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
         reply = client.post(client.call("echo", text="hi"), accept=accept)
         assert text_of(await reply.answer()) == "hi"
         assert reply.media == ("application/json" if accept == "application/json" else "text/event-stream")
 
 
-async def test_a_request_and_its_cancellation_may_come_in_one_batch() -> None:
-    gate = Gate()
-    async with session(gate.server.asgi(), R2025_03_26) as client:
+async def test_batch_with_request_and_its_cancellation_omits_response() -> None:
+    tools = Gate()
+    async with session(tools.server.asgi(), R2025_03_26) as client:
         batch: list[JsonValue] = [
             client.call("hold", name="a", id=1),
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}},
@@ -761,16 +760,16 @@ async def test_a_request_and_its_cancellation_may_come_in_one_batch() -> None:
         ]
         reply = client.post(batch)
         assert [answer["id"] for answer in json.loads(await reply.body())] == [2]
-        assert gate.done == []
+        assert tools.done == []
 
 
-async def test_several_tasks_of_a_handler_may_ask_at_once() -> None:
-    gate = Gate(Limits(running_requests=1))
-    server = gate.server
+async def test_handler_tasks_send_client_requests_concurrently() -> None:
+    tools = Gate(Limits(running_requests=1))
+    server = tools.server
 
     @server.tool
     async def both(context: Context) -> str:
-        """Asks twice."""
+        """Request the roots twice."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(context.list_roots)
             nursery.start_soon(context.list_roots)
@@ -778,47 +777,47 @@ async def test_several_tasks_of_a_handler_may_ask_at_once() -> None:
 
     async with session(server.asgi()) as client:
         reply = client.post(client.call("both"))
-        questions = [await reply.message(), await reply.message()]
+        client_requests = [await reply.message(), await reply.message()]
         assert text_of(await client.post(client.call("echo", text="meanwhile")).answer()) == "meanwhile"
-        for question in questions:
-            await client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}).body()
+        for client_request in client_requests:
+            await client.post({"jsonrpc": "2.0", "id": client_request["id"], "result": {"roots": []}}).body()
         assert text_of(await reply.answer()) == "both"
-        assert text_of(await client.post(client.call("echo", text="afterwards")).answer()) == "afterwards"
+        assert text_of(await client.post(client.call("echo", text="afterward")).answer()) == "afterward"
 
 
-async def test_notices_of_what_the_server_did_not_declare_are_not_told() -> None:
+async def test_notification_of_undeclared_capability_dropped() -> None:
     server = Server("x", version="0")
 
     @server.tool
     async def early() -> None:
-        """Early."""
+        """Return nothing."""
 
     async with session(server.asgi()) as client:
-        standing = client.get()
-        await standing.event()
+        standalone = client.get()
+        await standalone.event()
 
         @server.prompt
         async def late() -> str:
-            """Late."""
+            """Return a text."""
             return "late"
 
         server.remove_tool("early")
-        assert (await standing.message())["method"] == "notifications/tools/list_changed"
+        assert (await standalone.message())["method"] == "notifications/tools/list_changed"
         await trio.testing.wait_all_tasks_blocked()
-        assert len(standing.chunks) == 2
+        assert len(standalone.chunks) == 2
 
 
-async def test_a_legacy_session_has_no_subscriptions_by_request() -> None:
-    gate = Gate()
-    async with session(gate.server.asgi()) as client:
+async def test_subscriptions_listen_in_legacy_session_raises() -> None:
+    tools = Gate()
+    async with session(tools.server.asgi()) as client:
         client.post(client.call("hold", name="a"))
-        await gate.until_running("a")
-        call = gate.contexts[0]._call
+        await tools.until_running("a")
+        call = tools.contexts[0]._call
         with pytest.raises(LocalProtocolError, match="does not exist"):
             await call.channel.listen(call, SubscriptionFilter())
 
 
-async def test_the_record_of_a_session_in_use_is_kept_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_session_record_of_used_session_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     async with session(Gate().server.asgi(store=store, policy=EndpointPolicy(session_idle=800))) as client:
         assert client.session is not None
@@ -832,36 +831,36 @@ async def test_the_record_of_a_session_in_use_is_kept_anew(monkeypatch: pytest.M
             assert record.used_at == pytest.approx(first.used_at + kept)
 
 
-async def test_a_session_whose_connections_take_nothing_is_ended_at_once(
+async def test_deleted_session_with_blocked_streams_ends_immediately(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    gate = Gate()
-    async with session(gate.server.asgi()) as client:
-        standing = client.start("GET", blocked=True, accept="text/event-stream")
-        stuck = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
-        await gate.until_running("a")
+    tools = Gate()
+    async with session(tools.server.asgi()) as client:
+        standalone = client.start("GET", blocked=True, accept="text/event-stream")
+        blocked_call = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
+        await tools.until_running("a")
         await trio.sleep(1)
         assert await client.start("DELETE").body() == b""
-        await standing.returned.wait()
-        await stuck.returned.wait()
+        await standalone.returned.wait()
+        await blocked_call.returned.wait()
         assert trio.current_time() < 5
-        assert gate.cancelled == ["a"]
+        assert tools.cancelled == ["a"]
 
 
-async def test_a_stop_does_not_wait_for_clients_that_take_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_drain_with_blocked_streams_ends_after_timeout(autojump_clock: trio.testing.MockClock) -> None:
     for revision in (R2025_11_25, R2026_07_28):
-        gate = Gate()
-        app = gate.server.asgi()
+        tools = Gate()
+        app = tools.server.asgi()
         async with hosted(app, revision) as client:
             if revision is R2025_11_25:
                 await client.open()
                 client.start("GET", blocked=True, accept="text/event-stream")
-            stuck = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
-            await gate.until_running("a")
+            blocked_call = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
+            await tools.until_running("a")
             await trio.sleep(1)
             began = trio.current_time()
             await app.drain(2)
             assert trio.current_time() - began < 4
-            assert stuck.returned.is_set()
-            assert (app.running, gate.cancelled) == (0, ["a"])
+            assert blocked_call.returned.is_set()
+            assert (app.running, tools.cancelled) == (0, ["a"])
             assert repr(app) == f"<HttpEndpoint at /mcp: 0 requests, {app.sessions} sessions>"

@@ -1,4 +1,4 @@
-"""Serving over HTTP: where, to whom, and how it ends; by the embedded host and by hypercorn."""
+"""Serving over HTTP with the embedded host and with Hypercorn: addresses, host names, options, TLS, and the end."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from mcp_server.runners import http as http_runner
 from mcp_server.runners.http import HttpOptions, serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
 
-WAYS = pytest.mark.parametrize("serve", [serve_http, serve_hypercorn])
+BOTH_SERVERS = pytest.mark.parametrize("serve", [serve_http, serve_hypercorn])
 
 
 class Serve(Protocol):
-    """What both ways have in common."""
+    """The parameters that both functions have."""
 
     async def __call__(
         self,
@@ -54,8 +54,8 @@ class Serve(Protocol):
     ) -> None: ...
 
 
-def made() -> tuple[Server, dict[str, trio.Event]]:
-    """A server with a tool that ends when it is told to."""
+def make_server() -> tuple[Server, dict[str, trio.Event]]:
+    """Return a server with a tool that waits for an event, and its events."""
     server = Server("sample", version="1", limits=Limits(header_bytes=2_048))
     events = {"running": trio.Event(), "release": trio.Event(), "cancelled": trio.Event()}
 
@@ -76,7 +76,7 @@ def made() -> tuple[Server, dict[str, trio.Event]]:
 async def serving(
     serve: Serve, server: Server, bind: str = "127.0.0.1:0", **options: Unpack[HttpOptions]
 ) -> AsyncIterator[tuple[trio.CancelScope, str]]:
-    """Serves while the block runs; gives what stops it, and the URL."""
+    """Serve while the block runs; yield the cancel scope and the URL."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             scope = trio.CancelScope()
@@ -91,12 +91,12 @@ async def serving(
 
 
 def call(name: str) -> bytes:
-    """A call of a tool in 2026-07-28."""
+    """Return the body of a tool call in 2026-07-28."""
     return request("tools/call", {"name": name, "arguments": {}})
 
 
 def request(method: str, params: JsonObject) -> bytes:
-    """A request in 2026-07-28."""
+    """Return the body of a request in 2026-07-28."""
     meta: JsonObject = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -122,7 +122,7 @@ def head_of(
 
 
 async def begin(url: str, *, host: str = "127.0.0.1") -> RawHttp:
-    """A client whose call runs."""
+    """Send a tool call and return the client."""
     client = await RawHttp.to(url.removesuffix("/mcp"))
     body = call("wait")
     await client.write(head_of(body, host=host) + body)
@@ -135,7 +135,7 @@ def text_of(answer: Answer) -> str:
     return text
 
 
-# --- where -----------------------------------------------------------------------------------------------------------
+# --- addresses --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -147,36 +147,36 @@ def text_of(answer: Answer) -> str:
         ("mcp.example:80", ("mcp.example", 80)),
     ],
 )
-def test_a_bind_is_a_host_and_a_port(bind: str, parts: tuple[str, int]) -> None:
+def test_split_bind_returns_host_and_port(bind: str, parts: tuple[str, int]) -> None:
     assert split_bind(bind) == parts
 
 
 @pytest.mark.parametrize("bind", ["", "8000", ":8000", "localhost", "::1:8000", "[::1]", "[::1:8000", "::1]:8000"])
-def test_a_bind_without_a_host_or_port_is_refused(bind: str) -> None:
+def test_bind_without_host_or_port_raises(bind: str) -> None:
     with pytest.raises(ValueError, match="write HOST:PORT"):
         split_bind(bind)
 
 
 @pytest.mark.parametrize("port", ["", "http", "-1", "65536", "+80", " 80", "8_0", "\u0668"])
-def test_a_port_is_a_number(port: str) -> None:
+def test_bind_with_invalid_port_raises(port: str) -> None:
     with pytest.raises(ValueError, match="is not a port"):
         split_bind(f"localhost:{port}")
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
+async def test_port_in_use_raises_oserror() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(OSError, match=rf"cannot listen at {bind}: the address is in use") as refused:
-            await serve_http(made()[0], bind)
+            await serve_http(make_server()[0], bind)
         assert refused.value.errno == errno.EADDRINUSE
 
 
-async def test_an_address_that_is_not_ours_is_told() -> None:
+async def test_foreign_address_raises_oserror() -> None:
     with pytest.raises(OSError, match=r"cannot listen at 192\.0\.2\.1:0: "):
         await listen("192.0.2.1:0")
 
 
-async def test_a_name_that_nobody_knows_is_told() -> None:
+async def test_unknown_host_name_raises_oserror() -> None:
     with pytest.raises(OSError, match=r"cannot listen at nowhere\.invalid:80: "):
         await listen("nowhere.invalid:80")
 
@@ -184,8 +184,8 @@ async def test_a_name_that_nobody_knows_is_told() -> None:
 Opened = tuple[str, int]
 
 
-class Listeners:
-    """Stands for a machine with several addresses: what `listen` asks the system."""
+class FakeListeners:
+    """A machine with several addresses, in place of the system functions that `listen` calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, addresses: list[str], failures: dict[Opened, int]) -> None:
         self.failures = failures
@@ -200,7 +200,7 @@ class Listeners:
     async def open(self, port: int, *, host: str, backlog: int) -> list[trio.SocketListener]:
         self.opened.append((host, port))
         if (host, 0) in self.failures:
-            raise OSError(self.failures[host, 0], "as it is")
+            raise OSError(self.failures[host, 0], "not available")
         if self.failures.pop((host, 1), None):
             raise OSError(errno.EADDRINUSE, "in use")
         sock = trio.socket.socket()
@@ -209,8 +209,8 @@ class Listeners:
         return [trio.SocketListener(sock)]
 
 
-async def test_all_addresses_of_a_name_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = Listeners(monkeypatch, ["127.0.0.1", "127.0.0.2", "127.0.0.1"], {})
+async def test_listeners_of_one_name_have_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeListeners(monkeypatch, ["127.0.0.1", "127.0.0.2", "127.0.0.1"], {})
     listeners = await listen("several:0")
     first = listeners[0].socket.getsockname()[1]
     assert system.opened == [("127.0.0.1", 0), ("127.0.0.2", first)]
@@ -218,17 +218,17 @@ async def test_all_addresses_of_a_name_have_the_same_port(monkeypatch: pytest.Mo
         await listener.aclose()
 
 
-async def test_a_kind_of_address_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    Listeners(monkeypatch, ["::1", "127.0.0.1"], {("::1", 0): errno.EADDRNOTAVAIL})
+async def test_unavailable_address_family_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeListeners(monkeypatch, ["::1", "127.0.0.1"], {("::1", 0): errno.EADDRNOTAVAIL})
     (listener,) = await listen("localhost:0")
     await listener.aclose()
-    Listeners(monkeypatch, ["::1"], {("::1", 0): errno.EAFNOSUPPORT})
-    with pytest.raises(OSError, match="cannot listen at localhost:0: as it is"):
+    FakeListeners(monkeypatch, ["::1"], {("::1", 0): errno.EAFNOSUPPORT})
+    with pytest.raises(OSError, match="cannot listen at localhost:0: not available"):
         await listen("localhost:0")
 
 
-async def test_a_free_port_is_looked_for_that_all_addresses_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = Listeners(monkeypatch, ["127.0.0.1", "127.0.0.2"], {("127.0.0.2", 1): 1})
+async def test_port_in_use_at_second_address_tries_other_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeListeners(monkeypatch, ["127.0.0.1", "127.0.0.2"], {("127.0.0.2", 1): 1})
     listeners = await listen("several:0")
     assert len(listeners) == 2
     assert len(system.opened) == 4
@@ -236,43 +236,43 @@ async def test_a_free_port_is_looked_for_that_all_addresses_have(monkeypatch: py
         await listener.aclose()
 
 
-async def test_the_search_for_a_free_port_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    Listeners(monkeypatch, ["127.0.0.1", "127.0.0.2"], {("127.0.0.2", 0): errno.EADDRINUSE})
+async def test_common_free_port_missing_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeListeners(monkeypatch, ["127.0.0.1", "127.0.0.2"], {("127.0.0.2", 0): errno.EADDRINUSE})
     with pytest.raises(OSError, match="no port is free at all addresses of several"):
         await listen("several:0")
 
 
-async def test_a_forbidden_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    Listeners(monkeypatch, ["127.0.0.1"], {("127.0.0.1", 0): errno.EACCES})
+async def test_port_without_permission_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeListeners(monkeypatch, ["127.0.0.1"], {("127.0.0.1", 0): errno.EACCES})
     with pytest.raises(OSError, match="permission denied; ports below 1024 are often reserved"):
         await listen("localhost:80")
 
 
-async def test_urls_can_be_used() -> None:
+async def test_urls_have_address_and_path() -> None:
     listeners = await listen("127.0.0.1:0")
     port = listeners[0].socket.getsockname()[1]
     assert urls_of(listeners, "https", "/mcp") == (f"https://127.0.0.1:{port}/mcp",)
     assert are_loopback(listeners)
 
     class Six:
-        """Stands for a listener at ::1, which not every machine has."""
+        """A listener at ::1, which not every machine has."""
 
         socket = property(lambda self: self)
 
         def getsockname(self) -> tuple[str, int, int, int]:
             return ("::1", 8000, 0, 0)
 
-    assert urls_of([Six()], "http", "/") == ("http://[::1]:8000/",)  # type: ignore[list-item]  # what is used of it
+    assert urls_of([Six()], "http", "/") == ("http://[::1]:8000/",)  # type: ignore[list-item]  # has the members that are used
     for listener in listeners:
         await listener.aclose()
 
 
-# --- to whom ---------------------------------------------------------------------------------------------------------
+# --- host names -------------------------------------------------------------------------------------------------------
 
 
-@WAYS
-async def test_a_server_that_others_can_reach_has_to_be_told_its_names(serve: Serve) -> None:
-    server, _ = made()
+@BOTH_SERVERS
+async def test_public_bind_without_allowed_hosts_raises(serve: Serve) -> None:
+    server, _ = make_server()
     for options in (HttpOptions(), HttpOptions(policy=EndpointPolicy()), HttpOptions(policy=None)):
         with pytest.raises(
             ValueError, match=r"0\.0\.0\.0:0, but the allowed host names are not set: set allowed_hosts="
@@ -280,7 +280,7 @@ async def test_a_server_that_others_can_reach_has_to_be_told_its_names(serve: Se
             await serve(server, "0.0.0.0:0", **options)
 
 
-@WAYS
+@BOTH_SERVERS
 @pytest.mark.parametrize(
     ("options", "host", "status"),
     [
@@ -292,10 +292,8 @@ async def test_a_server_that_others_can_reach_has_to_be_told_its_names(serve: Se
         (HttpOptions(policy=EndpointPolicy(), allowed_hosts=("mcp.example",)), "mcp.example", 200),
     ],
 )
-async def test_a_server_that_was_told_its_names_goes_by_them(
-    serve: Serve, options: HttpOptions, host: str, status: int
-) -> None:
-    server, events = made()
+async def test_allowed_hosts_decide_status(serve: Serve, options: HttpOptions, host: str, status: int) -> None:
+    server, events = make_server()
     events["release"].set()
     async with serving(serve, server, "0.0.0.0:0", **options) as (_, url):
         client = await begin(url.replace("0.0.0.0", "127.0.0.1"), host=host)
@@ -304,8 +302,8 @@ async def test_a_server_that_was_told_its_names_goes_by_them(
 
 
 @pytest.mark.spec("http.bind-localhost", "security.local-server-access", "security.local-server-hardening")
-async def test_a_server_is_reached_from_this_machine_only_unless_told_otherwise() -> None:
-    server, _ = made()
+async def test_default_bind_is_loopback() -> None:
+    server, _ = make_server()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         free = probe.getsockname()[1]
     bound: list[str] = []
@@ -322,17 +320,17 @@ async def test_a_server_is_reached_from_this_machine_only_unless_told_otherwise(
     assert bound == ["127.0.0.1:8000"]
 
 
-async def test_a_lone_name_is_not_taken_for_many() -> None:
+async def test_allowed_hosts_as_string_raises() -> None:
     with pytest.raises(TypeError, match=r"not a string: \['mcp\.example'\]"):
-        await serve_http(made()[0], "0.0.0.0:0", allowed_hosts="mcp.example")
+        await serve_http(make_server()[0], "0.0.0.0:0", allowed_hosts="mcp.example")
 
 
-# --- what ------------------------------------------------------------------------------------------------------------
+# --- requests and options ---------------------------------------------------------------------------------------------
 
 
-@WAYS
-async def test_calls_are_answered(serve: Serve) -> None:
-    server, events = made()
+@BOTH_SERVERS
+async def test_tool_call_answered(serve: Serve) -> None:
+    server, events = make_server()
     async with serving(serve, server) as (_, url):
         assert url.endswith("/mcp")
         client = await begin(url)
@@ -343,14 +341,14 @@ async def test_calls_are_answered(serve: Serve) -> None:
         await client.aclose()
 
 
-@WAYS
-async def test_the_options_reach_the_endpoint(serve: Serve) -> None:
-    server, _ = made()
-    asked: list[str] = []
+@BOTH_SERVERS
+async def test_options_are_passed_to_endpoint(serve: Serve) -> None:
+    server, _ = make_server()
+    paths: list[str] = []
 
     async def identify(request: HttpRequest) -> str | None:
-        asked.append(request.path)
-        return "someone"
+        paths.append(request.path)
+        return "a-user"
 
     options = HttpOptions(path="/here", healthz="/fine", legacy_sse=True, authenticate=identify)
     async with serving(serve, server, **options) as (_, url):
@@ -364,22 +362,22 @@ async def test_the_options_reach_the_endpoint(serve: Serve) -> None:
         await client.write(b"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
         assert (await client.head()).status == 200
         assert b"event: endpoint" in await client.part()
-        assert asked == ["/here", "/sse"]
+        assert paths == ["/here", "/sse"]
         await client.aclose()
 
 
-@WAYS
-async def test_the_bounds_of_the_server_hold(serve: Serve) -> None:
-    async with serving(serve, made()[0]) as (_, url):
+@BOTH_SERVERS
+async def test_header_limit_of_server_applies(serve: Serve) -> None:
+    async with serving(serve, make_server()[0]) as (_, url):
         client = await RawHttp.to(url)
         got = await client.get("", X="x" * 70_000)
         assert got.status in {400, 431}
         await client.aclose()
 
 
-async def test_the_timeouts_reach_the_host() -> None:
+async def test_host_timeouts_apply() -> None:
     serve = partial(serve_http, timeouts=HostTimeouts(head=0.05))
-    async with serving(serve, made()[0]) as (_, url):
+    async with serving(serve, make_server()[0]) as (_, url):
         client = await RawHttp.to(url)
         assert await client.closed()
         await client.aclose()
@@ -394,9 +392,9 @@ async def test_the_timeouts_reach_the_host() -> None:
         (HttpOptions(tls_key="key.pem"), "tls_key needs tls_cert"),
     ],
 )
-async def test_an_option_that_cannot_be_used_is_refused(options: HttpOptions, message: str) -> None:
+async def test_invalid_option_raises(options: HttpOptions, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        await serve_http(made()[0], "127.0.0.1:0", **options)
+        await serve_http(make_server()[0], "127.0.0.1:0", **options)
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------
@@ -404,7 +402,7 @@ async def test_an_option_that_cannot_be_used_is_refused(options: HttpOptions, me
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Path, Path, Path]:
-    """Who issued it, and the files: the certificate, its key, and both in one."""
+    """Return the authority, and three files: the certificate, its key, and both in one."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     folder = tmp_path_factory.mktemp("tls")
@@ -415,13 +413,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, P
     return authority, cert, key, both
 
 
-@WAYS
+@BOTH_SERVERS
 @pytest.mark.parametrize("in_one", [False, True])
-async def test_a_certificate_makes_it_https(
+async def test_certificate_serves_https(
     serve: Serve, in_one: bool, certificate: tuple[trustme.CA, Path, Path, Path]
 ) -> None:
     authority, cert, key, both = certificate
-    server, events = made()
+    server, events = make_server()
     events["release"].set()
     options = HttpOptions(tls_cert=both) if in_one else HttpOptions(tls_cert=str(cert), tls_key=key)
     async with serving(serve, server, **options) as (_, url):
@@ -437,43 +435,43 @@ async def test_a_certificate_makes_it_https(
         await client.aclose()
 
 
-async def test_a_client_that_would_speak_http_2_is_told_what_is_spoken(
+async def test_alpn_selects_supported_http_version(
     certificate: tuple[trustme.CA, Path, Path, Path],
 ) -> None:
     authority, _, _, both = certificate
-    for serve, spoken in ((serve_http, "http/1.1"), (serve_hypercorn, "h2")):
-        async with serving(serve, made()[0], tls_cert=both) as (_, url):
+    for serve, selected in ((serve_http, "http/1.1"), (serve_hypercorn, "h2")):
+        async with serving(serve, make_server()[0], tls_cert=both) as (_, url):
             context = ssl.create_default_context()
             authority.configure_trust(context)
             context.set_alpn_protocols(["h2", "http/1.1"])
             port = int(url.removesuffix("/mcp").rpartition(":")[2])
             stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, https_compatible=True, ssl_context=context)
             await stream.do_handshake()
-            assert stream.selected_alpn_protocol() == spoken
+            assert stream.selected_alpn_protocol() == selected
             await stream.aclose()
 
 
-async def test_a_certificate_that_cannot_be_used_is_told(certificate: tuple[trustme.CA, Path, Path, Path]) -> None:
+async def test_unusable_certificate_raises_oserror(certificate: tuple[trustme.CA, Path, Path, Path]) -> None:
     _, cert, key, _ = certificate
     with pytest.raises(OSError, match=r"cannot load the certificate from nowhere\.pem: No such file"):
-        await serve_http(made()[0], "127.0.0.1:0", tls_cert="nowhere.pem")
+        await serve_http(make_server()[0], "127.0.0.1:0", tls_cert="nowhere.pem")
     with pytest.raises(OSError, match=r"cannot load the certificate from .*key\.pem and .*cert\.pem: "):
-        await serve_http(made()[0], "127.0.0.1:0", tls_cert=key, tls_key=cert)
+        await serve_http(make_server()[0], "127.0.0.1:0", tls_cert=key, tls_key=cert)
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
-@WAYS
-async def test_a_call_that_runs_is_answered_before_the_end(serve: Serve) -> None:
-    server, events = made()
+@BOTH_SERVERS
+async def test_running_call_completes_before_shutdown(serve: Serve) -> None:
+    server, events = make_server()
     async with serving(serve, server) as (scope, url):
         idle = await RawHttp.to(url)
         await idle.get("")
         client = await begin(url)
         await events["running"].wait()
         scope.cancel()
-        # Idle connections end at once, and nobody else gets in.
+        # Idle connections end immediately, and new ones are refused.
         assert await idle.closed()
         with pytest.raises(OSError, match="connect"):
             await RawHttp.to(url)
@@ -486,9 +484,9 @@ async def test_a_call_that_runs_is_answered_before_the_end(serve: Serve) -> None
             await each.aclose()
 
 
-@WAYS
-async def test_a_call_that_runs_for_too_long_is_cancelled_at_the_end(serve: Serve) -> None:
-    server, events = made()
+@BOTH_SERVERS
+async def test_running_call_cancelled_after_grace_period(serve: Serve) -> None:
+    server, events = make_server()
     async with serving(serve, server, grace=0) as (scope, url):
         client = await begin(url)
         await events["running"].wait()
@@ -497,47 +495,47 @@ async def test_a_call_that_runs_for_too_long_is_cancelled_at_the_end(serve: Serv
         await client.aclose()
 
 
-@WAYS
-async def test_a_stream_that_only_listens_ends_properly_at_the_end(serve: Serve) -> None:
-    server, _ = made()
+@BOTH_SERVERS
+async def test_subscription_stream_ends_with_result_at_shutdown(serve: Serve) -> None:
+    server, _ = make_server()
     async with serving(serve, server) as (scope, url):
         client = await RawHttp.to(url.removesuffix("/mcp"))
         body = request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         await client.write(head_of(body, "", method="subscriptions/listen") + body)
         assert (await client.head("POST")).headers["content-type"] == "text/event-stream"
-        told = await client.part()
+        received = await client.part()
         scope.cancel()
         while part := await client.part():
-            told += part
-        assert b'"result"' in told
+            received += part
+        assert b'"result"' in received
         await client.aclose()
 
 
-async def test_hypercorn_gives_calls_the_time_that_they_were_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hypercorn_graceful_timeout_exceeds_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     configs: list[hypercorn.Config] = []
     serve = hypercorn.trio.serve
 
-    async def note(app: Framework, config: hypercorn.Config, **more: Any) -> None:  # type: ignore[explicit-any]  # noqa: ANN401  # passed on
+    async def record_config(app: Framework, config: hypercorn.Config, **more: Any) -> None:  # type: ignore[explicit-any]  # noqa: ANN401  # passed on
         configs.append(config)
         await serve(app, config, **more)
 
-    monkeypatch.setattr("hypercorn.trio.serve", note)
-    async with serving(serve_hypercorn, made()[0], grace=77):
+    monkeypatch.setattr("hypercorn.trio.serve", record_config)
+    async with serving(serve_hypercorn, make_server()[0], grace=77):
         assert configs[0].graceful_timeout > 77
         assert configs[0].backlog >= 1_000
 
 
-async def test_hypercorn_ends_no_connection_after_a_number_of_requests() -> None:
-    async with serving(serve_hypercorn, made()[0], healthz="/healthz") as (_, url):
+async def test_hypercorn_connection_has_no_request_limit() -> None:
+    async with serving(serve_hypercorn, make_server()[0], healthz="/healthz") as (_, url):
         client = await RawHttp.to(url.removesuffix("/mcp"))
         for _ in range(1_100):
             assert (await client.get("/healthz")).status == 200
         await client.aclose()
 
 
-@WAYS
-async def test_it_can_be_served_again(serve: Serve) -> None:
-    server, events = made()
+@BOTH_SERVERS
+async def test_server_served_again_on_same_port(serve: Serve) -> None:
+    server, events = make_server()
     events["release"].set()
     port = 0
     for _ in range(2):
@@ -548,26 +546,26 @@ async def test_it_can_be_served_again(serve: Serve) -> None:
             port = int(url.removesuffix("/mcp").rpartition(":")[2])
 
 
-async def test_a_failure_of_the_host_comes_out_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_host_failure_raised_without_exception_group(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(self: HttpHost, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         raise ExceptionGroup("nurseries", [ExceptionGroup("of the host", [ZeroDivisionError("broken")])])
 
     monkeypatch.setattr(HttpHost, "run", fail)
     with pytest.raises(ZeroDivisionError, match="broken"):
-        await serve_http(made()[0], "127.0.0.1:0")
+        await serve_http(make_server()[0], "127.0.0.1:0")
 
 
-async def test_a_host_that_does_not_start_comes_out_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_host_start_failure_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(self: HttpHost, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
         raise ZeroDivisionError("broken")
 
     monkeypatch.setattr(HttpHost, "run", fail)
     with pytest.raises(ZeroDivisionError, match="broken"):
-        await serve_http(made()[0], "127.0.0.1:0")
+        await serve_http(make_server()[0], "127.0.0.1:0")
 
 
-async def test_an_interrupt_in_a_task_of_the_host_is_not_waited_for(
+async def test_keyboard_interrupt_in_host_ends_immediately(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def interrupted(self: HttpHost, listeners: object, *, task_status: trio.TaskStatus[None]) -> None:
@@ -578,15 +576,15 @@ async def test_an_interrupt_in_a_task_of_the_host_is_not_waited_for(
     monkeypatch.setattr(HttpHost, "run", interrupted)
     start = trio.current_time()
     with pytest.raises(BaseExceptionGroup) as raised:
-        await serve_http(made()[0], "127.0.0.1:0")
+        await serve_http(make_server()[0], "127.0.0.1:0")
     assert raised.group_contains(KeyboardInterrupt)
     assert trio.current_time() - start == 1
 
 
-# --- what is loaded --------------------------------------------------------------------------------------------------
+# --- imports ----------------------------------------------------------------------------------------------------------
 
 
-def test_hypercorn_that_is_not_installed_is_told() -> None:
+def test_hypercorn_missing_raises_with_extra_name() -> None:
     program = """
 import sys
 sys.modules["hypercorn"] = None
@@ -600,7 +598,7 @@ trio.run(serve_hypercorn, Server("x", version="1"))
     assert last == 'ModuleNotFoundError: serve_hypercorn requires hypercorn: install the extra "mcp-server[hypercorn]"'
 
 
-def test_what_is_not_used_is_not_loaded() -> None:
+def test_http_modules_do_not_import_h11_or_hypercorn() -> None:
     program = """
 import sys
 import mcp_server.runners.http, mcp_server.runners.hypercorn, mcp_server.cli.main
