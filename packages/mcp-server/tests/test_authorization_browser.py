@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from browser_world import Place, place
+from browser_testbed import Place, place
 
 from documentation.chromium import chromium
 

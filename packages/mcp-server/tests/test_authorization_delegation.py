@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import pytest
 from joserfc import jwk
 from openid_provider import Provider, provider
-from page_world import START, Browser, Clock, Shown, World, form_token
+from page_testbed import START, Browser, Clock, Shown, World, form_token
 
 from mcp_core.errors import UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonValue

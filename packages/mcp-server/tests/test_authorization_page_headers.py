@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import attrs
 import pytest
-from page_world import CLIENT, Browser, Shown, World
+from page_testbed import CLIENT, Browser, Shown, World
 
 from mcp_server.auth.authorization_server.pages.rendering import Templates, form_targets
 

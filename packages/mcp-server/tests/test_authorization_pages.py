@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 import trio.testing
-from page_world import CLIENT, START, Browser, Shown, World, form_token
+from page_testbed import CLIENT, START, Browser, Shown, World, form_token
 
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind, RequestingClient
 from mcp_server.auth.authorization_server.pages import browser_sessions

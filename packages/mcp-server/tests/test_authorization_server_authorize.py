@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import trio
-from authorization_world import LOOPBACK, OTHER, RESOURCE, SCOPES, VERIFIER, WEB, query_of, world
+from authorization_testbed import LOOPBACK, OTHER, RESOURCE, SCOPES, VERIFIER, WEB, query_of, world
 
 from mcp_core.limits.rates import Rate
 from mcp_core.oauth.pkce import challenge_of

@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 import trustme
-from authorization_world import LOOPBACK, SECRET, START, WEB, Key, Reply, World, query_of, world
+from authorization_testbed import LOOPBACK, SECRET, START, WEB, Key, Reply, World, query_of, world
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from authorization_world import OTHER, RESOURCE, SCOPES, SECRET, WEB, Nobody, World, world
+from authorization_testbed import OTHER, RESOURCE, SCOPES, SECRET, WEB, Nobody, World, world
 from joserfc import jwt
 from joserfc.jwk import ECKey
 

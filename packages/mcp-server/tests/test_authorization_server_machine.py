@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import attrs
 import pytest
 import trio
-from authorization_world import CLIENTS, RESOURCE, SCOPES, SECRET, START, VERIFIER, WEB, Clock, query_of
+from authorization_testbed import CLIENTS, RESOURCE, SCOPES, SECRET, START, VERIFIER, WEB, Clock, query_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule

@@ -7,7 +7,7 @@ from typing import cast
 from urllib.parse import urlencode
 
 import pytest
-from authorization_world import LOOPBACK, WEB
+from authorization_testbed import LOOPBACK, WEB
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from authorization_world import START, WEB, world
+from authorization_testbed import START, WEB, world
 
 from mcp_server.auth.authorization_server import Lifetimes, MemoryStore, RegistrationPolicy, SqliteStore
 from mcp_server.auth.authorization_server.model.records import add_grant, find_code, find_refresh

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping
 
 import pytest
-from authorization_world import LOOPBACK, OTHER, RESOURCE, SECRET, VERIFIER, WEB, Key, Reply, World, world
+from authorization_testbed import LOOPBACK, OTHER, RESOURCE, SECRET, VERIFIER, WEB, Key, Reply, World, world
 from joserfc import jwt
 from joserfc.jwk import KeySet
 

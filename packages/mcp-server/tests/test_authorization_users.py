@@ -126,7 +126,7 @@ async def test_a_hash_that_somebody_else_put_into_the_store_opens_nothing() -> N
 
 
 async def test_who_is_removed_is_logged_out() -> None:
-    from page_world import World  # lazy: this test alone has pages
+    from page_testbed import World  # lazy: this test alone has pages
 
     store = MemoryStore()
     users = StoredUsers(store)

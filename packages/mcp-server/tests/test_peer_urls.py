@@ -22,7 +22,7 @@ import pytest
 import trio
 import trustme
 from auth_keys import EC, token
-from authorization_world import WEB, Key, world
+from authorization_testbed import WEB, Key, world
 
 import mcp_server
 from mcp_core.errors import McpError
