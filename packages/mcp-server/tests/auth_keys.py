@@ -29,18 +29,18 @@ _counter: Final = itertools.count()
 
 
 def public(*keys: Key) -> JsonObject:
-    """The JWK set with the public halves."""
+    """Return the JWK set of the public keys."""
     return cast("JsonObject", KeySet(list(keys)).as_dict(private=False))
 
 
 def compact(header: JsonValue, claims: JsonValue, key: Key | None, *, by: str | None = None) -> str:
-    """A JWS, however wrong its header is.
+    """Return a JWS, also with an invalid header.
 
     Args:
-        header: As it shall be.
+        header: The header.
         claims: The payload.
-        key: What signs; `None`: there is no signature.
-        by: The algorithm that signs, where the header says another one.
+        key: The signing key. `None` leaves the signature empty.
+        by: The algorithm of the signature, if the header names another one.
     """
     signed = ".".join(base64url(orjson.dumps(part)) for part in (header, claims))
     if key is None:
@@ -50,8 +50,8 @@ def compact(header: JsonValue, claims: JsonValue, key: Key | None, *, by: str | 
 
 
 def claims(**changed: JsonValue) -> JsonObject:
-    """Those of a good token; `None` takes one away."""
-    whole: JsonObject = {
+    """Return the claims of a valid token with changes; `None` omits a claim."""
+    payload: JsonObject = {
         "iss": ISSUER,
         "sub": "anna",
         "client_id": "c1",
@@ -62,23 +62,23 @@ def claims(**changed: JsonValue) -> JsonObject:
         "jti": f"t{next(_counter)}",
         **changed,
     }
-    return {name: value for name, value in whole.items() if value is not None}
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def token(key: Key = EC, *, alg: str = "ES256", header: JsonObject | None = None, **changed: JsonValue) -> str:
-    """An access token."""
+    """Return an access token."""
     return compact({"alg": alg, "typ": "at+jwt", "kid": key.kid, **(header or {})}, claims(**changed), key)
 
 
 JKT: Final = thumbprint(cast("JsonObject", OTHER.as_dict(private=False)))
-"""What tokens are bound to that are used with `proof`."""
+"""The key thumbprint of tokens that are used with `proof`."""
 
 
 def proof(
     access_token: str, method: str = "POST", url: str = RESOURCE, *, key: Key = OTHER, **changed: JsonValue
 ) -> str:
-    """A proof for one request with a token."""
-    whole: JsonObject = {
+    """Return a DPoP proof for one request with a token."""
+    payload: JsonObject = {
         "jti": f"p{next(_counter)}",
         "htm": method,
         "htu": url,
@@ -87,4 +87,4 @@ def proof(
         **changed,
     }
     jwk = cast("JsonObject", key.as_dict(private=False))
-    return compact({"alg": "ES256", "typ": "dpop+jwt", "jwk": jwk}, whole, key)
+    return compact({"alg": "ES256", "typ": "dpop+jwt", "jwk": jwk}, payload, key)

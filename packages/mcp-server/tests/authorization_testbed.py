@@ -1,4 +1,4 @@
-"""An authorization server on a real socket, with a clock that is set by hand; a client, and a person who agrees to everything."""
+"""An authorization server on a real socket with a settable clock, its clients, and a user who consents to each request."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change your no
 LOOPBACK: Final = "http://127.0.0.1/callback"
 WEB: Final = "https://app.example/callback"
 VERIFIER: Final = "v" * 43
-SECRET: Final = "a secret that nobody guesses"
+SECRET: Final = "a secret that is hard to guess"
 
 
-class Nobody:
-    """Users, of whom there are none."""
+class NoUsers:
+    """A user directory without users."""
 
     async def verify(self, name: str, password: str) -> str | None:
         return None
@@ -76,7 +76,7 @@ class Key:
 
 @attrs.define
 class Clock:
-    """A clock that stands still."""
+    """A clock that only tests advance."""
 
     now: float = START
 
@@ -86,7 +86,7 @@ class Clock:
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -116,7 +116,7 @@ class Reply:
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters that a redirect has; each comes once."""
+        """The parameters of the redirect, each of which must occur once."""
         return query_of(self.location)
 
 
@@ -136,8 +136,8 @@ CLIENTS: Final = (
 )
 
 
-class World:
-    """The server, and all that a client does to it."""
+class AuthorizationTestbed:
+    """The authorization server, and the requests that its clients send."""
 
     def __init__(self, server: AuthorizationServer, clock: Clock, pool: httpcore2.AsyncConnectionPool) -> None:
         self.server: Final = server
@@ -194,7 +194,7 @@ class World:
         return await self.get(f"{self.server.prefix}/authorize", **(parameters | changes))
 
     async def pending(self, **changes: str | None) -> str:
-        """A request that is right; returns its id."""
+        """Send a valid authorization request and return its id."""
         reply = await self.authorize(**changes)
         assert reply.status == 303, reply
         path, _, id = reply.location.rpartition("/")
@@ -202,7 +202,7 @@ class World:
         return id
 
     async def agree(self, id: str, scopes: Iterable[str] = tuple(SCOPES)) -> dict[str, str]:
-        """The person agrees; returns what the browser brings to the client."""
+        """Consent as the user, and return the parameters of the redirect to the client."""
         url = await self.server.interactions.grant(id, subject="ada", scopes=scopes, auth_time=self.clock() - 5)
         assert url is not None
         return query_of(url)
@@ -229,7 +229,7 @@ class World:
         return await self.post("/token", form | dict(given or {}) | changes, headers=headers)
 
     async def tokens(self, **changes: str | None) -> Reply:
-        """The tokens of a whole flow."""
+        """Complete a flow and return its token response."""
         reply = await self.redeem((await self.agree(await self.pending(**changes)))["code"])
         assert reply.status == 200, reply
         return reply
@@ -256,7 +256,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(
+async def open_testbed(
     *,
     path: str = "",
     resources: Sequence[str] = (RESOURCE,),
@@ -267,15 +267,15 @@ async def world(
     lifetimes: Lifetimes | None = None,
     rate: Rate | None = None,
     dpop_nonces: bytes | None = None,
-) -> AsyncIterator[World]:
-    """Serves one as long as the block runs."""
+) -> AsyncIterator[AuthorizationTestbed]:
+    """Serve an authorization server while the block runs."""
     clock = Clock()
     listeners = await listen("127.0.0.1:0")
     port = listeners[0].socket.getsockname()[1]
     kept = store or MemoryStore()
     server = AuthorizationServer(
         f"http://127.0.0.1:{port}{path}",
-        users=Nobody(),
+        users=NoUsers(),
         resources=resources,
         scopes=scopes,
         clients=clients,
@@ -286,12 +286,12 @@ async def world(
         dpop_nonces=dpop_nonces,
         clock=clock,
     )
-    host = HttpHost(cast("Application", server.app))  # it says more of its events than we do
+    host = HttpHost(cast("Application", server.app))  # `QuartTrio` has narrower types of events
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(host.run, listeners)
             async with httpcore2.AsyncConnectionPool() as pool:
-                yield World(server, clock, pool)
+                yield AuthorizationTestbed(server, clock, pool)
             host.stop()
             nursery.cancel_scope.cancel()
     finally:

@@ -1,7 +1,7 @@
-"""A real browser, and around it, on loopback: an authorization server, a client's page, a page that means harm.
+"""A real browser, and on loopback an authorization server, a client's site and an attacker's site.
 
-The servers run on trio in a thread of their own, the browser is driven from the test. All of them are at 127.0.0.1 and so
-share cookies, which do not know ports; that is part of what is tested.
+The servers run on trio in a thread of their own; the test drives the browser. All of them are at 127.0.0.1 and so share
+cookies, which ignore ports; the tests cover that too.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from mcp_server.host.embedded import HttpHost
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["Place", "Site", "place"]
+__all__ = ["BrowserTestbed", "WebSite", "open_browser_testbed"]
 
 T = TypeVar("T")
 
-_PATIENCE: Final = 60.0
-"""Seconds that a test may take."""
+_TIMEOUT: Final = 60.0
+"""The time limit of a test, in seconds."""
 _VERIFIER: Final = "v" * 43
 _CHALLENGE: Final = base64.urlsafe_b64encode(hashlib.sha256(_VERIFIER.encode()).digest()).rstrip(b"=").decode()
 SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change and delete your notes"}
 RESOURCE: Final = "https://mcp.example/mcp"
 
 
-class Site:
-    """A few pages by path: what a client shows after the redirect, or what means harm."""
+class WebSite:
+    """A few pages by path: those of a client after its redirect, or those of an attacker."""
 
     def __init__(self) -> None:
         self.url: str = ""
         self.pages: dict[str, str] = {}
         """HTML by path."""
         self.redirects: dict[str, str] = {}
-        """Where a path leads on to."""
-        self.asked: list[str] = []
-        """Paths with queries, as they came, but for icons."""
+        """Redirect targets by path."""
+        self.requests: list[str] = []
+        """Paths with queries in the order of the requests, without icons."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, query = str(scope["path"]), cast("bytes", scope["query_string"]).decode()  # as ASGI says
+        path, query = str(scope["path"]), cast("bytes", scope["query_string"]).decode()  # the types of ASGI are broad
         if path != "/favicon.ico":
-            self.asked.append(f"{path}?{query}" if query else path)
+            self.requests.append(f"{path}?{query}" if query else path)
         target = self.redirects.get(path)
         headers = [(b"content-type", b"text/html; charset=utf-8")]
         if target is not None:
@@ -74,27 +74,27 @@ class Site:
 
 
 @attrs.define
-class Place:
-    """Where the browser is."""
+class BrowserTestbed:
+    """The servers and the browser of a test."""
 
     server: AuthorizationServer
     """The authorization server."""
-    client: Site
+    client: WebSite
     """The client's pages; its redirect URI is `/callback`."""
-    harm: Site
-    """Pages of somebody else."""
+    attacker: WebSite
+    """The pages of an attacker."""
     provider: Provider
-    """The OpenID provider, in case of a delegation."""
+    """The OpenID provider, if logins are delegated."""
     browser: Browser
     """The browser."""
-    ahead: list[float]
-    """By how much the clock of the server goes ahead, in seconds."""
+    clock_offset: list[float]
+    """The lead of the server's clock over the system clock, in seconds."""
     token: trio.lowlevel.TrioToken
-    """Of the thread where the servers run."""
+    """The token of the thread in which the servers run."""
 
-    def ask(self, **changes: str | None) -> str:
-        """The URL of a request for authorization, as a client makes it."""
-        right: dict[str, str | None] = {
+    def authorization_url(self, **changes: str | None) -> str:
+        """Return the URL of an authorization request."""
+        parameters: dict[str, str | None] = {
             "response_type": "code",
             "client_id": "reader",
             "redirect_uri": f"{self.client.url}/callback",
@@ -104,22 +104,22 @@ class Place:
             "code_challenge": _CHALLENGE,
             "code_challenge_method": "S256",
         }
-        fields = {name: value for name, value in {**right, **changes}.items() if value is not None}
+        fields = {name: value for name, value in {**parameters, **changes}.items() if value is not None}
         return f"{self.server.issuer}/authorize?{urlencode(fields)}"
 
     def page(self) -> Page:
-        """A window of a browser that has been nowhere yet."""
+        """Open a page in a new browser context."""
         page = self.browser.new_context().new_page()
-        page.set_default_timeout(_PATIENCE * 1_000)
+        page.set_default_timeout(_TIMEOUT * 1_000)
         return page
 
-    def answer(self, path: str = "/callback") -> Mapping[str, str]:
-        """What came back to the client; it must be one answer."""
-        (came,) = [each for each in self.client.asked if each.startswith(path)]
-        return {name: values[0] for name, values in parse_qs(came.partition("?")[2]).items()}
+    def callback_parameters(self, path: str = "/callback") -> Mapping[str, str]:
+        """Return the parameters of the only request to the redirect URI."""
+        (callback,) = [each for each in self.client.requests if each.startswith(path)]
+        return {name: values[0] for name, values in parse_qs(callback.partition("?")[2]).items()}
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Runs something where the servers are."""
+        """Run a function in the thread of the servers."""
         return trio.from_thread.run(function, trio_token=self.token)
 
 
@@ -127,8 +127,10 @@ _Start = Callable[[Application], Awaitable[str]]
 
 
 @contextmanager
-def place(browser: Browser, *, users: Users | None = None, delegated: bool = False) -> Iterator[Place]:
-    """Servers that run while the block does."""
+def open_browser_testbed(
+    browser: Browser, *, users: Users | None = None, delegated: bool = False
+) -> Iterator[BrowserTestbed]:
+    """Run the servers while the block runs."""
     ready, failed, made = threading.Event(), [], []
     scope = trio.CancelScope()
 
@@ -143,7 +145,7 @@ def place(browser: Browser, *, users: Users | None = None, delegated: bool = Fal
     def work() -> None:
         try:
             trio.run(run)
-        except BaseException as error:  # noqa: BLE001  # raised where the test is
+        except BaseException as error:  # noqa: BLE001  # raised in the thread of the test
             failed.append(error)
         finally:
             ready.set()
@@ -151,33 +153,35 @@ def place(browser: Browser, *, users: Users | None = None, delegated: bool = Fal
     thread = threading.Thread(target=work, name="servers")
     thread.start()
     try:
-        assert ready.wait(_PATIENCE)
+        assert ready.wait(_TIMEOUT)
         if made:
             yield made[0]
     finally:
         if made:
             made[0].token.run_sync_soon(scope.cancel)
-        thread.join(_PATIENCE)
+        thread.join(_TIMEOUT)
     if failed:
         raise failed[0]
 
 
-async def _open(nursery: trio.Nursery, browser: Browser, users: Users | None, *, delegated: bool) -> Place:
+async def _open(nursery: trio.Nursery, browser: Browser, users: Users | None, *, delegated: bool) -> BrowserTestbed:
     listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(4)]
     listeners.append((await trio.open_tcp_listeners(0, host="::1"))[0])
-    ours, theirs, others, upstream, sixth = [each.socket.getsockname()[1] for each in listeners]
-    client, harm = Site(), Site()
-    client.url, harm.url = f"http://127.0.0.1:{theirs}", f"http://127.0.0.1:{others}"
-    ahead = [0.0]
+    server_port, client_port, attacker_port, provider_port, ipv6_port = [
+        each.socket.getsockname()[1] for each in listeners
+    ]
+    client, attacker = WebSite(), WebSite()
+    client.url, attacker.url = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{attacker_port}"
+    clock_offset = [0.0]
 
     def clock() -> float:
-        return time.time() + ahead[0]
+        return time.time() + clock_offset[0]
 
     provider = Provider(clock)
-    provider.issuer = f"http://127.0.0.1:{upstream}"
-    uris = [f"{client.url}/callback", f"http://[::1]:{sixth}/callback"]
+    provider.issuer = f"http://127.0.0.1:{provider_port}"
+    uris = [f"{client.url}/callback", f"http://[::1]:{ipv6_port}/callback"]
     server = AuthorizationServer(
-        f"http://127.0.0.1:{ours}",
+        f"http://127.0.0.1:{server_port}",
         users=Delegation(provider.issuer, client_id="ours") if delegated else users or _ADA,
         resources=[RESOURCE],
         scopes=SCOPES,
@@ -185,17 +189,17 @@ async def _open(nursery: trio.Nursery, browser: Browser, users: Users | None, *,
         store=MemoryStore(),
         clock=clock,
     )
-    ours_app = cast("Application", server.app)  # it says more of its events than we do
-    apps: list[Application] = [ours_app, client, harm, provider, client]
+    server_app = cast("Application", server.app)  # `QuartTrio` has narrower types of events
+    apps: list[Application] = [server_app, client, attacker, provider, client]
     for app, listener in zip(apps, listeners, strict=True):
         await nursery.start(partial(HttpHost(app, limits=SERVER_LIMITS, timeouts=None).run, [listener]))
-    return Place(
+    return BrowserTestbed(
         server=server,
         client=client,
-        harm=harm,
+        attacker=attacker,
         provider=provider,
         browser=browser,
-        ahead=ahead,
+        clock_offset=clock_offset,
         token=trio.lowlevel.current_trio_token(),
     )
 

@@ -1,4 +1,4 @@
-"""An OpenID provider at which Grace is always logged in, and which can be made to do wrong in every single thing."""
+"""An OpenID provider where the user Grace is always logged in, and each part of which can be made faulty."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JSON: Final = (b"content-type", b"application/json")
 
 
 class Provider:
-    """The provider, an ASGI application. Its attributes say what it does wrong."""
+    """The provider, an ASGI application. Its attributes select the faults."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.issuer = ""
@@ -31,62 +31,62 @@ class Provider:
         self.published: list[Mapping[str, JsonValue]] = [json.loads(json.dumps(self.key.as_dict(private=False)))]
         self.header: dict[str, str] = {"alg": "ES256", "kid": "k1"}
         self.metadata: dict[str, JsonValue] = {}
-        """Members of the metadata, instead of the right ones; `None`: left out."""
+        """Members of the metadata that replace the valid ones; `None` omits a member."""
         self.claims: dict[str, JsonValue] = {}
-        """Claims of the ID token, likewise."""
+        """Claims of the ID token, in the same way."""
         self.redirect: dict[str, str | None] = {}
-        """Parameters of the answer through the browser, likewise."""
+        """Parameters of the redirect to the client, in the same way."""
         self.answer: dict[str, JsonValue] = {}
-        """Members of the answer of the token endpoint, likewise."""
+        """Members of the token response, in the same way."""
         self.statuses: dict[str, int] = {}
-        """The status of each path that has another one than 200."""
+        """The statuses of paths that do not respond with 200."""
         self.bodies: dict[str, bytes] = {}
-        """The body of each path that has another one."""
-        self.asked: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
-        """Method, path, headers and fields of each request."""
+        """The bodies of paths that have a special one."""
+        self.requests: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
+        """The method, path, headers and form fields of each request."""
         self._codes: dict[str, dict[str, str]] = {}
 
-    # --- what it says ----------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def authorize(self, url: str) -> str:
-        """Where a browser is sent that came with this URL."""
+        """Return the redirect target for a browser that requests this URL."""
         fields = dict(parse_qsl(urlsplit(url).query))
         self._codes["code-1"] = fields
-        right = {"code": "code-1", "state": fields["state"], "iss": self.issuer}
-        pairs = {name: value for name, value in {**right, **self.redirect}.items() if value is not None}
+        valid = {"code": "code-1", "state": fields["state"], "iss": self.issuer}
+        pairs = {name: value for name, value in {**valid, **self.redirect}.items() if value is not None}
         return f"{fields['redirect_uri']}?{urlencode(pairs)}"
 
     def _metadata(self) -> JsonValue:
-        right: dict[str, JsonValue] = {
+        valid: dict[str, JsonValue] = {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "jwks_uri": f"{self.issuer}/jwks",
             "authorization_response_iss_parameter_supported": True,
         }
-        return _but(right, self.metadata)
+        return _with_changes(valid, self.metadata)
 
     def _token(self, fields: Mapping[str, str]) -> JsonValue:
-        asked = self._codes.pop(fields["code"])
+        authorization = self._codes.pop(fields["code"])
         digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
-        assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == asked["code_challenge"]
-        assert fields["redirect_uri"] == asked["redirect_uri"]
+        assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == authorization["code_challenge"]
+        assert fields["redirect_uri"] == authorization["redirect_uri"]
         now = int(self.clock())
-        right: dict[str, JsonValue] = {
+        valid: dict[str, JsonValue] = {
             "iss": self.issuer,
             "sub": "grace-7",
-            "aud": asked["client_id"],
+            "aud": authorization["client_id"],
             "exp": now + 300,
             "iat": now,
             "auth_time": now - 5,
-            "nonce": asked["nonce"],
+            "nonce": authorization["nonce"],
             "preferred_username": "grace",
         }
-        claims = _but(right, self.claims)
+        claims = _with_changes(valid, self.claims)
         assert isinstance(claims, dict)
         token = jwt.encode(dict(self.header), claims, self.key, algorithms=[self.header["alg"]])
         members: dict[str, JsonValue] = {"access_token": "upstream", "token_type": "Bearer", "id_token": token}
-        return _but(members, self.answer)
+        return _with_changes(members, self.answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = str(scope["path"])
@@ -99,9 +99,9 @@ class Provider:
             if not message.get("more_body"):
                 break
         fields = dict(parse_qsl(body.decode()))
-        pairs = cast("list[tuple[bytes, bytes]]", scope["headers"])  # as ASGI says
+        pairs = cast("list[tuple[bytes, bytes]]", scope["headers"])  # the types of ASGI are broad
         headers = {name.decode(): value.decode() for name, value in pairs}
-        self.asked.append((str(scope["method"]), path, headers, fields))
+        self.requests.append((str(scope["method"]), path, headers, fields))
         status = self.statuses.get(path, 200)
         document: JsonValue = {}
         more: list[tuple[bytes, bytes]] = []
@@ -121,13 +121,13 @@ class Provider:
         await send({"type": "http.response.body", "body": sent})
 
 
-def _but(right: Mapping[str, JsonValue], wrong: Mapping[str, JsonValue]) -> JsonValue:
-    return {name: value for name, value in {**right, **wrong}.items() if value is not None}
+def _with_changes(valid: Mapping[str, JsonValue], changes: Mapping[str, JsonValue]) -> JsonValue:
+    return {name: value for name, value in {**valid, **changes}.items() if value is not None}
 
 
 @asynccontextmanager
 async def provider(clock: Callable[[], float]) -> AsyncIterator[Provider]:
-    """One that runs, on loopback."""
+    """Run a provider on loopback."""
     made = Provider(clock)
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     made.issuer = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""The pages of an authorization server without the rest of it, and a browser that is no more than cookies and forms."""
+"""The pages of an authorization server without its protocol part, and a browser that consists of cookies and forms."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ CLIENT: Final = RequestingClient(
 
 
 class OneUser:
-    """Ada, and the password that she has: no hash, so that tests take no time."""
+    """A user directory with the user Ada. The password is not hashed, to keep tests fast."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.verified_names: list[str] = []
 
     async def verify(self, name: str, password: str) -> str | None:
-        self.asked.append(name)
+        self.verified_names.append(name)
         return name if (name, password) == ("ada", "lovelace") else None
 
 
-class WaitingRequests:
-    """`Interactions`, of which the protocol half is a dictionary."""
+class PendingRequests:
+    """An implementation of `Interactions` with a dictionary in place of the protocol part."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.waiting: dict[str, PendingAuthorization] = {}
+        self.pending: dict[str, PendingAuthorization] = {}
         self.granted: list[tuple[str, str, tuple[str, ...], float]] = []
         self.denied: list[tuple[str, str]] = []
 
@@ -63,7 +63,7 @@ class WaitingRequests:
         prompts: Iterable[str] = (),
         seconds: float = 600,
     ) -> str:
-        """A new one; returns its id."""
+        """Add a pending authorization request and return its id."""
         now = self._clock()
         pending = PendingAuthorization(
             id=secrets.token_urlsafe(16),
@@ -74,18 +74,18 @@ class WaitingRequests:
             created_at=now,
             expires_at=now + seconds,
         )
-        self.waiting[pending.id] = pending
+        self.pending[pending.id] = pending
         return pending.id
 
     async def get(self, id: str) -> PendingAuthorization | None:
-        found = self.waiting.get(id)
+        found = self.pending.get(id)
         return None if found is None or found.expires_at <= self._clock() else found
 
     async def grant(self, id: str, *, subject: str, scopes: Iterable[str], auth_time: float) -> str | None:
         pending = await self.get(id)
         if pending is None:
             return None
-        del self.waiting[id]
+        del self.pending[id]
         self.granted.append((id, subject, tuple(scopes), auth_time))
         return f"{pending.client.redirect_uri}?code=c-{id}&state=s"
 
@@ -93,14 +93,14 @@ class WaitingRequests:
         pending = await self.get(id)
         if pending is None:
             return None
-        del self.waiting[id]
+        del self.pending[id]
         self.denied.append((id, error))
         return f"{pending.client.redirect_uri}?error={error}&state=s"
 
 
 @attrs.define
 class Clock:
-    """A clock that stands still."""
+    """A clock that only tests advance."""
 
     now: float = START
 
@@ -108,8 +108,8 @@ class Clock:
         return self.now
 
 
-class World:
-    """An authorization server that has nothing but pages."""
+class PageTestbed:
+    """An authorization server that consists of its pages."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class World:
         self.users: Final = users or OneUser()
         self.store: Final = store or MemoryStore()
         self.clock: Final[Callable[[], float]] = self.time
-        self.interactions: Final = WaitingRequests(self.time)
+        self.interactions: Final = PendingRequests(self.time)
         self.app: Final = QuartTrio("pages")
         pages.register(self.app, self)
 
         async def error(status: int) -> Response:
-            return pages.error(self, status, "This client is not known", "Nothing was done.")
+            return pages.error(self, status, "This client is not known", "Nothing has changed.")
 
         self.app.add_url_rule("/error/<int:status>", "error", error)
 
     def browser(self) -> Browser:
-        """A new one, without cookies."""
+        """Return a new browser without cookies."""
         return Browser(self)
 
     def path(self, id: str) -> str:
@@ -178,8 +178,8 @@ class _Reader(HTMLParser):
 
 
 @attrs.frozen
-class Shown:
-    """An answer, as a browser has it."""
+class BrowserPage:
+    """A response, as a browser shows it."""
 
     status: int
     headers: Mapping[str, str]
@@ -188,7 +188,7 @@ class Shown:
     links: Sequence[str]
     tags: Sequence[str]
     words: str
-    """The text alone, on one line."""
+    """The text, on one line."""
 
     @property
     def location(self) -> str:
@@ -196,16 +196,16 @@ class Shown:
 
 
 class Browser:
-    """Keeps cookies, and sends the headers that browsers send with forms."""
+    """A browser with cookies that sends the same headers with forms as real ones."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._client = world.app.test_client(use_cookies=False)
+    def __init__(self, testbed: PageTestbed) -> None:
+        self._testbed = testbed
+        self._client = testbed.app.test_client(use_cookies=False)
         self.cookies: dict[str, str] = {}
         self.set: list[str] = []
-        """The Set-Cookie headers that came."""
+        """The Set-Cookie headers of all responses."""
 
-    async def get(self, path: str) -> Shown:
+    async def get(self, path: str) -> BrowserPage:
         return await self._request(path, {}, None)
 
     async def post(
@@ -216,34 +216,36 @@ class Browser:
         origin: str | None = "",
         fetch_site: str | None = "same-origin",
         content_type: str = "application/x-www-form-urlencoded",
-    ) -> Shown:
-        """Sends a form. An empty origin: that of the server."""
-        origin = self._world.origin if origin == "" else origin
+    ) -> BrowserPage:
+        """Send a form. An empty origin is replaced by the origin of the server."""
+        origin = self._testbed.origin if origin == "" else origin
         named = (("Origin", origin), ("Sec-Fetch-Site", fetch_site), ("Content-Type", content_type))
         headers = {name: value for name, value in named if value is not None}
         return await self._request(path, headers, urlencode(fields).encode())
 
-    async def submit(self, page: Shown, *, form: int = -1, drop: Sequence[str] = (), **fields: str) -> Shown:
-        """Fills in a form of a page and sends it.
+    async def submit(
+        self, page: BrowserPage, *, form: int = -1, drop: Sequence[str] = (), **fields: str
+    ) -> BrowserPage:
+        """Complete a form of a page and send it.
 
         Args:
             page: The page.
-            form: Which of its forms.
-            drop: Values of boxes to untick.
-            fields: What to enter; a button's name and value too.
+            form: The index of the form.
+            drop: Values of checkboxes to clear.
+            fields: Values to enter, including the name and value of a button.
         """
         given = [pair for pair in page.forms[form].fields if pair[0] not in fields and pair[1] not in drop]
         return await self.post(page.forms[form].action, [*given, *fields.items()])
 
-    async def follow(self, page: Shown) -> Shown:
+    async def follow(self, page: BrowserPage) -> BrowserPage:
         return await self.get(page.location)
 
-    async def log_in(self, id: str) -> Shown:
-        """Opens a request and logs in; the page after that."""
-        page = await self.get(self._world.path(id))
+    async def log_in(self, id: str) -> BrowserPage:
+        """Open a request and log in. Return the next page."""
+        page = await self.get(self._testbed.path(id))
         return await self.follow(await self.submit(page, username="ada", password="lovelace"))
 
-    async def _request(self, path: str, headers: Mapping[str, str], body: bytes | None) -> Shown:
+    async def _request(self, path: str, headers: Mapping[str, str], body: bytes | None) -> BrowserPage:
         cookies = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
         sent = {**headers, **(cookies if self.cookies else {})}
         answer = await (
@@ -259,7 +261,7 @@ class Browser:
         html = await answer.get_data(as_text=True)
         reader = _Reader()
         reader.feed(html)
-        return Shown(
+        return BrowserPage(
             status=answer.status_code,
             headers={name.lower(): value for name, value in answer.headers.items()},
             html=html,
@@ -270,9 +272,9 @@ class Browser:
         )
 
 
-async def form_token(world: World, browser: Browser, purpose: str) -> str:
-    """The right token for a form that a browser was not shown."""
-    sessions = BrowserSessions(world.store, issuer=world.issuer, secure=world.secure, clock=world.clock)
+async def form_token(testbed: PageTestbed, browser: Browser, purpose: str) -> str:
+    """Return the valid form token for a form that the browser has not shown."""
+    sessions = BrowserSessions(testbed.store, issuer=testbed.issuer, secure=testbed.secure, clock=testbed.clock)
     found = await sessions.find("; ".join(f"{name}={value}" for name, value in browser.cookies.items()))
     assert found is not None
     return found.form_token(purpose)

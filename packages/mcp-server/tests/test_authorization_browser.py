@@ -1,4 +1,4 @@
-"""The authorization server in a real browser: what people see, and what pages that mean harm cannot do."""
+"""The authorization server in a real browser: its pages, and attacks by pages of other sites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from browser_testbed import Place, place
+from browser_testbed import BrowserTestbed, open_browser_testbed
 
 from documentation.chromium import chromium
 
@@ -22,18 +22,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def here(browser: Browser) -> Iterator[Place]:
-    with place(browser) as opened:
+def testbed(browser: Browser) -> Iterator[BrowserTestbed]:
+    with open_browser_testbed(browser) as opened:
         yield opened
         for context in browser.contexts:
             context.close()
 
 
-def watched(page: Page) -> list[str]:
-    """What the browser complains about: what a policy forbids, above all."""
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    return complaints
+def console_messages(page: Page) -> list[str]:
+    """Collect the messages of the console, such as violations of the content security policy."""
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    return messages
 
 
 def heading(page: Page) -> str:
@@ -46,55 +46,55 @@ def log_in(page: Page, password: str = "lovelace") -> None:
     page.get_by_role("button", name="Log in").click()
 
 
-def consent(here: Place, **changes: str | None) -> Page:
-    """A page where somebody logged in, and may allow."""
-    page = here.page()
-    page.goto(here.ask(**changes))
+def consent(testbed: BrowserTestbed, **changes: str | None) -> Page:
+    """Log in and return the consent page."""
+    page = testbed.page()
+    page.goto(testbed.authorization_url(**changes))
     log_in(page)
     assert heading(page).startswith("Allow")
     return page
 
 
-# --- what people do ------------------------------------------------------------------------------------------------
+# --- login and consent ------------------------------------------------------------------------------------------------
 
 
-def test_one_logs_in_allows_and_is_back_at_the_client_with_a_code(here: Place) -> None:
-    page = here.page()
-    complaints = watched(page)
-    page.goto(here.ask())
+def test_login_and_consent_redirect_to_client_with_code(testbed: BrowserTestbed) -> None:
+    page = testbed.page()
+    messages = console_messages(page)
+    page.goto(testbed.authorization_url())
     assert heading(page) == "Log in"
     log_in(page)
     assert heading(page) == "Allow “Notebook reader” to use mcp.example?"
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
     assert heading(page) == "Back at the client"
-    answer = here.answer()
-    assert (set(answer), answer["state"], answer["iss"]) == ({"code", "state", "iss"}, "s1", here.server.issuer)
-    assert complaints == []
+    answer = testbed.callback_parameters()
+    assert (set(answer), answer["state"], answer["iss"]) == ({"code", "state", "iss"}, "s1", testbed.server.issuer)
+    assert messages == []
 
 
-def test_the_pages_have_their_colours(here: Place) -> None:
-    page = here.page()
-    page.goto(here.ask())
-    # The policy lets the stylesheet in.
+def test_pages_have_their_stylesheet(testbed: BrowserTestbed) -> None:
+    page = testbed.page()
+    page.goto(testbed.authorization_url())
+    # The content security policy admits the stylesheet.
     assert page.evaluate("getComputedStyle(document.querySelector('main')).borderTopStyle") == "solid"
 
 
-def test_who_refuses_is_back_at_the_client_with_an_error(here: Place) -> None:
-    page = consent(here)
+def test_denied_consent_redirects_to_client_with_error(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
     page.get_by_role("button", name="Deny").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
-    answer = here.answer()
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
+    answer = testbed.callback_parameters()
     assert (answer["error"], answer["state"]) == ("access_denied", "s1")
     assert "code" not in answer
 
 
-def test_a_wrong_password_can_be_put_right(here: Place) -> None:
-    page = here.page()
-    page.goto(here.ask())
+def test_wrong_password_can_be_corrected(testbed: BrowserTestbed) -> None:
+    page = testbed.page()
+    page.goto(testbed.authorization_url())
     log_in(page, "byron")
     assert page.title().startswith("Error: Log in")
-    # The summary has the focus, and leads to the field.
+    # The error summary has the focus and links to the field.
     assert page.evaluate("document.activeElement.getAttribute('role')") == "alert"
     page.get_by_role("link", name="The user name or the password is incorrect").click()
     assert page.evaluate("document.activeElement.id") == "password"
@@ -104,21 +104,23 @@ def test_a_wrong_password_can_be_put_right(here: Place) -> None:
     assert heading(page).startswith("Allow")
 
 
-def test_only_what_stays_ticked_is_allowed(here: Place) -> None:
-    page = consent(here)
+def test_deselected_scope_not_granted(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
     page.get_by_label("Change and delete your notes").uncheck()
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
 
     async def kept() -> list[tuple[object, ...]]:
-        return await here.server.store.run(lambda connection: connection.execute("SELECT scope FROM grants").fetchall())
+        return await testbed.server.store.run(
+            lambda connection: connection.execute("SELECT scope FROM grants").fetchall()
+        )
 
-    assert here.call(kept) == [("notes:read",)]
+    assert testbed.call(kept) == [("notes:read",)]
 
 
-def test_everything_can_be_done_by_keyboard_alone(here: Place) -> None:
-    page = here.page()
-    page.goto(here.ask())
+def test_login_and_consent_usable_with_keyboard(testbed: BrowserTestbed) -> None:
+    page = testbed.page()
+    page.goto(testbed.authorization_url())
 
     def to(role: str, name: str) -> None:
         for _ in range(12):
@@ -139,36 +141,36 @@ def test_everything_can_be_done_by_keyboard_alone(here: Place) -> None:
     page.keyboard.press("Space")
     to("button", "Allow")
     page.keyboard.press("Enter")
-    page.wait_for_url(f"{here.client.url}/callback?*")
-    assert "code" in here.answer()
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
+    assert "code" in testbed.callback_parameters()
 
 
-def test_no_script_is_needed(here: Place) -> None:
-    page = here.browser.new_context(java_script_enabled=False).new_page()
-    page.goto(here.ask())
+def test_login_and_consent_usable_without_javascript(testbed: BrowserTestbed) -> None:
+    page = testbed.browser.new_context(java_script_enabled=False).new_page()
+    page.goto(testbed.authorization_url())
     log_in(page)
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
-    assert "code" in here.answer()
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
+    assert "code" in testbed.callback_parameters()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_on_a_small_screen_by_day_and_by_night(here: Place, scheme: str) -> None:
-    page = here.browser.new_context(
+def test_pages_readable_on_small_screen_in_both_color_schemes(testbed: BrowserTestbed, scheme: str) -> None:
+    page = testbed.browser.new_context(
         viewport={"width": 320, "height": 640},
         color_scheme="dark" if scheme == "dark" else "light",
     ).new_page()
-    page.goto(here.ask())
+    page.goto(testbed.authorization_url())
     log_in(page, "byron")
-    _readable(page)
+    _check_readable(page)
     log_in(page)
-    _readable(page)
-    page.goto(f"{here.server.issuer}/authorize")
-    _readable(page)
+    _check_readable(page)
+    page.goto(f"{testbed.server.issuer}/authorize")
+    _check_readable(page)
 
 
-def _readable(page: Page) -> None:
-    """Nothing is wider than the screen, and all text stands out. Spec: WCAG 2.2, 1.4.3 and 1.4.10"""
+def _check_readable(page: Page) -> None:
+    """Check that the page fits the screen and that its text has enough contrast. Spec: WCAG 2.2, 1.4.3 and 1.4.10"""
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     weak = page.evaluate(_CONTRAST)
     assert weak == []
@@ -176,14 +178,14 @@ def _readable(page: Page) -> None:
 
 _CONTRAST = """() => {
   const part = value => { value /= 255; return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; };
-  const light = colour => {
-    const [r, g, b] = colour.match(/[0-9.]+/g).map(Number);
+  const light = color => {
+    const [r, g, b] = color.match(/[0-9.]+/g).map(Number);
     return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
   };
   const ground = element => {
     for (; element; element = element.parentElement) {
-      const colour = getComputedStyle(element).backgroundColor;
-      if (!/, 0\\)$/.test(colour)) return colour;
+      const color = getComputedStyle(element).backgroundColor;
+      if (!/, 0\\)$/.test(color)) return color;
     }
     return 'rgb(255, 255, 255)';
   };
@@ -199,82 +201,82 @@ _CONTRAST = """() => {
 }"""
 
 
-# --- ways back and aside -------------------------------------------------------------------------------------------
+# --- history, tabs and sessions ---------------------------------------------------------------------------------------
 
 
-def test_who_goes_back_after_allowing_learns_that_it_is_done(here: Place) -> None:
-    page = consent(here)
+def test_back_after_consent_shows_decision(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
     page.go_back()
     assert heading(page) == "You have already decided"
     page.reload()
     assert heading(page) == "You have already decided"
-    assert len(here.client.asked) == 1
+    assert len(testbed.client.requests) == 1
 
 
-def test_two_tabs_do_not_get_in_each_others_way(here: Place) -> None:
-    one = here.page()
+def test_requests_in_two_tabs_answered_independently(testbed: BrowserTestbed) -> None:
+    one = testbed.page()
     two = one.context.new_page()
-    one.goto(here.ask(state="one"))
-    two.goto(here.ask(state="two"))
+    one.goto(testbed.authorization_url(state="one"))
+    two.goto(testbed.authorization_url(state="two"))
     log_in(one)
     log_in(two)
     assert heading(two) == "This page is out of date"
     two.get_by_role("link", name="Continue with your current login").click()
     two.get_by_role("button", name="Deny").click()
-    two.wait_for_url(f"{here.client.url}/callback?*")
+    two.wait_for_url(f"{testbed.client.url}/callback?*")
     one.get_by_role("button", name="Allow").click()
-    one.wait_for_url(f"{here.client.url}/callback?*")
+    one.wait_for_url(f"{testbed.client.url}/callback?*")
     assert "error=access_denied" in two.url
     assert "state=two" in two.url
     assert "code=" in one.url
     assert "state=one" in one.url
 
 
-def test_a_session_that_is_over_allows_nothing(here: Place) -> None:
-    page = consent(here)
-    here.ahead[0] += 31 * 60
+def test_consent_in_expired_session_rejected(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
+    testbed.clock_offset[0] += 31 * 60
     page.get_by_role("button", name="Allow").click()
     assert heading(page) == "This request has ended"
-    page.goto(here.ask())
+    page.goto(testbed.authorization_url())
     assert heading(page) == "Log in"
-    assert here.client.asked == []
+    assert testbed.client.requests == []
 
 
-def test_a_cookie_that_is_gone_allows_nothing(here: Place) -> None:
-    page = consent(here)
+def test_consent_without_session_cookie_rejected(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
     page.context.clear_cookies()
     page.get_by_role("button", name="Allow").click()
     assert heading(page) == "This page has expired"
-    assert here.client.asked == []
+    assert testbed.client.requests == []
 
 
-def test_who_has_logged_out_logs_in_again(here: Place) -> None:
-    page = consent(here)
-    page.goto(f"{here.server.issuer}/logout")
+def test_logout_requires_new_login(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
+    page.goto(f"{testbed.server.issuer}/logout")
     page.get_by_role("button", name="Log out").click()
     assert heading(page) == "You are logged out"
-    page.goto(here.ask())
+    page.goto(testbed.authorization_url())
     assert heading(page) == "Log in"
 
 
-def test_who_is_logged_in_may_be_somebody_else(here: Place) -> None:
-    page = consent(here)
+def test_switch_user_allows_new_login(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
     page.get_by_role("button", name="Use another account").click()
     assert heading(page) == "Log in"
     log_in(page)
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
 
 
-def test_a_link_to_a_request_that_somebody_else_opened_leads_nowhere(here: Place) -> None:
-    mine, theirs = consent(here), here.page()
+def test_request_opened_in_other_browser_shows_error(testbed: BrowserTestbed) -> None:
+    mine, theirs = consent(testbed), testbed.page()
     theirs.goto(mine.url)
     assert heading(theirs) == "This page has expired"
     assert "Notebook" not in theirs.content()
     mine.get_by_role("button", name="Allow").click()
-    mine.wait_for_url(f"{here.client.url}/callback?*")
+    mine.wait_for_url(f"{testbed.client.url}/callback?*")
 
 
 # --- redirects -----------------------------------------------------------------------------------------------------
@@ -290,140 +292,140 @@ def test_a_link_to_a_request_that_somebody_else_opened_leads_nowhere(here: Place
         {"client_id": None},
     ],
 )
-def test_an_unknown_client_or_redirect_uri_is_an_error_here_and_not_a_redirect(
-    here: Place, changes: dict[str, str | None]
+def test_unknown_client_or_redirect_uri_shows_error_without_redirect(
+    testbed: BrowserTestbed, changes: dict[str, str | None]
 ) -> None:
-    page = here.page()
-    went: list[str] = []
-    page.on("request", lambda request: went.append(urlsplit(request.url).netloc))
-    answer = page.goto(here.ask(**changes))
+    page = testbed.page()
+    hosts: list[str] = []
+    page.on("request", lambda request: hosts.append(urlsplit(request.url).netloc))
+    answer = page.goto(testbed.authorization_url(**changes))
     assert answer is not None
     assert answer.status == 400
     assert heading(page) == "Authorization request rejected"
-    assert set(went) == {urlsplit(here.server.issuer).netloc}
+    assert set(hosts) == {urlsplit(testbed.server.issuer).netloc}
     assert "evil" not in page.content()
     assert "alert" not in page.content()
 
 
-def test_the_client_may_send_the_browser_on_from_its_redirect_uri(here: Place) -> None:
-    here.client.redirects["/callback"] = f"{here.harm.url}/welcome"
-    page = consent(here)
-    complaints = watched(page)
+def test_redirect_uri_may_redirect_to_other_site(testbed: BrowserTestbed) -> None:
+    testbed.client.redirects["/callback"] = f"{testbed.attacker.url}/welcome"
+    page = consent(testbed)
+    messages = console_messages(page)
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.harm.url}/welcome")
-    assert "code" in here.answer()
-    assert complaints == []
+    page.wait_for_url(f"{testbed.attacker.url}/welcome")
+    assert "code" in testbed.callback_parameters()
+    assert messages == []
 
 
-def test_the_redirect_uri_may_be_an_ipv6_address(here: Place) -> None:
-    uri = next(uri for uri in here.server._settings.clients["reader"].redirect_uris if "[::1]" in uri)
-    page = consent(here, redirect_uri=uri)
-    complaints = watched(page)
+def test_redirect_uri_with_ipv6_address_followed(testbed: BrowserTestbed) -> None:
+    uri = next(uri for uri in testbed.server._settings.clients["reader"].redirect_uris if "[::1]" in uri)
+    page = consent(testbed, redirect_uri=uri)
+    messages = console_messages(page)
     page.get_by_role("button", name="Allow").click()
     page.wait_for_url(f"{uri}?*")
-    assert complaints == []
+    assert messages == []
 
 
-def test_a_client_that_opened_a_window_hears_from_it(here: Place) -> None:
-    here.client.pages["/app"] = "<!doctype html><title>App</title><h1>App</h1>"
-    here.client.pages["/callback"] = (
+def test_login_in_popup_reports_to_opener(testbed: BrowserTestbed) -> None:
+    testbed.client.pages["/app"] = "<!doctype html><title>App</title><h1>App</h1>"
+    testbed.client.pages["/callback"] = (
         "<!doctype html><script>opener.postMessage(location.search, location.origin)</script>"
     )
-    page = here.page()
-    page.goto(f"{here.client.url}/app")
+    page = testbed.page()
+    page.goto(f"{testbed.client.url}/app")
     page.evaluate("addEventListener('message', event => { document.title = event.data; })")
     with page.expect_popup() as opened:
-        page.evaluate("url => { window.open(url); }", here.ask())
+        page.evaluate("url => { window.open(url); }", testbed.authorization_url())
     log_in(opened.value)
     opened.value.get_by_role("button", name="Allow").click()
     page.wait_for_function("document.title !== 'App'")
     assert "code=" in page.title()
 
 
-def test_nobody_learns_where_the_browser_came_from(here: Place) -> None:
-    page = consent(here)
-    seen: list[str | None] = []
-    page.on("request", lambda request: seen.append(request.headers.get("referer")))
+def test_redirect_to_client_has_no_referrer(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
+    referrers: list[str | None] = []
+    page.on("request", lambda request: referrers.append(request.headers.get("referer")))
     page.get_by_role("button", name="Allow").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
     assert page.evaluate("document.referrer") == ""
-    assert all(each is None or each.startswith(here.server.issuer) for each in seen)
+    assert all(each is None or each.startswith(testbed.server.issuer) for each in referrers)
 
 
-# --- pages that mean harm ------------------------------------------------------------------------------------------
+# --- pages of an attacker ---------------------------------------------------------------------------------------------
 
 
-def _sends(action: str, fields: dict[str, str]) -> str:
-    """A page with a form that sends itself."""
+def _form_page(action: str, fields: dict[str, str]) -> str:
+    """Return a page with a form that submits itself."""
     inputs = "".join(f'<input name="{name}" value="{value}">' for name, value in fields.items())
     return f'<!doctype html><form method="post" action="{action}">{inputs}</form><script>document.forms[0].submit()</script>'
 
 
-def test_a_form_of_another_page_cannot_consent(here: Place) -> None:
-    page = consent(here)
-    # Even with all that our form has: its token is no secret here.
+def test_consent_form_of_other_site_rejected(testbed: BrowserTestbed) -> None:
+    page = consent(testbed)
+    # The form has all fields of the real one, even its token.
     form = page.locator("form").last
     token = form.locator("[name=form_token]").get_attribute("value")
     action = form.get_attribute("action")
     fields = {"form_token": token or "", "scope": "notes:read", "decision": "allow"}
-    here.harm.pages["/attack"] = _sends(f"{here.server.issuer}{action}", fields)
+    testbed.attacker.pages["/attack"] = _form_page(f"{testbed.server.issuer}{action}", fields)
     other = page.context.new_page()
-    other.goto(f"{here.harm.url}/attack")
-    other.wait_for_url(f"{here.server.issuer}/**")
+    other.goto(f"{testbed.attacker.url}/attack")
+    other.wait_for_url(f"{testbed.server.issuer}/**")
     assert heading(other) == "This form is not from this site"
-    assert here.client.asked == []
+    assert testbed.client.requests == []
     page.get_by_role("button", name="Deny").click()
-    page.wait_for_url(f"{here.client.url}/callback?*")
+    page.wait_for_url(f"{testbed.client.url}/callback?*")
 
 
-def test_a_form_of_another_page_cannot_log_anybody_in_or_out(here: Place) -> None:
-    page = here.page()
-    page.goto(here.ask())
+def test_login_and_logout_forms_of_other_site_rejected(testbed: BrowserTestbed) -> None:
+    page = testbed.page()
+    page.goto(testbed.authorization_url())
     form = page.locator("form").last
     token = form.locator("[name=form_token]").get_attribute("value") or ""
     action = form.get_attribute("action")
     fields = {"form_token": token, "username": "ada", "password": "lovelace"}
-    here.harm.pages["/login"] = _sends(f"{here.server.issuer}{action}", fields)
-    here.harm.pages["/logout"] = _sends(f"{here.server.issuer}/logout", {})
+    testbed.attacker.pages["/login"] = _form_page(f"{testbed.server.issuer}{action}", fields)
+    testbed.attacker.pages["/logout"] = _form_page(f"{testbed.server.issuer}/logout", {})
     other = page.context.new_page()
-    other.goto(f"{here.harm.url}/login")
-    other.wait_for_url(f"{here.server.issuer}/**")
+    other.goto(f"{testbed.attacker.url}/login")
+    other.wait_for_url(f"{testbed.server.issuer}/**")
     assert heading(other) == "This form is not from this site"
     page.reload()
     assert heading(page) == "Log in"
     log_in(page)
-    other.goto(f"{here.harm.url}/logout")
-    other.wait_for_url(f"{here.server.issuer}/**")
+    other.goto(f"{testbed.attacker.url}/logout")
+    other.wait_for_url(f"{testbed.server.issuer}/**")
     assert heading(other) == "This form is not from this site"
     page.reload()
     assert heading(page).startswith("Allow")
 
 
 @pytest.mark.parametrize("path", ["/authorize", "/logout"])
-def test_no_page_can_be_framed(here: Place, path: str) -> None:
-    page = consent(here)
-    target = here.ask() if path == "/authorize" else f"{here.server.issuer}{path}"
-    here.harm.pages["/frame"] = f'<!doctype html><iframe src="{target}"></iframe>'
+def test_pages_cannot_be_framed(testbed: BrowserTestbed, path: str) -> None:
+    page = consent(testbed)
+    target = testbed.authorization_url() if path == "/authorize" else f"{testbed.server.issuer}{path}"
+    testbed.attacker.pages["/frame"] = f'<!doctype html><iframe src="{target}"></iframe>'
     other = page.context.new_page()
-    complaints = watched(other)
-    other.goto(f"{here.harm.url}/frame")
+    messages = console_messages(other)
+    other.goto(f"{testbed.attacker.url}/frame")
     other.wait_for_load_state("networkidle")
-    assert any("frame-ancestors" in each or "X-Frame-Options" in each for each in complaints)
+    assert any("frame-ancestors" in each or "X-Frame-Options" in each for each in messages)
     (inner,) = other.main_frame.child_frames
     assert inner.url == "chrome-error://chromewebdata/"
 
 
-# --- log in elsewhere ----------------------------------------------------------------------------------------------
+# --- delegated login --------------------------------------------------------------------------------------------------
 
 
-def test_one_can_log_in_at_another_server(browser: Browser) -> None:
-    with place(browser, delegated=True) as here:
-        page = here.page()
-        complaints = watched(page)
-        page.goto(here.ask())
+def test_delegated_login_redirects_to_client_with_code(browser: Browser) -> None:
+    with open_browser_testbed(browser, delegated=True) as testbed:
+        page = testbed.page()
+        messages = console_messages(page)
+        page.goto(testbed.authorization_url())
         assert heading(page).startswith("Allow “Notebook reader”")
         page.get_by_role("button", name="Allow and log in").click()
-        page.wait_for_url(f"{here.client.url}/callback?*")
-        assert "code" in here.answer()
-        assert complaints == []
+        page.wait_for_url(f"{testbed.client.url}/callback?*")
+        assert "code" in testbed.callback_parameters()
+        assert messages == []
         page.context.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 import trio.testing
-from page_testbed import CLIENT, START, Browser, Shown, World, form_token
+from page_testbed import CLIENT, START, Browser, BrowserPage, PageTestbed, form_token
 
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind, RequestingClient
 from mcp_server.auth.authorization_server.pages import browser_sessions
@@ -16,15 +16,15 @@ LOCAL = attrs.evolve(CLIENT, redirect_uri="http://127.0.0.1:49152/callback", loc
 
 
 @pytest.fixture
-def testbed() -> World:
-    return World()
+def testbed() -> PageTestbed:
+    return PageTestbed()
 
 
 def _cookies(browser: Browser) -> str:
     return "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
 
 
-async def consented(browser: Browser, id: str, *, remember: str = "no") -> Shown:
+async def consented(browser: Browser, id: str, *, remember: str = "no") -> BrowserPage:
     """Log in and allow the access."""
     return await browser.submit(await browser.log_in(id), decision="allow", remember=remember)
 
@@ -33,7 +33,7 @@ async def consented(browser: Browser, id: str, *, remember: str = "no") -> Shown
 
 
 @pytest.mark.spec("auth.proxy-consent")
-async def test_login_and_consent_redirect_with_code(testbed: World) -> None:
+async def test_login_and_consent_redirect_with_code(testbed: PageTestbed) -> None:
     id = testbed.interactions.add()
     browser = testbed.browser()
     page = await browser.get(testbed.path(id))
@@ -49,7 +49,7 @@ async def test_login_and_consent_redirect_with_code(testbed: World) -> None:
 
 @pytest.mark.spec("auth.cimd-as-show-redirect-host", "auth.cimd-show-redirect-host")
 @pytest.mark.spec("security.proxy-consent-page", "security.proxy-consent-details")
-async def test_consent_page_shows_client_scopes_and_redirect_host(testbed: World) -> None:
+async def test_consent_page_shows_client_scopes_and_redirect_host(testbed: PageTestbed) -> None:
     page = await testbed.browser().log_in(testbed.interactions.add())
     for expected in (
         "Allow “Notebook reader” to use mcp.example?",
@@ -63,20 +63,20 @@ async def test_consent_page_shows_client_scopes_and_redirect_host(testbed: World
         assert expected in page.words
 
 
-async def test_deselected_scope_not_granted(testbed: World) -> None:
+async def test_deselected_scope_not_granted(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     await browser.submit(await browser.log_in(id), decision="allow", drop=["notes:write"])
     assert testbed.interactions.granted[0][2] == ("notes:read",)
 
 
-async def test_scope_not_requested_is_not_granted(testbed: World) -> None:
+async def test_scope_not_requested_is_not_granted(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add(scopes=["notes:read"])
     page = await browser.log_in(id)
     await browser.post(page.forms[-1].action, [*page.forms[-1].fields, ("scope", "notes:write"), ("decision", "allow")])
     assert testbed.interactions.granted[0][2] == ("notes:read",)
 
 
-async def test_allow_without_scopes_returns_422(testbed: World) -> None:
+async def test_allow_without_scopes_returns_422(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.submit(await browser.log_in(id), decision="allow", drop=["notes:read", "notes:write"])
     assert page.status == 422
@@ -86,7 +86,7 @@ async def test_allow_without_scopes_returns_422(testbed: World) -> None:
     assert (await browser.submit(page, decision="allow", scope="notes:read")).status == 303
 
 
-async def test_request_without_scopes_can_be_allowed(testbed: World) -> None:
+async def test_request_without_scopes_can_be_allowed(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add(scopes=[])
     page = await browser.log_in(id)
     assert "without specific permissions" in page.words
@@ -94,7 +94,7 @@ async def test_request_without_scopes_can_be_allowed(testbed: World) -> None:
     assert testbed.interactions.granted[0][2] == ()
 
 
-async def test_denied_consent_redirects_with_access_denied(testbed: World) -> None:
+async def test_denied_consent_redirects_with_access_denied(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.submit(await browser.log_in(id), decision="refuse")
     assert (page.status, page.location) == (303, "https://app.example/callback?error=access_denied&state=s")
@@ -102,12 +102,12 @@ async def test_denied_consent_redirects_with_access_denied(testbed: World) -> No
     assert not testbed.interactions.granted
 
 
-async def test_default_button_of_consent_form_denies(testbed: World) -> None:
+async def test_default_button_of_consent_form_denies(testbed: PageTestbed) -> None:
     page = await testbed.browser().log_in(testbed.interactions.add())
     assert page.html.index('value="refuse"') < page.html.index('value="allow"')
 
 
-async def test_unknown_decision_returns_403(testbed: World) -> None:
+async def test_unknown_decision_returns_403(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.submit(await browser.log_in(id), decision="perhaps")
     assert page.status == 403
@@ -116,7 +116,7 @@ async def test_unknown_decision_returns_403(testbed: World) -> None:
 
 
 @pytest.mark.parametrize(("decision", "expected"), [("allow", "You allowed access."), ("refuse", "was not granted")])
-async def test_answered_request_revisited_shows_decision(testbed: World, decision: str, expected: str) -> None:
+async def test_answered_request_revisited_shows_decision(testbed: PageTestbed, decision: str, expected: str) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     form = await browser.log_in(id)
     await browser.submit(form, decision=decision)
@@ -131,7 +131,7 @@ async def test_answered_request_revisited_shows_decision(testbed: World, decisio
     assert expected not in other_browser.words
 
 
-async def test_requests_in_two_tabs_answered_independently(testbed: World) -> None:
+async def test_requests_in_two_tabs_answered_independently(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     one, two = testbed.interactions.add(), testbed.interactions.add(attrs.evolve(CLIENT, name="Another"))
     first, second = await browser.get(testbed.path(one)), await browser.get(testbed.path(two))
@@ -148,7 +148,7 @@ async def test_requests_in_two_tabs_answered_independently(testbed: World) -> No
     assert [each[0] for each in testbed.interactions.denied] == [two]
 
 
-async def test_switch_user_shows_login_form(testbed: World) -> None:
+async def test_switch_user_shows_login_form(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.log_in(id)
     old = dict(browser.cookies)
@@ -158,7 +158,7 @@ async def test_switch_user_shows_login_form(testbed: World) -> None:
     assert (await consented(browser, id)).status == 303
 
 
-async def test_logout_ends_browser_session(testbed: World) -> None:
+async def test_logout_ends_browser_session(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     assert "You are not logged in" in (await browser.get("/logout")).words
     await browser.log_in(testbed.interactions.add())
@@ -187,7 +187,7 @@ async def test_logout_ends_browser_session(testbed: World) -> None:
     ],
 )
 async def test_invalid_login_shows_error_at_field(
-    testbed: World, name: str, password: str, status: int, expected: str
+    testbed: PageTestbed, name: str, password: str, status: int, expected: str
 ) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.submit(await browser.get(testbed.path(id)), username=name, password=password)
@@ -199,7 +199,7 @@ async def test_invalid_login_shows_error_at_field(
     assert (await consented(browser, id)).status == 303
 
 
-async def test_wrong_password_and_unknown_user_look_alike(testbed: World) -> None:
+async def test_wrong_password_and_unknown_user_look_alike(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     one = await browser.submit(await browser.get(testbed.path(id)), username="ada", password="x")
     two = await browser.submit(await browser.get(testbed.path(id)), username="eve", password="x")
@@ -208,19 +208,19 @@ async def test_wrong_password_and_unknown_user_look_alike(testbed: World) -> Non
 
 @pytest.mark.parametrize("name", ["ada", "nobody"])
 async def test_password_attempts_for_one_user_limited(
-    testbed: World, name: str, mock_clock: trio.testing.MockClock
+    testbed: PageTestbed, name: str, mock_clock: trio.testing.MockClock
 ) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     for _ in range(10):
         page = await browser.submit(await browser.get(testbed.path(id)), username=name, password="x")
         assert page.status == 403
-    verified = len(testbed.users.asked)  # type: ignore[union-attr]  # the testbed uses OneUser
+    verified = len(testbed.users.verified_names)  # type: ignore[union-attr]  # the testbed uses OneUser
     for password in ("x", "lovelace"):
         page = await browser.submit(await browser.get(testbed.path(id)), username=name, password=password)
         assert page.status == 429
         assert page.headers["retry-after"] == "60"
         assert "Try again in 1 minute." in page.words
-    assert len(testbed.users.asked) == verified  # type: ignore[union-attr]  # the testbed uses OneUser
+    assert len(testbed.users.verified_names) == verified  # type: ignore[union-attr]  # the testbed uses OneUser
     # Another user is not affected, and the delay follows the monotonic clock, not the system clock.
     page = await browser.submit(await browser.get(testbed.path(id)), username="ada2", password="x")
     assert page.status == 403
@@ -233,14 +233,14 @@ async def test_password_attempts_for_one_user_limited(
     assert page.status == 303
 
 
-async def test_successful_logins_are_not_limited(testbed: World) -> None:
+async def test_successful_logins_are_not_limited(testbed: PageTestbed) -> None:
     for _ in range(30):
         browser = testbed.browser()
         page = await browser.get(testbed.path(testbed.interactions.add()))
         assert (await browser.submit(page, username="ada", password="lovelace")).status == 303
 
 
-async def test_attempts_of_one_password_for_many_users_limited(testbed: World) -> None:
+async def test_attempts_of_one_password_for_many_users_limited(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.get(testbed.path(id))
     statuses = [
@@ -253,7 +253,7 @@ async def test_attempts_of_one_password_for_many_users_limited(testbed: World) -
 
 
 @pytest.mark.spec("security.proxy-consent-cookie")
-async def test_session_cookie_has_host_prefix_httponly_samesite_secure(testbed: World) -> None:
+async def test_session_cookie_has_host_prefix_httponly_samesite_secure(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     await browser.log_in(testbed.interactions.add())
     assert len(browser.set) == 2
@@ -264,7 +264,7 @@ async def test_session_cookie_has_host_prefix_httponly_samesite_secure(testbed: 
 
 
 async def test_session_cookie_without_tls_named_by_port() -> None:
-    one, two = World("http://127.0.0.1:4711"), World("http://127.0.0.1:4712")
+    one, two = PageTestbed("http://127.0.0.1:4711"), PageTestbed("http://127.0.0.1:4712")
     names = set()
     for testbed in (one, two):
         browser = testbed.browser()
@@ -276,7 +276,7 @@ async def test_session_cookie_without_tls_named_by_port() -> None:
     assert not any(name.startswith("__") for name in names)
 
 
-async def test_session_id_set_by_attacker_replaced_at_login(testbed: World) -> None:
+async def test_session_id_set_by_attacker_replaced_at_login(testbed: PageTestbed) -> None:
     attacker, victim, id = testbed.browser(), testbed.browser(), testbed.interactions.add()
     await attacker.get(testbed.path(id))
     planted = dict(attacker.cookies)
@@ -289,7 +289,7 @@ async def test_session_id_set_by_attacker_replaced_at_login(testbed: World) -> N
     assert (await victim.submit(page, decision="allow")).status == 303
 
 
-async def test_unknown_session_id_replaced(testbed: World) -> None:
+async def test_unknown_session_id_replaced(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     await browser.get(testbed.path(id))
     (name,) = browser.cookies
@@ -299,7 +299,7 @@ async def test_unknown_session_id_replaced(testbed: World) -> None:
     assert other.cookies[name] != "made-up"
 
 
-async def test_duplicate_session_cookie_ignored(testbed: World) -> None:
+async def test_duplicate_session_cookie_ignored(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     await browser.log_in(id)
     (name,) = browser.cookies
@@ -308,7 +308,7 @@ async def test_duplicate_session_cookie_ignored(testbed: World) -> None:
 
 
 @pytest.mark.spec("security.proxy-state")
-async def test_request_opened_in_other_browser_returns_403(testbed: World) -> None:
+async def test_request_opened_in_other_browser_returns_403(testbed: PageTestbed) -> None:
     mine, theirs, id = testbed.browser(), testbed.browser(), testbed.interactions.add()
     page = await mine.get(testbed.path(id))
     assert (await theirs.get(testbed.path(id))).status == 403
@@ -320,7 +320,7 @@ async def test_request_opened_in_other_browser_returns_403(testbed: World) -> No
     assert (await consented(mine, id)).status == 303
 
 
-async def test_expired_request_returns_404(testbed: World) -> None:
+async def test_expired_request_returns_404(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add(seconds=600)
     page = await browser.log_in(id)
     testbed.time.now += 600
@@ -330,7 +330,7 @@ async def test_expired_request_returns_404(testbed: World) -> None:
     assert not testbed.interactions.granted
 
 
-async def test_unknown_request_sets_no_cookie(testbed: World) -> None:
+async def test_unknown_request_sets_no_cookie(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     assert (await browser.get("/interaction/unknown")).status == 404
     assert browser.cookies == {}
@@ -338,7 +338,7 @@ async def test_unknown_request_sets_no_cookie(testbed: World) -> None:
 
 @pytest.mark.parametrize(("step", "steps"), [(1801, 1), (1700, 18)])
 @pytest.mark.spec("auth.third-party-session-timeout")
-async def test_browser_session_ends_when_idle_or_after_one_day(testbed: World, step: float, steps: int) -> None:
+async def test_browser_session_ends_when_idle_or_after_one_day(testbed: PageTestbed, step: float, steps: int) -> None:
     browser, id = testbed.browser(), testbed.interactions.add(seconds=1_000_000)
     page = await browser.log_in(id)
     for _ in range(steps):
@@ -351,7 +351,7 @@ async def test_browser_session_ends_when_idle_or_after_one_day(testbed: World, s
     assert not testbed.interactions.granted
 
 
-async def test_used_browser_session_continues(testbed: World) -> None:
+async def test_used_browser_session_continues(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     await browser.log_in(testbed.interactions.add())
     for _ in range(16):
@@ -360,7 +360,7 @@ async def test_used_browser_session_continues(testbed: World) -> None:
 
 
 async def test_session_table_full_evicts_anonymous_sessions_first(
-    testbed: World, monkeypatch: pytest.MonkeyPatch
+    testbed: PageTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(browser_sessions, "_MOST", 3)
     ada = testbed.browser()
@@ -375,7 +375,7 @@ async def test_session_table_full_evicts_anonymous_sessions_first(
     assert kept == [False, False, True, True, True]
 
 
-async def test_expired_browser_sessions_are_deleted(testbed: World) -> None:
+async def test_expired_browser_sessions_are_deleted(testbed: PageTestbed) -> None:
     for _ in range(3):
         await testbed.browser().get(testbed.path(testbed.interactions.add()))
         testbed.time.now += 1801
@@ -385,7 +385,7 @@ async def test_expired_browser_sessions_are_deleted(testbed: World) -> None:
     assert count == (1,)
 
 
-async def test_store_has_no_cookie_values(testbed: World) -> None:
+async def test_store_has_no_cookie_values(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     await browser.log_in(testbed.interactions.add())
     kept = await testbed.store.run(lambda connection: "\n".join(connection.iterdump()))
@@ -394,7 +394,7 @@ async def test_store_has_no_cookie_values(testbed: World) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["login", "select_account"])
-async def test_prompt_requires_new_login(testbed: World, prompt: str) -> None:
+async def test_prompt_requires_new_login(testbed: PageTestbed, prompt: str) -> None:
     browser = testbed.browser()
     await browser.log_in(testbed.interactions.add())
     testbed.time.now += 5
@@ -406,7 +406,7 @@ async def test_prompt_requires_new_login(testbed: World, prompt: str) -> None:
     assert (await consented(browser, id)).status == 303
 
 
-async def test_consent_without_login_returns_403(testbed: World) -> None:
+async def test_consent_without_login_returns_403(testbed: PageTestbed) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     await browser.get(testbed.path(id))
     token = await form_token(testbed, browser, f"consent {id}")
@@ -417,13 +417,13 @@ async def test_consent_without_login_returns_403(testbed: World) -> None:
 
 @pytest.mark.parametrize("decision", ["allow", "refuse"])
 async def test_request_answered_elsewhere_returns_404(
-    testbed: World, decision: str, monkeypatch: pytest.MonkeyPatch
+    testbed: PageTestbed, decision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     page = await browser.log_in(id)
 
     async def too_late(id: str, **_: object) -> None:
-        del testbed.interactions.waiting[id]
+        del testbed.interactions.pending[id]
 
     monkeypatch.setattr(testbed.interactions, "grant", too_late)
     monkeypatch.setattr(testbed.interactions, "deny", too_late)
@@ -436,7 +436,7 @@ async def test_request_answered_elsewhere_returns_404(
 
 @pytest.mark.spec("security.proxy-per-client-consent")
 @pytest.mark.spec("security.proxy-consent-registry")
-async def test_remembered_consent_skips_consent_page(testbed: World) -> None:
+async def test_remembered_consent_skips_consent_page(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     await consented(browser, testbed.interactions.add(), remember="yes")
     id = testbed.interactions.add(scopes=["notes:read"])
@@ -452,7 +452,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("change", DIFFERENT)
-async def test_consent_for_other_client_or_redirect_uri_is_requested(testbed: World, change: str) -> None:
+async def test_consent_for_other_client_or_redirect_uri_is_requested(testbed: PageTestbed, change: str) -> None:
     browser = testbed.browser()
     await consented(browser, testbed.interactions.add(), remember="yes")
     page = await browser.get(testbed.path(testbed.interactions.add(DIFFERENT[change])))
@@ -460,7 +460,7 @@ async def test_consent_for_other_client_or_redirect_uri_is_requested(testbed: Wo
     assert "Allow “Notebook reader”" in page.words
 
 
-async def test_consent_for_other_resource_scope_or_prompt_is_requested(testbed: World) -> None:
+async def test_consent_for_other_resource_scope_or_prompt_is_requested(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     page = await browser.log_in(testbed.interactions.add())
     await browser.submit(page, decision="allow", remember="yes", drop=["notes:write"])
@@ -473,7 +473,7 @@ async def test_consent_for_other_resource_scope_or_prompt_is_requested(testbed: 
     assert (await browser.get(testbed.path(testbed.interactions.add(scopes=["notes:read"])))).status == 303
 
 
-async def test_remembered_consent_expires_and_is_revoked_by_denial(testbed: World) -> None:
+async def test_remembered_consent_expires_and_is_revoked_by_denial(testbed: PageTestbed) -> None:
     browser = testbed.browser()
     await consented(browser, testbed.interactions.add(), remember="yes")
     page = await browser.get(testbed.path(testbed.interactions.add(prompts=["consent"])))
@@ -486,7 +486,7 @@ async def test_remembered_consent_expires_and_is_revoked_by_denial(testbed: Worl
     assert (await browser.get(testbed.path(testbed.interactions.add()))).status == 200
 
 
-async def test_remembered_consent_not_used_directly_after_login(testbed: World) -> None:
+async def test_remembered_consent_not_used_directly_after_login(testbed: PageTestbed) -> None:
     await consented(testbed.browser(), testbed.interactions.add(), remember="yes")
     # A browser does not follow a redirect from the password form to another host.
     assert (await testbed.browser().log_in(testbed.interactions.add())).status == 200
@@ -495,7 +495,7 @@ async def test_remembered_consent_not_used_directly_after_login(testbed: World) 
 @pytest.mark.parametrize(
     "uri", ["http://127.0.0.1:49152/callback", "https://localhost/callback", "com.example.app:/cb"]
 )
-async def test_consent_for_local_client_is_not_remembered(testbed: World, uri: str) -> None:
+async def test_consent_for_local_client_is_not_remembered(testbed: PageTestbed, uri: str) -> None:
     client = attrs.evolve(CLIENT, redirect_uri=uri, local_only=True)
     browser = testbed.browser()
     page = await browser.log_in(testbed.interactions.add(client))
@@ -522,7 +522,7 @@ FOREIGN: dict[str, dict[str, str | None]] = {
 }
 
 
-async def _form(testbed: World, browser: Browser, name: str) -> tuple[str, list[tuple[str, str]]]:
+async def _form(testbed: PageTestbed, browser: Browser, name: str) -> tuple[str, list[tuple[str, str]]]:
     """Return the action and the fields of one form, completed so that it would succeed."""
     id = testbed.interactions.add()
     page = await browser.get(testbed.path(id))
@@ -538,7 +538,7 @@ async def _form(testbed: World, browser: Browser, name: str) -> tuple[str, list[
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("case", FOREIGN)
-async def test_form_from_other_origin_returns_403(testbed: World, name: str, case: str) -> None:
+async def test_form_from_other_origin_returns_403(testbed: PageTestbed, name: str, case: str) -> None:
     browser = testbed.browser()
     action, fields = await _form(testbed, browser, name)
     before = dict(browser.cookies)
@@ -551,7 +551,7 @@ async def test_form_from_other_origin_returns_403(testbed: World, name: str, cas
 
 
 @pytest.mark.parametrize("name", FORMS)
-async def test_form_without_origin_headers_accepted(testbed: World, name: str) -> None:
+async def test_form_without_origin_headers_accepted(testbed: PageTestbed, name: str) -> None:
     browser = testbed.browser()
     action, fields = await _form(testbed, browser, name)
     assert (await browser.post(action, fields, origin=None, fetch_site=None)).status in (200, 303)
@@ -559,7 +559,7 @@ async def test_form_without_origin_headers_accepted(testbed: World, name: str) -
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("token", [None, "", "0" * 64, "another session", "another form", "ünicode"])
-async def test_form_without_token_of_session_returns_403(testbed: World, name: str, token: str | None) -> None:
+async def test_form_without_token_of_session_returns_403(testbed: PageTestbed, name: str, token: str | None) -> None:
     browser = testbed.browser()
     action, fields = await _form(testbed, browser, name)
     wrong = [pair for pair in fields if pair[0] != "form_token"]
@@ -581,7 +581,7 @@ async def test_form_without_token_of_session_returns_403(testbed: World, name: s
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("case", ["a field twice", "another type", "too long", "too many"])
-async def test_form_ambiguous_or_too_large_is_rejected(testbed: World, name: str, case: str) -> None:
+async def test_form_ambiguous_or_too_large_is_rejected(testbed: PageTestbed, name: str, case: str) -> None:
     browser = testbed.browser()
     action, fields = await _form(testbed, browser, name)
     content_type = "application/x-www-form-urlencoded"
@@ -622,7 +622,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_client_name_and_uri_are_escaped(testbed: World, name: str) -> None:
+async def test_client_name_and_uri_are_escaped(testbed: PageTestbed, name: str) -> None:
     plain = await testbed.browser().log_in(testbed.interactions.add())
     client = attrs.evolve(CLIENT, name=name, client_uri="https://app.example/" + "".join(name.split()))
     browser, id = testbed.browser(), testbed.interactions.add(client)
@@ -636,7 +636,7 @@ async def test_client_name_and_uri_are_escaped(testbed: World, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_user_name_is_escaped(testbed: World, name: str) -> None:
+async def test_user_name_is_escaped(testbed: PageTestbed, name: str) -> None:
     browser, id = testbed.browser(), testbed.interactions.add()
     given = name.encode("utf-8", "replace").decode()
     page = await browser.submit(await browser.get(testbed.path(id)), username=given, password="x")

@@ -1,4 +1,4 @@
-"""How clients become known: registration, documents under their ids, and assertions that they sign."""
+"""Clients of the authorization server: registration, metadata documents, and signed assertions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 import trustme
-from authorization_testbed import LOOPBACK, SECRET, START, WEB, Key, Reply, World, query_of, world
+from authorization_testbed import LOOPBACK, SECRET, START, WEB, AuthorizationTestbed, Key, Reply, open_testbed, query_of
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
@@ -34,8 +34,8 @@ from mcp_server.host.listeners import listen
 
 
 @pytest.mark.spec("auth.dcr-server", "auth.dcr-may")
-async def test_a_public_client_registers_and_gets_tokens() -> None:
-    async with world() as it:
+async def test_registered_public_client_gets_tokens() -> None:
+    async with open_testbed() as testbed:
         document: JsonObject = {
             "client_name": "Notebook reader",
             "redirect_uris": [LOOPBACK],
@@ -48,52 +48,52 @@ async def test_a_public_client_registers_and_gets_tokens() -> None:
             "scope": "notes:read",
             "software_id": "reader",
         }
-        reply = await it.register(document)
+        reply = await testbed.register(document)
         assert (reply.status, reply.header("cache-control")) == (201, "no-store")
-        told = dict(reply.json)
-        client_id = told.pop("client_id")
+        registered = dict(reply.json)
+        client_id = registered.pop("client_id")
         assert isinstance(client_id, str)
-        assert told == {
+        assert registered == {
             "client_id_issued_at": int(START), "client_name": "Notebook reader", "redirect_uris": [LOOPBACK],
             "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
             "token_endpoint_auth_method": "none", "application_type": "native", "client_uri": "https://reader.example",
         }  # fmt: skip
         uri = "http://127.0.0.1:4444/callback"
-        id = await it.pending(client_id=client_id, redirect_uri=uri)
-        pending = await it.server.interactions.get(id)
+        id = await testbed.pending(client_id=client_id, redirect_uri=uri)
+        pending = await testbed.server.interactions.get(id)
         assert pending is not None
         assert pending.client.kind is RegistrationKind.DYNAMIC
         assert pending.client.local_only
         assert pending.client.client_uri == "https://reader.example"
-        tokens = await it.redeem((await it.agree(id))["code"], client_id=client_id, redirect_uri=uri)
-        assert (await it.refresh(tokens.text("refresh_token"), client_id=client_id)).status == 200
+        tokens = await testbed.redeem((await testbed.agree(id))["code"], client_id=client_id, redirect_uri=uri)
+        assert (await testbed.refresh(tokens.text("refresh_token"), client_id=client_id)).status == 200
 
 
-async def test_a_client_that_says_nothing_gets_what_the_standard_says() -> None:
-    async with world() as it:
-        told = (await it.register({"redirect_uris": [WEB]})).json
-        assert told["token_endpoint_auth_method"] == "client_secret_basic"
-        assert told["grant_types"] == ["authorization_code"]
-        assert told["client_secret_expires_at"] == 0
-        assert told["client_name"] == "An application without a name"
-        assert isinstance(told["client_secret"], str)
-        assert len(told["client_secret"]) == 43
-        assert "application_type" not in told
+async def test_registration_without_metadata_uses_defaults() -> None:
+    async with open_testbed() as testbed:
+        registered = (await testbed.register({"redirect_uris": [WEB]})).json
+        assert registered["token_endpoint_auth_method"] == "client_secret_basic"
+        assert registered["grant_types"] == ["authorization_code"]
+        assert registered["client_secret_expires_at"] == 0
+        assert registered["client_name"] == "An application without a name"
+        assert isinstance(registered["client_secret"], str)
+        assert len(registered["client_secret"]) == 43
+        assert "application_type" not in registered
 
 
-async def test_a_secret_is_good_in_the_way_that_was_registered_only() -> None:
-    async with world() as it:
-        reply = await it.register({"redirect_uris": [WEB], "token_endpoint_auth_method": "client_secret_post"})
+async def test_client_secret_only_with_registered_method() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.register({"redirect_uris": [WEB], "token_endpoint_auth_method": "client_secret_post"})
         client, secret = reply.text("client_id"), reply.text("client_secret")
-        code = await it.code(client_id=client)
+        code = await testbed.code(client_id=client)
         header = ("Authorization", f"Basic {base64.b64encode(f'{client}:{secret}'.encode()).decode()}")
         for refused in (
-            await it.redeem(code, client_id=client),
-            await it.redeem(code, client_id=client, headers=[header]),
-            await it.redeem(code, client_id=client, client_secret=secret[:-1]),
+            await testbed.redeem(code, client_id=client),
+            await testbed.redeem(code, client_id=client, headers=[header]),
+            await testbed.redeem(code, client_id=client, client_secret=secret[:-1]),
         ):
             assert (refused.status, refused.error) == (401, "invalid_client")
-        assert (await it.redeem(code, client_id=client, client_secret=secret)).status == 200
+        assert (await testbed.redeem(code, client_id=client, client_secret=secret)).status == 200
 
 
 SCHEMES: Final = (
@@ -142,16 +142,16 @@ REFUSED: list[tuple[JsonObject, str]] = [
 
 @pytest.mark.spec("auth.redirect-uri-validate-server", "auth.as-untrusted-redirects")
 @pytest.mark.parametrize(("document", "error"), REFUSED)
-async def test_a_client_that_must_not_be_is_not_registered(document: JsonObject, error: str) -> None:
-    async with world() as it:
-        reply = await it.register(document)
+async def test_invalid_client_metadata_rejected(document: JsonObject, error: str) -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.register(document)
         assert (reply.status, reply.error) == (400, error), reply
         assert reply.text("error_description").isascii()
 
 
 @pytest.mark.spec("auth.redirect-uri-validate-server")
 @pytest.mark.parametrize("uri", SCHEMES)
-def test_a_configured_client_with_a_redirect_uri_that_none_may_register_is_refused(uri: str) -> None:
+def test_configured_client_with_invalid_redirect_uri_raises(uri: str) -> None:
     with pytest.raises(ValueError, match=r"client 'app' .*redirect URI") as caught:
         Client.configured("app", redirect_uris=[WEB, uri])
     assert f"{uri[:200]!a}" in str(caught.value)
@@ -159,7 +159,7 @@ def test_a_configured_client_with_a_redirect_uri_that_none_may_register_is_refus
         attrs.evolve(Client.configured("app", redirect_uris=[WEB]), redirect_uris=(uri,))
 
 
-def test_the_redirect_uris_of_a_configured_client_are_a_list() -> None:
+def test_configured_client_redirect_uris_as_string_raises() -> None:
     with pytest.raises(TypeError, match=r"client 'app'.*redirect_uris.*\['https://app.example/cb'\]"):
         Client.configured("app", redirect_uris="https://app.example/cb")
 
@@ -167,23 +167,25 @@ def test_the_redirect_uris_of_a_configured_client_are_a_list() -> None:
 @pytest.mark.parametrize(
     "uri", [WEB, LOOPBACK, "http://localhost:8080/cb?tenant=a", "http://[::1]/cb", "https://127.0.0.1/"]
 )
-async def test_a_redirect_uri_is_good_for_a_configured_client_as_for_a_registered_one(uri: str) -> None:
+async def test_redirect_uri_valid_for_configured_and_registered_clients(uri: str) -> None:
     assert Client.configured("app", redirect_uris=[uri]).redirect_uris == (uri,)
-    async with world() as it:
-        assert (await it.register({"redirect_uris": [uri]})).status == 201
+    async with open_testbed() as testbed:
+        assert (await testbed.register({"redirect_uris": [uri]})).status == 201
 
 
-async def test_unknown_grants_are_left_out_of_what_is_registered() -> None:
-    async with world() as it:
+async def test_unknown_grant_types_omitted_from_registration() -> None:
+    async with open_testbed() as testbed:
         grants: list[JsonValue] = [
             "authorization_code",
             "urn:ietf:params:oauth:grant-type:device_code",
             "client_credentials",
         ]
-        reply = await it.register({"redirect_uris": [WEB], "grant_types": grants, "token_endpoint_auth_method": "none"})
+        reply = await testbed.register(
+            {"redirect_uris": [WEB], "grant_types": grants, "token_endpoint_auth_method": "none"}
+        )
         assert reply.json["grant_types"] == ["authorization_code"]
         id = reply.text("client_id")
-        assert (await it.redeem(await it.code(client_id=id), client_id=id)).status == 200
+        assert (await testbed.redeem(await testbed.code(client_id=id), client_id=id)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -198,74 +200,76 @@ async def test_unknown_grants_are_left_out_of_what_is_registered() -> None:
         ("x" * 200, "x" * 80),
     ],
 )
-async def test_a_name_is_one_line_that_can_be_seen(name: str, kept: str) -> None:
-    async with world() as it:
-        reply = await it.register({"redirect_uris": [WEB], "client_name": name.encode("utf-8", "replace").decode()})
+async def test_client_name_is_one_printable_line(name: str, kept: str) -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.register(
+            {"redirect_uris": [WEB], "client_name": name.encode("utf-8", "replace").decode()}
+        )
         expected = kept if "\ud800" not in name else "?x"
         assert reply.json["client_name"] == expected
     assert shown("\ud800x") == "x"
 
 
-async def test_registration_may_need_a_token_of_its_own() -> None:
+async def test_registration_with_initial_token_required() -> None:
     policy = RegistrationPolicy(dynamic=DynamicRegistration.TOKEN, initial_token=SECRET)
-    async with world(policy=policy) as it:
+    async with open_testbed(policy=policy) as testbed:
         for headers in (
             [],
             [("Authorization", "Bearer wrong")],
             [("Authorization", f"Basic {SECRET}")],
             [("Authorization", f"Bearer {SECRET}")] * 2,
         ):
-            reply = await it.register({"redirect_uris": [WEB]}, headers=headers)
+            reply = await testbed.register({"redirect_uris": [WEB]}, headers=headers)
             assert (reply.status, reply.error) == (401, "invalid_token")
             assert reply.header("www-authenticate") == "Bearer"
         assert (
-            await it.register({"redirect_uris": [WEB]}, headers=[("Authorization", f"bearer {SECRET}")])
+            await testbed.register({"redirect_uris": [WEB]}, headers=[("Authorization", f"bearer {SECRET}")])
         ).status == 201
 
 
-async def test_registrations_are_bounded_for_one_address_and_in_all() -> None:
-    async with world(policy=RegistrationPolicy(rate=Rate(2))) as it:
-        replies = [await it.register({"redirect_uris": [WEB]}) for _ in range(3)]
+async def test_registrations_limited_per_address_and_in_total() -> None:
+    async with open_testbed(policy=RegistrationPolicy(rate=Rate(2))) as testbed:
+        replies = [await testbed.register({"redirect_uris": [WEB]}) for _ in range(3)]
         assert [reply.status for reply in replies] == [201, 201, 429]
         assert int(replies[2].header("retry-after") or 0) > 0
-    async with world(policy=RegistrationPolicy(clients=2), lifetimes=Lifetimes(unused_client=100)) as it:
-        replies = [await it.register({"redirect_uris": [WEB]}) for _ in range(3)]
+    async with open_testbed(policy=RegistrationPolicy(clients=2), lifetimes=Lifetimes(unused_client=100)) as testbed:
+        replies = [await testbed.register({"redirect_uris": [WEB]}) for _ in range(3)]
         assert [reply.status for reply in replies] == [201, 201, 503]
-        it.clock.now += 100
-        assert (await it.register({"redirect_uris": [WEB]})).status == 201
-        assert (await it.authorize(client_id=replies[0].text("client_id"))).status == 400
+        testbed.clock.now += 100
+        assert (await testbed.register({"redirect_uris": [WEB]})).status == 201
+        assert (await testbed.authorize(client_id=replies[0].text("client_id"))).status == 400
 
 
-async def test_a_client_that_is_used_stays() -> None:
-    async with world(lifetimes=Lifetimes(unused_client=100, client=1000)) as it:
-        id = (await it.register({"redirect_uris": [WEB], "token_endpoint_auth_method": "none"})).text("client_id")
-        assert (await it.redeem(await it.code(client_id=id), client_id=id)).status == 200
-        it.clock.now += 999
-        assert (await it.authorize(client_id=id)).status == 303
-        it.clock.now += 1
-        assert (await it.authorize(client_id=id)).status == 400
+async def test_used_client_is_kept() -> None:
+    async with open_testbed(lifetimes=Lifetimes(unused_client=100, client=1000)) as testbed:
+        id = (await testbed.register({"redirect_uris": [WEB], "token_endpoint_auth_method": "none"})).text("client_id")
+        assert (await testbed.redeem(await testbed.code(client_id=id), client_id=id)).status == 200
+        testbed.clock.now += 999
+        assert (await testbed.authorize(client_id=id)).status == 303
+        testbed.clock.now += 1
+        assert (await testbed.authorize(client_id=id)).status == 400
 
 
-# --- a web server of clients -----------------------------------------------------------------------------------------
+# --- a web server for clients -----------------------------------------------------------------------------------------
 
 
 @attrs.define
 class Page:
-    """What is served at a path."""
+    """A response to requests for one path."""
 
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = attrs.Factory(dict)
-    gate: trio.Event | None = None
+    release: trio.Event | None = None
 
 
-class Web:
-    """A web server, over TLS."""
+class ClientSite:
+    """A web server of clients, over TLS."""
 
     def __init__(self, origin: str) -> None:
         self.origin: Final = origin
         self.pages: Final[dict[str, Page]] = {}
-        self.asked: Final[list[str]] = []
+        self.requests: Final[list[str]] = []
 
     def client(
         self,
@@ -275,7 +279,7 @@ class Web:
         changes: JsonObject | None = None,
         **more: JsonValue,
     ) -> str:
-        """Puts a right document there, with changes; returns its URL, the client id."""
+        """Publish a valid metadata document with changes, and return its URL, the client id."""
         url = f"{self.origin}{path}"
         document: JsonObject = {
             "client_id": url, "client_name": "Reader", "redirect_uris": [WEB, LOOPBACK],
@@ -289,10 +293,10 @@ class Web:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = str(scope["path"])
-        self.asked.append(path)
+        self.requests.append(path)
         page = self.pages.get(path, Page(b"not here", 404))
-        if page.gate is not None:
-            await page.gate.wait()
+        if page.release is not None:
+            await page.release.wait()
         headers = [
             (b"content-type", b"application/json"),
             *((name.encode(), value.encode()) for name, value in page.headers.items()),
@@ -301,7 +305,7 @@ class Web:
         await send({"type": "http.response.body", "body": page.body})
 
 
-HERE: Final = RegistrationPolicy(networks=frozenset({AddressClass.LOOPBACK}), fetches=Rate(1000))
+LOOPBACK_POLICY: Final = RegistrationPolicy(networks=frozenset({AddressClass.LOOPBACK}), fetches=Rate(1000))
 
 
 @pytest.fixture(scope="module")
@@ -310,60 +314,60 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-async def web(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
+async def web(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClientSite]:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     monkeypatch.setattr("mcp_server.auth.fetch._tls", lambda: trusting)
-    async with served(authority) as it:
-        yield it
+    async with served(authority) as testbed:
+        yield testbed
 
 
 @asynccontextmanager
-async def served(authority: trustme.CA) -> AsyncIterator[Web]:
+async def served(authority: trustme.CA) -> AsyncIterator[ClientSite]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(context)
     listeners = await listen("127.0.0.1:0")
-    it = Web(f"https://localhost:{listeners[0].socket.getsockname()[1]}")
+    testbed = ClientSite(f"https://localhost:{listeners[0].socket.getsockname()[1]}")
     async with trio.open_nursery() as nursery:
-        await nursery.start(HttpHost(it.app, tls=context).run, listeners)
-        yield it
+        await nursery.start(HttpHost(testbed.app, tls=context).run, listeners)
+        yield testbed
         nursery.cancel_scope.cancel()
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- metadata documents -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("auth.cimd-server", "auth.cimd-as-fetch", "auth.cimd-as-fetches", "auth.cimd-should")
-async def test_a_client_with_a_document_gets_tokens(web: Web) -> None:
-    async with world(policy=HERE) as it:
+async def test_client_with_metadata_document_gets_tokens(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client()
-        id = await it.pending(client_id=client)
-        pending = await it.server.interactions.get(id)
+        id = await testbed.pending(client_id=client)
+        pending = await testbed.server.interactions.get(id)
         assert pending is not None
         assert pending.client.kind is RegistrationKind.METADATA_DOCUMENT
         assert (pending.client.client_id, pending.client.name) == (client, "Reader")
         assert not pending.client.local_only
-        tokens = await it.redeem((await it.agree(id))["code"], client_id=client)
+        tokens = await testbed.redeem((await testbed.agree(id))["code"], client_id=client)
         assert tokens.status == 200
-        assert (await it.refresh(tokens.text("refresh_token"), client_id=client)).status == 200
-        assert web.asked == ["/client.json"]
+        assert (await testbed.refresh(tokens.text("refresh_token"), client_id=client)).status == 200
+        assert web.requests == ["/client.json"]
 
 
 @pytest.mark.spec("auth.cimd-as-localhost-warning")
-async def test_a_client_whose_redirect_uris_are_all_local_is_marked(web: Web) -> None:
-    async with world(policy=HERE) as it:
+async def test_client_with_local_redirect_uris_only_is_marked(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client(redirect_uris=[LOOPBACK, "http://localhost/cb"])
-        pending = await it.server.interactions.get(
-            await it.pending(client_id=client, redirect_uri="http://127.0.0.1:99/callback")
+        pending = await testbed.server.interactions.get(
+            await testbed.pending(client_id=client, redirect_uri="http://127.0.0.1:99/callback")
         )
         assert pending is not None
         assert pending.client.local_only
 
 
 @pytest.mark.spec("auth.cimd-as-validate-redirect", "auth.cimd-as-validates-redirect")
-async def test_a_redirect_uri_has_to_be_in_the_document(web: Web) -> None:
-    async with world(policy=HERE) as it:
-        reply = await it.authorize(client_id=web.client(), redirect_uri="https://evil.example/callback")
+async def test_redirect_uri_not_in_metadata_document_returns_400(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
+        reply = await testbed.authorize(client_id=web.client(), redirect_uri="https://evil.example/callback")
         assert (reply.status, reply.header("location")) == (400, None)
 
 
@@ -388,15 +392,15 @@ BAD_DOCUMENTS: list[JsonObject] = [
     "auth.cimd-as-validate-client-id", "auth.cimd-as-validates-id", "auth.cimd-as-validate-document", "auth.cimd-as-validates-structure"
 )  # fmt: skip
 @pytest.mark.parametrize("changes", BAD_DOCUMENTS)
-async def test_a_document_that_is_not_right_makes_no_client(changes: JsonObject, web: Web) -> None:
-    async with world(policy=HERE) as it:
-        reply = await it.authorize(client_id=web.client(changes=changes))
+async def test_invalid_metadata_document_returns_400(changes: JsonObject, web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
+        reply = await testbed.authorize(client_id=web.client(changes=changes))
         assert (reply.status, reply.header("location")) == (400, None)
-        assert web.asked == ["/client.json"]
+        assert web.requests == ["/client.json"]
 
 
-async def test_two_spellings_of_a_url_are_two_clients(web: Web) -> None:
-    async with world(policy=HERE) as it:
+async def test_client_id_in_other_spelling_is_another_client(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client()
         for spelling in (
             client.replace("localhost", "LOCALHOST"),
@@ -404,7 +408,7 @@ async def test_two_spellings_of_a_url_are_two_clients(web: Web) -> None:
             f"{client}?",
             client.replace("client", "%63lient"),
         ):
-            reply = await it.authorize(client_id=spelling)
+            reply = await testbed.authorize(client_id=spelling)
             assert (reply.status, reply.header("location")) == (400, None)
 
 
@@ -422,21 +426,21 @@ async def test_two_spellings_of_a_url_are_two_clients(web: Web) -> None:
     ],
     ids=["html", "list", "empty", "bytes", "404", "500", "204", "large"],
 )
-async def test_what_is_no_document_makes_no_client(page: Page, web: Web) -> None:
+async def test_unreadable_metadata_document_returns_400(page: Page, web: ClientSite) -> None:
     web.pages["/client.json"] = page
-    async with world(policy=HERE) as it:
-        reply = await it.authorize(client_id=f"{web.origin}/client.json")
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
+        reply = await testbed.authorize(client_id=f"{web.origin}/client.json")
         assert (reply.status, reply.header("location")) == (400, None)
 
 
 @pytest.mark.spec("auth.cimd-as-ssrf", "auth.cimd-ssrf")
-async def test_a_document_is_not_fetched_by_way_of_a_redirect(web: Web) -> None:
+async def test_metadata_document_redirect_not_followed(web: ClientSite) -> None:
     web.client("/real.json")
     for status in (301, 302, 303, 307, 308):
         web.pages["/client.json"] = Page(b"", status, {"location": "/real.json"})
-        async with world(policy=HERE) as it:
-            assert (await it.authorize(client_id=f"{web.origin}/client.json")).status == 400
-    assert set(web.asked) == {"/client.json"}
+        async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
+            assert (await testbed.authorize(client_id=f"{web.origin}/client.json")).status == 400
+    assert set(web.requests) == {"/client.json"}
 
 
 @pytest.mark.spec("auth.cimd-as-ssrf", "auth.cimd-ssrf", "auth.cimd-client-id-url")
@@ -451,24 +455,24 @@ async def test_a_document_is_not_fetched_by_way_of_a_redirect(web: Web) -> None:
         "https://client.example/a/%2e%2e/c", "https://user:pw@client.example/c", "https://client.example\\@evil/c", "https://clïent.example/c",
     ],
 )  # fmt: skip
-async def test_a_url_that_must_not_be_requested_is_no_client(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_id_at_private_or_invalid_url_not_fetched(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[object] = []
 
-    class Recording:
+    class RecordingBackend:
         async def connect_tcp(self, host: str, *_: object, **__: object) -> None:
             connected.append(host)
 
-    monkeypatch.setattr("httpcore2.TrioBackend", Recording)
-    async with world() as it:
-        reply = await it.authorize(client_id=client)
+    monkeypatch.setattr("httpcore2.TrioBackend", RecordingBackend)
+    async with open_testbed() as testbed:
+        reply = await testbed.authorize(client_id=client)
         assert (reply.status, reply.header("location")) == (400, None)
-        assert (await it.redeem("x", client_id=client)).error == "invalid_client"
+        assert (await testbed.redeem("x", client_id=client)).error == "invalid_client"
     assert connected == []
 
 
 @pytest.mark.spec("auth.cimd-client-id-url", "auth.cimd-client-id-form")
 @pytest.mark.parametrize(
-    ("client", "right"),
+    ("client", "valid"),
     [
         ("https://client.example/c", True),
         ("https://client.example:8443/a/b?v=1", True),
@@ -483,8 +487,8 @@ async def test_a_url_that_must_not_be_requested_is_no_client(client: str, monkey
         ("https://user@client.example/c", False),
     ],
 )
-def test_a_client_id_that_is_a_url_has_to_be_https_with_a_path(client: str, right: bool) -> None:
-    if right:
+def test_client_id_url_requires_https_and_path(client: str, valid: bool) -> None:
+    if valid:
         check_document_id(client)
     else:
         with pytest.raises(Unacceptable):
@@ -505,64 +509,64 @@ def test_a_client_id_that_is_a_url_has_to_be_https_with_a_path(client: str, righ
         ({"cache-control": "s-maxage=nonsense"}, 300),
     ],
 )
-async def test_a_document_is_kept_as_long_as_it_says_within_reason(
-    headers: Mapping[str, str], seconds: int, web: Web
+async def test_metadata_document_cached_within_bounds(
+    headers: Mapping[str, str], seconds: int, web: ClientSite
 ) -> None:
-    async with world(policy=HERE) as it:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client(headers=headers)
-        await it.pending(client_id=client)
-        it.clock.now += seconds - 1
-        await it.pending(client_id=client)
-        assert len(web.asked) == 1
-        it.clock.now += 1
+        await testbed.pending(client_id=client)
+        testbed.clock.now += seconds - 1
+        await testbed.pending(client_id=client)
+        assert len(web.requests) == 1
+        testbed.clock.now += 1
         web.client(redirect_uris=[LOOPBACK])
-        assert (await it.authorize(client_id=client)).status == 400
-        assert len(web.asked) == 2
+        assert (await testbed.authorize(client_id=client)).status == 400
+        assert len(web.requests) == 2
 
 
-async def test_a_client_stays_known_for_a_day_when_its_document_cannot_be_had(web: Web) -> None:
-    async with world(policy=HERE) as it:
+async def test_client_known_for_one_day_without_metadata_document(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client()
-        await it.pending(client_id=client)
+        await testbed.pending(client_id=client)
         web.pages.clear()
-        it.clock.now += 86_399
-        await it.pending(client_id=client)
-        it.clock.now += 1
-        assert (await it.authorize(client_id=client)).status == 400
+        testbed.clock.now += 86_399
+        await testbed.pending(client_id=client)
+        testbed.clock.now += 1
+        assert (await testbed.authorize(client_id=client)).status == 400
 
 
-async def test_a_document_is_fetched_once_for_all_who_wait_for_it(web: Web) -> None:
-    async with world(policy=HERE) as it:
+async def test_metadata_document_fetched_once_for_concurrent_requests(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client()
-        gate = web.pages["/client.json"].gate = trio.Event()
+        release = web.pages["/client.json"].release = trio.Event()
         async with trio.open_nursery() as nursery:
             for _ in range(5):
-                nursery.start_soon(lambda: it.authorize(client_id=client))
-            while not web.asked:
+                nursery.start_soon(lambda: testbed.authorize(client_id=client))
+            while not web.requests:
                 await trio.lowlevel.checkpoint()
-            gate.set()
-        assert web.asked == ["/client.json"]
+            release.set()
+        assert web.requests == ["/client.json"]
 
 
-async def test_nobody_can_make_the_server_fetch_as_often_as_he_likes(web: Web) -> None:
-    policy = attrs.evolve(HERE, fetches=Rate(3))
-    async with world(policy=policy) as it:
-        replies = [await it.authorize(client_id=f"{web.origin}/{n}") for n in range(5)]
+async def test_metadata_document_fetches_are_rate_limited(web: ClientSite) -> None:
+    policy = attrs.evolve(LOOPBACK_POLICY, fetches=Rate(3))
+    async with open_testbed(policy=policy) as testbed:
+        replies = [await testbed.authorize(client_id=f"{web.origin}/{n}") for n in range(5)]
         assert [reply.status for reply in replies] == [400, 400, 400, 429, 429]
-        assert len(web.asked) == 3
-        limited = await it.redeem("x", client_id=f"{web.origin}/9")
+        assert len(web.requests) == 3
+        limited = await testbed.redeem("x", client_id=f"{web.origin}/9")
         assert limited.status == 429
 
 
-async def test_documents_can_be_switched_off(web: Web) -> None:
-    async with world(policy=attrs.evolve(HERE, metadata_documents=False)) as it:
-        assert (await it.authorize(client_id=web.client())).status == 400
-        assert web.asked == []
+async def test_metadata_documents_can_be_disabled(web: ClientSite) -> None:
+    async with open_testbed(policy=attrs.evolve(LOOPBACK_POLICY, metadata_documents=False)) as testbed:
+        assert (await testbed.authorize(client_id=web.client())).status == 400
+        assert web.requests == []
 
 
-async def test_a_page_that_is_gone_is_told_to_the_client_at_the_token_endpoint(web: Web) -> None:
-    async with world(policy=HERE) as it:
-        reply = await it.redeem("x", client_id=f"{web.origin}/gone.json")
+async def test_missing_metadata_document_at_token_endpoint_returns_401(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
+        reply = await testbed.redeem("x", client_id=f"{web.origin}/gone.json")
         assert (reply.status, reply.error) == (401, "invalid_client")
 
 
@@ -578,24 +582,24 @@ def public_of(key: ECKey | RSAKey) -> JsonObject:
     return jwk
 
 
-async def assert_with(it: World, assertion: str, **changes: str) -> Reply:
+async def assert_with(testbed: AuthorizationTestbed, assertion: str, **changes: str) -> Reply:
     form = {"grant_type": "client_credentials", "client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-    return await it.post("/token", form | changes)
+    return await testbed.post("/token", form | changes)
 
 
-async def test_a_client_may_sign_who_it_is_once() -> None:
+async def test_client_assertion_accepted_once() -> None:
     key = Key()
-    async with world(clients=[signing(key)]) as it:
+    async with open_testbed(clients=[signing(key)]) as testbed:
         assertion = client_assertion(
-            "signer", audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+            "signer", audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
         )
-        assert (await assert_with(it, assertion)).status == 200
-        replayed = await assert_with(it, assertion)
+        assert (await assert_with(testbed, assertion)).status == 200
+        replayed = await assert_with(testbed, assertion)
         assert (replayed.status, replayed.error) == (401, "invalid_client")
         another = client_assertion(
-            "signer", audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+            "signer", audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
         )
-        assert (await assert_with(it, another, client_id="signer")).status == 200
+        assert (await assert_with(testbed, another, client_id="signer")).status == 200
 
 
 CLAIMS: list[tuple[JsonObject, int]] = [
@@ -628,23 +632,23 @@ CLAIMS: list[tuple[JsonObject, int]] = [
 ]
 
 
-def claims_for(it: World, changes: JsonObject) -> dict[str, object]:
+def claims_for(testbed: AuthorizationTestbed, changes: JsonObject) -> dict[str, object]:
     good: JsonObject = {"iss": "signer", "sub": "signer", "aud": "ISSUER", "exp": START + 60, "jti": "1"}
     text = json.dumps({name: value for name, value in (good | changes).items() if value is not None})
-    claims: dict[str, object] = json.loads(text.replace("ISSUER", it.url))
+    claims: dict[str, object] = json.loads(text.replace("ISSUER", testbed.url))
     return claims
 
 
 @pytest.mark.parametrize(("changes", "status"), CLAIMS)
-async def test_an_assertion_is_for_this_server_by_this_client_and_now(changes: JsonObject, status: int) -> None:
+async def test_client_assertion_claims_are_checked(changes: JsonObject, status: int) -> None:
     key = ECKey.generate_key("P-256")
     public: JsonObject = {"keys": [public_of(key)]}
-    async with world(clients=[Client.configured("signer", jwks=public)]) as it:
-        assertion = jwt.encode({"alg": "ES256"}, claims_for(it, changes), key)
-        assert (await assert_with(it, assertion)).status == status
+    async with open_testbed(clients=[Client.configured("signer", jwks=public)]) as testbed:
+        assertion = jwt.encode({"alg": "ES256"}, claims_for(testbed, changes), key)
+        assert (await assert_with(testbed, assertion)).status == status
 
 
-async def test_an_assertion_has_to_be_signed_with_a_key_of_the_client() -> None:
+async def test_client_assertion_signature_is_checked() -> None:
     key, foreign, rsa, weak = (
         ECKey.generate_key("P-256"),
         ECKey.generate_key("P-256"),
@@ -653,162 +657,166 @@ async def test_an_assertion_has_to_be_signed_with_a_key_of_the_client() -> None:
     )
     public = public_of(key)
     weak_jwk: JsonObject = {**public_of(weak), "n": base64url(b"\x81" * 128)}
-    async with world(
+    async with open_testbed(
         clients=[
             Client.configured("signer", jwks={"keys": [public, public_of(rsa)]}),
             Client.configured("weak", jwks={"keys": [weak_jwk]}),
         ]
-    ) as it:
-        claims = claims_for(it, {})
+    ) as testbed:
+        claims = claims_for(testbed, {})
         head = base64url(b'{"alg":"none"}')
         body = base64url(json.dumps(claims).encode())
         secret = OctKey.import_key(json.dumps(public).encode())
-        tried = [
+        assertions = [
             jwt.encode({"alg": "ES256"}, claims, foreign),
             jwt.encode({"alg": "ES256", "jwk": foreign.as_dict(private=False)}, claims, foreign),
             jwt.encode({"alg": "ES256", "kid": "unknown"}, claims, key),
             jwt.encode({"alg": "HS256"}, claims, secret),
-            jwt.encode({"alg": "RS256"}, claims_for(it, {"iss": "weak", "sub": "weak"}), weak),
+            jwt.encode({"alg": "RS256"}, claims_for(testbed, {"iss": "weak", "sub": "weak"}), weak),
             f"{head}.{body}.",
             f"{head}.{body}.AAAA",
             "a.b.c",
             "nonsense",
         ]
-        assert [(await assert_with(it, each)).status for each in tried] == [401] * len(tried)
-        assert (await assert_with(it, jwt.encode({"alg": "ES256"}, claims, key))).status == 200
+        assert [(await assert_with(testbed, each)).status for each in assertions] == [401] * len(assertions)
+        assert (await assert_with(testbed, jwt.encode({"alg": "ES256"}, claims, key))).status == 200
         assert (
-            await assert_with(it, jwt.encode({"alg": "PS256"}, claims_for(it, {"jti": "2"}), rsa, algorithms=["PS256"]))
+            await assert_with(
+                testbed, jwt.encode({"alg": "PS256"}, claims_for(testbed, {"jti": "2"}), rsa, algorithms=["PS256"])
+            )
         ).status == 200
 
 
-async def test_a_client_with_keys_cannot_do_without_them() -> None:
+async def test_client_with_keys_must_authenticate() -> None:
     key = Key()
-    async with world(clients=[signing(key, grants=["authorization_code"])]) as it:
-        code = await it.code(client_id="signer")
+    async with open_testbed(clients=[signing(key, grants=["authorization_code"])]) as testbed:
+        code = await testbed.code(client_id="signer")
         for form in ({}, {"client_secret": ""}, {"client_secret": "x"}):
-            assert (await it.redeem(code, form, client_id="signer")).status == 401
+            assert (await testbed.redeem(code, form, client_id="signer")).status == 401
         assertion = client_assertion(
-            "signer", audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+            "signer", audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
         )
         proved = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-        assert (await it.redeem(code, proved, client_id="app")).error == "invalid_request"
-        assert (await it.redeem(code, proved, client_id="signer")).status == 200
+        assert (await testbed.redeem(code, proved, client_id="app")).error == "invalid_request"
+        assert (await testbed.redeem(code, proved, client_id="signer")).status == 200
 
 
 @pytest.mark.spec("auth.cimd-private-key-jwt")
-async def test_the_keys_of_a_client_may_be_in_its_document_or_beside_it(web: Web) -> None:
+async def test_client_keys_in_document_or_at_jwks_uri(web: ClientSite) -> None:
     key = Key()
-    async with world(policy=HERE) as it:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         web.pages["/jwks"] = Page(json.dumps(key.jwks).encode())
         inside = web.client("/inside.json", token_endpoint_auth_method=None, jwks=key.jwks)
         beside = web.client("/beside.json", token_endpoint_auth_method="private_key_jwt", jwks_uri=f"{web.origin}/jwks")
         for client in (inside, beside):
-            code = await it.code(client_id=client)
-            assert (await it.redeem(code, client_id=client)).status == 401
+            code = await testbed.code(client_id=client)
+            assert (await testbed.redeem(code, client_id=client)).status == 401
             assertion = client_assertion(
-                client, audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+                client, audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
             )
             given = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-            assert (await it.redeem(code, given, client_id=client)).status == 200
+            assert (await testbed.redeem(code, given, client_id=client)).status == 200
 
 
-async def test_keys_are_fetched_anew_when_one_is_named_that_is_not_there_but_not_at_once(web: Web) -> None:
+async def test_unknown_key_refetches_jwks_after_interval(web: ClientSite) -> None:
     old, new = Key(), Key()
-    async with world(policy=HERE) as it:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         web.pages["/jwks"] = Page(json.dumps(old.jwks).encode())
         client = web.client(token_endpoint_auth_method="private_key_jwt", jwks_uri=f"{web.origin}/jwks")
 
         async def status(key: Key) -> int:
             assertion = client_assertion(
-                client, audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+                client, audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
             )
             given = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-            return (await it.redeem(await it.code(client_id=client), given, client_id=client)).status
+            return (await testbed.redeem(await testbed.code(client_id=client), given, client_id=client)).status
 
         def fetched() -> int:
-            return web.asked.count("/jwks")
+            return web.requests.count("/jwks")
 
         assert await status(old) == 200
         web.pages["/jwks"] = Page(json.dumps(new.jwks).encode())
         assert (await status(new), fetched()) == (401, 1)
-        it.clock.now += 30
+        testbed.clock.now += 30
         assert (await status(new), fetched()) == (200, 2)
         web.pages["/jwks"] = Page(b"gone", 404)
-        it.clock.now += 250
+        testbed.clock.now += 250
         assert (await status(new), fetched()) == (200, 2)
-        it.clock.now += 50
+        testbed.clock.now += 50
         assert (await status(new), fetched()) == (200, 3)
 
 
-async def test_keys_that_cannot_be_fetched_prove_nothing(web: Web) -> None:
+async def test_unreachable_jwks_returns_401(web: ClientSite) -> None:
     key = Key()
-    async with world(policy=HERE) as it:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         client = web.client(token_endpoint_auth_method="private_key_jwt", jwks_uri=f"{web.origin}/jwks")
         assertion = client_assertion(
-            client, audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+            client, audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
         )
         given = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-        reply = await it.redeem(await it.code(client_id=client), given, client_id=client)
+        reply = await testbed.redeem(await testbed.code(client_id=client), given, client_id=client)
         assert (reply.status, reply.error) == (401, "invalid_client")
 
 
-async def test_the_redirect_of_an_error_to_a_client_with_a_document_stays_with_its_maker(web: Web) -> None:
-    async with world(policy=HERE) as it:
+async def test_error_redirect_of_document_client_only_to_own_origin_or_loopback(web: ClientSite) -> None:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         own = f"{web.origin}/callback"
         client = web.client(redirect_uris=[own, WEB])
-        assert (await it.authorize(client_id=client, redirect_uri=WEB, scope="unknown")).status == 400
+        assert (await testbed.authorize(client_id=client, redirect_uri=WEB, scope="unknown")).status == 400
         web.client("/native.json", redirect_uris=[LOOPBACK])
-        reply = await it.authorize(client_id=f"{web.origin}/native.json", redirect_uri=LOOPBACK, scope="unknown")
+        reply = await testbed.authorize(client_id=f"{web.origin}/native.json", redirect_uri=LOOPBACK, scope="unknown")
         assert query_of(reply.location)["error"] == "invalid_scope"
 
 
-async def test_what_was_registered_is_told_with_the_keys_and_without_what_is_no_page() -> None:
+async def test_registration_response_has_keys_and_omits_invalid_uri() -> None:
     key = Key()
-    async with world() as it:
+    async with open_testbed() as testbed:
         document: JsonObject = {
             "redirect_uris": [WEB],
             "token_endpoint_auth_method": "private_key_jwt",
             "dpop_bound_access_tokens": True,
         }
-        told = (await it.register({**document, "jwks": key.jwks, "client_uri": "javascript:alert(1)"})).json
-        assert (told["jwks"], told["dpop_bound_access_tokens"]) == (key.jwks, True)
-        assert "client_uri" not in told
-        assert "client_secret" not in told
-        told = (
-            await it.register({**document, "jwks_uri": "https://app.example/jwks", "client_uri": "http://app.example"})
+        registered = (await testbed.register({**document, "jwks": key.jwks, "client_uri": "javascript:alert(1)"})).json
+        assert (registered["jwks"], registered["dpop_bound_access_tokens"]) == (key.jwks, True)
+        assert "client_uri" not in registered
+        assert "client_secret" not in registered
+        registered = (
+            await testbed.register(
+                {**document, "jwks_uri": "https://app.example/jwks", "client_uri": "http://app.example"}
+            )
         ).json
-        assert told["jwks_uri"] == "https://app.example/jwks"
-        assert "client_uri" not in told
+        assert registered["jwks_uri"] == "https://app.example/jwks"
+        assert "client_uri" not in registered
 
 
-async def test_the_keys_that_are_kept_are_bounded(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_keys_are_bounded(web: ClientSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_server.auth.authorization_server.clients.documents._KEYS_KEPT", 1)
     key = Key()
-    async with world(policy=HERE) as it:
+    async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
 
         async def redeem(name: str) -> int:
             web.pages[f"/{name}-keys"] = Page(json.dumps(key.jwks).encode())
             keys = f"{web.origin}/{name}-keys"
             client = web.client(f"/{name}.json", token_endpoint_auth_method="private_key_jwt", jwks_uri=keys)
             assertion = client_assertion(
-                client, audience=it.url, signer=key, now=it.clock(), random_bytes=secrets.token_bytes
+                client, audience=testbed.url, signer=key, now=testbed.clock(), random_bytes=secrets.token_bytes
             )
             given = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-            return (await it.redeem(await it.code(client_id=client), given, client_id=client)).status
+            return (await testbed.redeem(await testbed.code(client_id=client), given, client_id=client)).status
 
         assert [await redeem(name) for name in ("a", "b", "a")] == [200, 200, 200]
-        assert [path for path in web.asked if path.endswith("keys")] == ["/a-keys", "/b-keys", "/a-keys"]
+        assert [path for path in web.requests if path.endswith("keys")] == ["/a-keys", "/b-keys", "/a-keys"]
 
 
-async def test_documents_that_are_kept_are_bounded_and_leave_room_for_registrations(web: Web) -> None:
-    async with world(policy=attrs.evolve(HERE, clients=2)) as it:
+async def test_cached_metadata_documents_are_bounded(web: ClientSite) -> None:
+    async with open_testbed(policy=attrs.evolve(LOOPBACK_POLICY, clients=2)) as testbed:
         clients = [web.client(f"/{name}.json") for name in "abc"]
         for client in clients:
-            await it.pending(client_id=client)
-            it.clock.now += 1
-        assert len(web.asked) == 3
-        await it.pending(client_id=clients[2])
-        assert len(web.asked) == 3
-        await it.pending(client_id=clients[0])
-        assert len(web.asked) == 4
-        assert (await it.register({"redirect_uris": [WEB]})).status == 201
+            await testbed.pending(client_id=client)
+            testbed.clock.now += 1
+        assert len(web.requests) == 3
+        await testbed.pending(client_id=clients[2])
+        assert len(web.requests) == 3
+        await testbed.pending(client_id=clients[0])
+        assert len(web.requests) == 4
+        assert (await testbed.register({"redirect_uris": [WEB]})).status == 201

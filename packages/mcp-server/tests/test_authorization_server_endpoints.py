@@ -1,4 +1,4 @@
-"""What surrounds the grants: metadata, keys, revocation, introspection, and what endpoints do with odd requests."""
+"""Endpoints of the authorization server: metadata, keys, revocation, introspection, and invalid requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from authorization_testbed import OTHER, RESOURCE, SCOPES, SECRET, WEB, Nobody, World, world
+from authorization_testbed import OTHER, RESOURCE, SCOPES, SECRET, WEB, AuthorizationTestbed, NoUsers, open_testbed
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
@@ -33,14 +33,14 @@ from mcp_server.auth.authorization_server import (
     "auth.as-rfc8414", "auth.as-metadata-one-of", "auth.as-iss-advertised", "auth.oidc-code-challenge-methods",
     "dpop.as-alg-values", "dpop.as-no-none", "client-credentials.as-metadata-methods", "client-credentials.as-metadata-algs",
 )  # fmt: skip
-async def test_the_metadata_say_what_there_is() -> None:
-    async with world() as it:
-        reply = await it.get("/.well-known/oauth-authorization-server")
+async def test_metadata_describe_server() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.get("/.well-known/oauth-authorization-server")
         assert reply.status == 200
         assert reply.header("content-type") == "application/json"
         found = read_authorization_server(reply.json)
         assert not found.notes
-        assert found.issuer == it.url
+        assert found.issuer == testbed.url
         check_pkce(found)
         assert found.authorization_response_iss_parameter_supported
         assert found.client_id_metadata_document_supported
@@ -53,7 +53,7 @@ async def test_the_metadata_say_what_there_is() -> None:
         )
         assert "none" not in (found.dpop_signing_alg_values_supported or ())
         assert "ES256" in (found.token_endpoint_auth_signing_alg_values_supported or ())
-        assert (await it.get("/.well-known/openid-configuration")).body == reply.body
+        assert (await testbed.get("/.well-known/openid-configuration")).body == reply.body
         for endpoint in (
             found.token_endpoint,
             found.revocation_endpoint,
@@ -61,29 +61,31 @@ async def test_the_metadata_say_what_there_is() -> None:
             found.registration_endpoint,
         ):
             assert endpoint is not None
-            assert (await it.request("POST", endpoint.removeprefix(it.url))).status in (400, 401)
+            assert (await testbed.request("POST", endpoint.removeprefix(testbed.url))).status in (400, 401)
 
 
-async def test_an_issuer_with_a_path_is_found_in_all_three_places() -> None:
-    async with world(path="/tenant") as it:
-        places = (
+async def test_metadata_of_issuer_with_path_at_three_urls() -> None:
+    async with open_testbed(path="/tenant") as testbed:
+        well_known_paths = (
             "/.well-known/oauth-authorization-server/tenant",
             "/.well-known/openid-configuration/tenant",
             "/tenant/.well-known/openid-configuration",
         )
-        for place in places:
-            assert (await it.get(place)).text("issuer") == it.url
-        assert (await it.get("/.well-known/oauth-authorization-server")).status == 404
-        assert (await it.get(places[0])).text("token_endpoint") == f"{it.url}/token"
-        assert (await it.tokens()).status == 200
+        for well_known in well_known_paths:
+            assert (await testbed.get(well_known)).text("issuer") == testbed.url
+        assert (await testbed.get("/.well-known/oauth-authorization-server")).status == 404
+        assert (await testbed.get(well_known_paths[0])).text("token_endpoint") == f"{testbed.url}/token"
+        assert (await testbed.tokens()).status == 200
 
 
-async def test_the_metadata_do_not_promise_what_the_policy_denies() -> None:
-    async with world(policy=RegistrationPolicy(dynamic=DynamicRegistration.OFF, metadata_documents=False)) as it:
-        document = (await it.get("/.well-known/oauth-authorization-server")).json
+async def test_metadata_omit_disabled_registration() -> None:
+    async with open_testbed(
+        policy=RegistrationPolicy(dynamic=DynamicRegistration.OFF, metadata_documents=False)
+    ) as testbed:
+        document = (await testbed.get("/.well-known/oauth-authorization-server")).json
         assert "registration_endpoint" not in document
         assert "client_id_metadata_document_supported" not in document
-        assert (await it.register({"redirect_uris": [WEB]})).status == 404
+        assert (await testbed.register({"redirect_uris": [WEB]})).status == 404
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -93,112 +95,117 @@ def key_of(token: str) -> str | None:
     return read_signed_jwt(token, algorithms=["ES256"]).key_id
 
 
-async def shown_keys(it: World) -> list[object]:
-    keys = (await it.get("/jwks")).json["keys"]
+async def published_keys(testbed: AuthorizationTestbed) -> list[object]:
+    keys = (await testbed.get("/jwks")).json["keys"]
     assert isinstance(keys, list)
     assert all(isinstance(key, dict) and set(key) == {"kty", "crv", "x", "y", "kid", "use", "alg"} for key in keys)
     return [key["kid"] for key in keys if isinstance(key, dict)]
 
 
-async def test_a_key_signs_for_a_while_and_is_shown_until_its_last_token_has_ended() -> None:
-    async with world(lifetimes=Lifetimes(signing_key=1000, access=100)) as it:
-        first = (await it.tokens()).text("access_token")
-        assert await shown_keys(it) == [key_of(first)]
-        it.clock.now += 999
-        last = (await it.tokens()).text("access_token")
+async def test_signing_key_rotated_and_published_until_last_token_expires() -> None:
+    async with open_testbed(lifetimes=Lifetimes(signing_key=1000, access=100)) as testbed:
+        first = (await testbed.tokens()).text("access_token")
+        assert await published_keys(testbed) == [key_of(first)]
+        testbed.clock.now += 999
+        last = (await testbed.tokens()).text("access_token")
         assert key_of(last) == key_of(first)
-        it.clock.now += 1
-        second = (await it.tokens()).text("access_token")
+        testbed.clock.now += 1
+        second = (await testbed.tokens()).text("access_token")
         assert key_of(second) != key_of(first)
-        assert await shown_keys(it) == [key_of(second), key_of(first)]
-        assert await it.is_active(last)
-        it.clock.now += 100 + 3600
-        third = (await it.tokens()).text("access_token")
-        assert await shown_keys(it) == [key_of(third), key_of(second)]
-        it.clock.now += 10_000
-        assert len(await shown_keys(it)) == 1
+        assert await published_keys(testbed) == [key_of(second), key_of(first)]
+        assert await testbed.is_active(last)
+        testbed.clock.now += 100 + 3600
+        third = (await testbed.tokens()).text("access_token")
+        assert await published_keys(testbed) == [key_of(third), key_of(second)]
+        testbed.clock.now += 10_000
+        assert len(await published_keys(testbed)) == 1
 
 
 # --- revocation ------------------------------------------------------------------------------------------------------
 
 
-async def revoke(it: World, token: str, **form: str) -> int:
-    return (await it.post("/revoke", {"token": token, "client_id": "app", **form})).status
+async def revoke(testbed: AuthorizationTestbed, token: str, **form: str) -> int:
+    return (await testbed.post("/revoke", {"token": token, "client_id": "app", **form})).status
 
 
-async def test_to_revoke_an_access_token_ends_that_one() -> None:
-    async with world() as it:
-        reply = await it.tokens()
-        other = await it.refresh(reply.text("refresh_token"))
-        assert await revoke(it, reply.text("access_token"), token_type_hint="refresh_token") == 200
-        assert not await it.is_active(reply.text("access_token"))
-        assert await it.is_active(other.text("access_token"))
-        assert (await it.refresh(other.text("refresh_token"))).status == 200
+async def test_revoked_access_token_leaves_other_tokens_active() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
+        other = await testbed.refresh(reply.text("refresh_token"))
+        assert await revoke(testbed, reply.text("access_token"), token_type_hint="refresh_token") == 200
+        assert not await testbed.is_active(reply.text("access_token"))
+        assert await testbed.is_active(other.text("access_token"))
+        assert (await testbed.refresh(other.text("refresh_token"))).status == 200
 
 
-async def test_to_revoke_a_refresh_token_ends_all_of_its_grant() -> None:
-    async with world() as it:
-        reply = await it.tokens()
-        assert await revoke(it, reply.text("refresh_token"), token_type_hint="whatever") == 200
-        assert not await it.is_active(reply.text("access_token"))
-        assert (await it.refresh(reply.text("refresh_token"))).error == "invalid_grant"
+async def test_revoked_refresh_token_ends_grant() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
+        assert await revoke(testbed, reply.text("refresh_token"), token_type_hint="unknown") == 200
+        assert not await testbed.is_active(reply.text("access_token"))
+        assert (await testbed.refresh(reply.text("refresh_token"))).error == "invalid_grant"
 
 
-async def test_to_revoke_what_is_none_or_over_is_no_error() -> None:
-    async with world() as it:
-        reply = await it.tokens()
+async def test_revocation_of_unknown_token_returns_200() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
         for _ in range(2):
-            assert await revoke(it, reply.text("refresh_token")) == 200
+            assert await revoke(testbed, reply.text("refresh_token")) == 200
         for token in ("unknown", "a.b.c", "\xff"):
-            assert await revoke(it, token) == 200
-        assert (await it.post("/revoke", {"client_id": "app"})).error == "invalid_request"
+            assert await revoke(testbed, token) == 200
+        assert (await testbed.post("/revoke", {"client_id": "app"})).error == "invalid_request"
 
 
-async def test_nobody_revokes_tokens_of_others() -> None:
-    async with world() as it:
-        reply = await it.tokens()
+async def test_revocation_of_tokens_of_other_client_rejected() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
         for token in (reply.text("access_token"), reply.text("refresh_token")):
-            assert await revoke(it, token, client_id="local") == 400
-            assert await revoke(it, token, client_id="secret") == 401
-        assert await it.is_active(reply.text("access_token"))
-        assert (await it.refresh(reply.text("refresh_token"))).status == 200
+            assert await revoke(testbed, token, client_id="local") == 400
+            assert await revoke(testbed, token, client_id="secret") == 401
+        assert await testbed.is_active(reply.text("access_token"))
+        assert (await testbed.refresh(reply.text("refresh_token"))).status == 200
 
 
 # --- introspection ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_resource_server_learns_what_a_token_for_it_is() -> None:
-    async with world() as it:
-        reply = await it.tokens()
-        told = await it.introspect(reply.text("access_token"))
-        assert told["active"] is True
-        assert (told["sub"], told["client_id"], told["aud"], told["iss"]) == ("ada", "app", RESOURCE, it.url)
-        assert (told["scope"], told["token_type"]) == ("notes:read notes:write", "Bearer")
-        it.clock.now += 600
-        assert await it.introspect(reply.text("access_token")) == {"active": False}
+async def test_introspection_by_resource_server_returns_claims() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
+        introspection = await testbed.introspect(reply.text("access_token"))
+        assert introspection["active"] is True
+        assert (introspection["sub"], introspection["client_id"], introspection["aud"], introspection["iss"]) == (
+            "ada",
+            "app",
+            RESOURCE,
+            testbed.url,
+        )
+        assert (introspection["scope"], introspection["token_type"]) == ("notes:read notes:write", "Bearer")
+        testbed.clock.now += 600
+        assert await testbed.introspect(reply.text("access_token")) == {"active": False}
 
 
-async def test_what_does_not_concern_the_one_who_asks_is_not_active() -> None:
+async def test_introspection_limited_to_own_clients_and_resources() -> None:
     clients = [
         Client.configured("app", redirect_uris=[WEB], secret=SECRET),
         Client.configured("server", secret=SECRET, introspects=[RESOURCE]),
         Client.configured("other", secret=SECRET, introspects=[OTHER]),
     ]
-    async with world(clients=clients, resources=[RESOURCE, OTHER]) as it:
-        reply = await it.redeem(await it.code(), client_secret=SECRET)
-        asked: dict[tuple[str, str], object] = {}
+    async with open_testbed(clients=clients, resources=[RESOURCE, OTHER]) as testbed:
+        reply = await testbed.redeem(await testbed.code(), client_secret=SECRET)
+        active_tokens: dict[tuple[str, str], object] = {}
         for client in ("app", "server", "other"):
             for token in ("access_token", "refresh_token"):
                 form = {"token": reply.text(token), "client_id": client, "client_secret": SECRET}
-                asked[client, token] = (await it.post("/introspect", form)).json["active"]
-        assert asked == {
+                active_tokens[client, token] = (await testbed.post("/introspect", form)).json["active"]
+        assert active_tokens == {
             ("app", "access_token"): True, ("app", "refresh_token"): True,
             ("server", "access_token"): True, ("server", "refresh_token"): False,
             ("other", "access_token"): False, ("other", "refresh_token"): False,
         }  # fmt: skip
         form = {"token": reply.text("refresh_token"), "client_id": "app", "client_secret": SECRET}
-        told = (await it.post("/introspect", form)).json
-        assert told == {
+        introspection = (await testbed.post("/introspect", form)).json
+        assert introspection == {
             "active": True,
             "client_id": "app",
             "sub": "ada",
@@ -207,64 +214,67 @@ async def test_what_does_not_concern_the_one_who_asks_is_not_active() -> None:
         }
 
 
-async def test_a_public_client_cannot_ask_what_a_token_is() -> None:
-    async with world() as it:
-        reply = await it.tokens()
-        refused = await it.post("/introspect", {"token": reply.text("access_token"), "client_id": "app"})
+async def test_introspection_by_public_client_returns_401() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
+        refused = await testbed.post("/introspect", {"token": reply.text("access_token"), "client_id": "app"})
         assert (refused.status, refused.error) == (401, "invalid_client")
         form = {"client_id": "server", "client_secret": SECRET}
-        assert (await it.post("/introspect", form)).error == "invalid_request"
+        assert (await testbed.post("/introspect", form)).error == "invalid_request"
 
 
-async def test_a_token_that_somebody_else_signed_is_not_active() -> None:
-    async with world() as it:
-        token = (await it.tokens()).text("access_token")
+async def test_introspection_of_forged_token_is_inactive() -> None:
+    async with open_testbed() as testbed:
+        token = (await testbed.tokens()).text("access_token")
         signed = read_signed_jwt(token, algorithms=["ES256"])
         forged = ECKey.generate_key("P-256")
         for header in ({"kid": signed.key_id}, {"kid": "another"}, {}):
             text = jwt.encode({"alg": "ES256", "typ": "at+jwt", **header}, dict(signed.claims), forged)
-            assert not await it.is_active(text)
-        row: list[str] = await it.server.store.run(
+            assert not await testbed.is_active(text)
+        row: list[str] = await testbed.server.store.run(
             lambda store: store.execute("SELECT jwk FROM signing_keys").fetchone()
         )
-        ours = ECKey.import_key(json.loads(row[0]))
+        own_key = ECKey.import_key(json.loads(row[0]))
         for kind, active in (("JWT", False), ("at+jwt", True)):
             header = {"alg": "ES256", "typ": kind, "kid": signed.key_id}
-            assert await it.is_active(jwt.encode(header, dict(signed.claims), ours)) == active
+            assert await testbed.is_active(jwt.encode(header, dict(signed.claims), own_key)) == active
         head, _, tail = token.rpartition(".")
-        assert not await it.is_active(f"{head}.{tail[::-1]}")
-        assert not await it.is_active("a.b.c")
+        assert not await testbed.is_active(f"{head}.{tail[::-1]}")
+        assert not await testbed.is_active("a.b.c")
 
 
-@pytest.mark.parametrize("remembered", [10, 0])
-async def test_the_server_verifies_its_own_tokens_in_the_same_process(
-    remembered: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.token_verifier._KNOWN", remembered)
-    async with world() as it:
-        reply = await it.tokens()
-        token = await it.server.tokens.verify(reply.text("access_token"))
-        assert await it.server.tokens.verify(reply.text("access_token")) == token
-        assert (token.issuer, token.subject, token.client_id, token.audience) == (it.url, "ada", "app", (RESOURCE,))
+@pytest.mark.parametrize("cache_size", [10, 0])
+async def test_token_verifier_of_server_in_same_process(cache_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.token_verifier._KNOWN", cache_size)
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
+        token = await testbed.server.tokens.verify(reply.text("access_token"))
+        assert await testbed.server.tokens.verify(reply.text("access_token")) == token
+        assert (token.issuer, token.subject, token.client_id, token.audience) == (
+            testbed.url,
+            "ada",
+            "app",
+            (RESOURCE,),
+        )
         assert token.scopes == set(SCOPES)
-        await revoke(it, reply.text("access_token"))
+        await revoke(testbed, reply.text("access_token"))
         for text in (reply.text("access_token"), reply.text("refresh_token"), "nonsense"):
             with pytest.raises(InvalidToken):
-                await it.server.tokens.verify(text)
+                await testbed.server.tokens.verify(text)
 
 
-# --- manners ---------------------------------------------------------------------------------------------------------
+# --- HTTP -------------------------------------------------------------------------------------------------------------
 
 POSTED = ("/token", "/revoke", "/introspect", "/register")
 SHOWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration", "/jwks", "/authorize")
 
 
 @pytest.mark.parametrize("path", [*POSTED, *SHOWN])
-async def test_other_methods_are_refused_by_name(path: str) -> None:
-    async with world() as it:
+async def test_unsupported_method_returns_405(path: str) -> None:
+    async with open_testbed() as testbed:
         allowed = {"POST"} if path in POSTED else {"GET", "HEAD"}
         for method in {"GET", "POST", "PUT", "DELETE", "PATCH"} - allowed:
-            reply = await it.request(method, path)
+            reply = await testbed.request(method, path)
             assert reply.status == 405
             assert allowed <= {each.strip() for each in (reply.header("allow") or "").split(",")}
             assert reply.json == {"error": "invalid_request"}
@@ -273,33 +283,33 @@ async def test_other_methods_are_refused_by_name(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/nothing", "/token/", "/token/x", "/TOKEN", "/jwks/../token", "/.well-known/", "/%2e"]
 )
-async def test_there_is_nothing_elsewhere(path: str) -> None:
-    async with world() as it:
+async def test_unknown_path_returns_404(path: str) -> None:
+    async with open_testbed() as testbed:
         for method in ("GET", "POST"):
-            reply = await it.request(method, path)
+            reply = await testbed.request(method, path)
             assert reply.status == 404
             assert path == "/" or path.encode() not in reply.body
 
 
-async def test_scripts_of_foreign_pages_may_do_what_any_program_can_and_no_more() -> None:
-    async with world() as it:
+async def test_cors_only_for_public_endpoints() -> None:
+    async with open_testbed() as testbed:
         origin = ("Origin", "https://evil.example")
         for path in ("/jwks", "/.well-known/oauth-authorization-server", "/token", "/revoke", "/register"):
-            reply = await it.request("OPTIONS", path, headers=[origin, ("Access-Control-Request-Method", "POST")])
+            reply = await testbed.request("OPTIONS", path, headers=[origin, ("Access-Control-Request-Method", "POST")])
             assert (reply.status, reply.body) == (204, b"")
             assert reply.header("access-control-allow-origin") == "*"
             assert reply.header("access-control-allow-credentials") is None
         for path in ("/introspect", "/authorize"):
-            reply = await it.request("OPTIONS", path, headers=[origin])
+            reply = await testbed.request("OPTIONS", path, headers=[origin])
             assert (reply.status, reply.header("access-control-allow-origin")) == (405, None)
-        refused = await it.post("/token", {}, headers=[origin])
+        refused = await testbed.post("/token", {}, headers=[origin])
         assert refused.header("access-control-allow-origin") == "*"
-        assert (await it.post("/introspect", {}, headers=[origin])).header("access-control-allow-origin") is None
+        assert (await testbed.post("/introspect", {}, headers=[origin])).header("access-control-allow-origin") is None
 
 
-async def test_a_request_for_another_host_is_misdirected() -> None:
-    async with world() as it:
-        port = it.url.rpartition(":")[2]
+async def test_foreign_host_returns_421() -> None:
+    async with open_testbed() as testbed:
+        port = testbed.url.rpartition(":")[2]
         for host in (
             "evil.example",
             f"evil.example:{port}",
@@ -310,34 +320,38 @@ async def test_a_request_for_another_host_is_misdirected() -> None:
             f"127.0.0.1:{port}/x",
         ):
             for path in ("/.well-known/oauth-authorization-server", "/authorize", "/nothing"):
-                reply = await it.request("GET", path, headers=[("Host", host)])
+                reply = await testbed.request("GET", path, headers=[("Host", host)])
                 assert reply.status in (400, 421), host
-        assert (await it.request("GET", "/jwks", headers=[("Host", f"127.0.0.1:{port}")])).status == 200
+        assert (await testbed.request("GET", "/jwks", headers=[("Host", f"127.0.0.1:{port}")])).status == 200
 
 
-async def test_a_body_of_another_kind_or_size_is_refused() -> None:
-    async with world() as it:
+async def test_unsupported_or_large_body_rejected() -> None:
+    async with open_testbed() as testbed:
         form = "application/x-www-form-urlencoded"
         for path in ("/token", "/revoke", "/introspect"):
             for kind in ("application/json", "multipart/form-data; boundary=x", "text/plain", ""):
-                reply = await it.request("POST", path, headers=[("Content-Type", kind)], body="client_id=app&token=x")
+                reply = await testbed.request(
+                    "POST", path, headers=[("Content-Type", kind)], body="client_id=app&token=x"
+                )
                 assert (reply.status, reply.error) == (400, "invalid_request")
-            large = await it.request("POST", path, headers=[("Content-Type", form)], body="a=" + "b" * 70_000)
+            large = await testbed.request("POST", path, headers=[("Content-Type", form)], body="a=" + "b" * 70_000)
             assert large.status == 413
-            many = await it.request(
+            many = await testbed.request(
                 "POST", path, headers=[("Content-Type", form)], body="&".join(f"a{n}=1" for n in range(100))
             )
             assert (many.status, many.error) == (400, "invalid_request")
-            odd = await it.request(
+            odd = await testbed.request(
                 "POST", path, headers=[("Content-Type", f"{form}; charset=UTF-8")], body=b"client_id=%ff&token=%00"
             )
             assert odd.status in (400, 401)
         for body in (b"\xff", b"[]", b"", b"{", b'"x"', b"null"):
-            reply = await it.request("POST", "/register", headers=[("Content-Type", "application/json")], body=body)
+            reply = await testbed.request(
+                "POST", "/register", headers=[("Content-Type", "application/json")], body=body
+            )
             assert (reply.status, reply.error) == (400, "invalid_client_metadata")
-        reply = await it.request("POST", "/register", headers=[("Content-Type", form)], body="{}")
+        reply = await testbed.request("POST", "/register", headers=[("Content-Type", form)], body="{}")
         assert reply.status == 400
-        large = await it.request(
+        large = await testbed.request(
             "POST",
             "/register",
             headers=[("Content-Type", "application/json")],
@@ -346,10 +360,12 @@ async def test_a_body_of_another_kind_or_size_is_refused() -> None:
         assert large.status == 413
 
 
-async def test_all_answers_forbid_to_be_framed_sniffed_and_referred_to() -> None:
-    async with world() as it:
-        replies = [await it.get(path) for path in (*SHOWN, "/nothing")] + [await it.post(path, {}) for path in POSTED]
-        replies += [await it.authorize(), await it.authorize(scope="unknown"), await it.tokens()]
+async def test_security_headers_on_every_response() -> None:
+    async with open_testbed() as testbed:
+        replies = [await testbed.get(path) for path in (*SHOWN, "/nothing")] + [
+            await testbed.post(path, {}) for path in POSTED
+        ]
+        replies += [await testbed.authorize(), await testbed.authorize(scope="unknown"), await testbed.tokens()]
         for reply in replies:
             assert reply.header("x-content-type-options") == "nosniff"
             assert "frame-ancestors 'none'" in (reply.header("content-security-policy") or "")
@@ -358,26 +374,26 @@ async def test_all_answers_forbid_to_be_framed_sniffed_and_referred_to() -> None
             assert reply.header("set-cookie") is None
 
 
-async def test_what_breaks_inside_is_logged_and_not_told(
+async def test_internal_failure_logged_and_returned_as_server_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("the inside")
+        raise RuntimeError("an internal detail")
 
     monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.endpoints.public_keys", broken)
-    async with world() as it:
-        reply = await it.get("/jwks")
+    async with open_testbed() as testbed:
+        reply = await testbed.get("/jwks")
         assert (reply.status, reply.json) == (500, {"error": "server_error"})
         assert [record.message for record in caplog.records if record.name == "mcp_server"] == [
             "authorization server failed: path=/jwks"
         ]
         monkeypatch.setattr("mcp_server.auth.authorization_server.protocol.authorization.Requests.get", broken)
-        page = await it.get("/interaction/x")
+        page = await testbed.get("/interaction/x")
         assert page.status == 500
-        assert b"the inside" not in page.body
+        assert b"an internal detail" not in page.body
 
 
-async def test_no_secret_is_shown_by_a_repr(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_repr_of_client_and_policy_hides_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = [
         repr(Client.configured("worker", secret=SECRET)),
         repr(RegistrationPolicy(dynamic=DynamicRegistration.TOKEN, initial_token=SECRET)),
@@ -393,15 +409,15 @@ async def test_no_secret_is_shown_by_a_repr(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     "issuer", ["http://as.example", "https://as.example?x", "https://as.example#x", "as.example", "ftp://x"]
 )
-def test_an_issuer_has_to_be_https_or_here(issuer: str) -> None:
+def test_issuer_without_https_raises(issuer: str) -> None:
     with pytest.raises(ValueError, match="issuer"):
-        AuthorizationServer(issuer, users=Nobody(), resources=[RESOURCE])
+        AuthorizationServer(issuer, users=NoUsers(), resources=[RESOURCE])
 
 
-def test_settings_that_cannot_be_meant_are_refused_by_name() -> None:
+def test_invalid_settings_raise() -> None:
     def make(**changes: object) -> AuthorizationServer:
-        given = {"users": Nobody(), "resources": [RESOURCE], **changes}
-        return AuthorizationServer("https://as.example", **given)  # type: ignore[arg-type]  # wrong ones are tried
+        given = {"users": NoUsers(), "resources": [RESOURCE], **changes}
+        return AuthorizationServer("https://as.example", **given)  # type: ignore[arg-type]  # invalid values
 
     with pytest.raises(TypeError, match="resources"):
         make(resources=RESOURCE)
@@ -424,19 +440,19 @@ def test_settings_that_cannot_be_meant_are_refused_by_name() -> None:
         Client.configured("x", grant_types=["client_credentials"])
 
 
-def test_the_default_is_https_with_everything_in_memory() -> None:
-    server = AuthorizationServer("https://as.example/", users=Nobody(), resources=[RESOURCE])
+def test_default_settings_use_https_and_memory_store() -> None:
+    server = AuthorizationServer("https://as.example/", users=NoUsers(), resources=[RESOURCE])
     assert (server.prefix, server.secure) == ("", True)
     assert repr(server) == "<AuthorizationServer https://as.example/>"
 
 
-# --- beside another application --------------------------------------------------------------------------------------
+# --- beside another application ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("auth.metadata-at-root")
-async def test_it_takes_its_own_paths_beside_another_application() -> None:
-    server = AuthorizationServer("https://as.example/auth", users=Nobody(), resources=[RESOURCE])
-    mine = (
+async def test_companion_application_takes_its_own_paths_only() -> None:
+    server = AuthorizationServer("https://as.example/auth", users=NoUsers(), resources=[RESOURCE])
+    own_paths = (
         "/auth/token",
         "/auth/authorize",
         "/auth/interaction/x",
@@ -445,7 +461,7 @@ async def test_it_takes_its_own_paths_beside_another_application() -> None:
         "/auth/.well-known/openid-configuration",
         "/auth/logout",
     )
-    assert [path for path in mine if not server.takes(path)] == []
+    assert [path for path in own_paths if not server.takes(path)] == []
     for path in (
         "/mcp",
         "/token",
@@ -458,10 +474,10 @@ async def test_it_takes_its_own_paths_beside_another_application() -> None:
         "/.well-known/oauth-protected-resource/mcp",
     ):
         assert not server.takes(path)
-    seen: list[object] = []
+    scopes_of_other: list[object] = []
 
     async def other(scope: object, receive: object, send: object) -> None:
-        seen.append(scope)
+        scopes_of_other.append(scope)
 
     async def nothing(*_: object) -> dict[str, object]:
         return {"type": "http.disconnect"}
@@ -469,12 +485,12 @@ async def test_it_takes_its_own_paths_beside_another_application() -> None:
     app = server.combine(other)
     scopes = [{"type": "http", "path": "/mcp"}, {"type": "lifespan"}]
     for scope in scopes:
-        await app(scope, nothing, nothing)  # type: ignore[arg-type]  # a narrower one
-    assert seen == scopes
+        await app(scope, nothing, nothing)  # type: ignore[arg-type]  # narrower types
+    assert scopes_of_other == scopes
 
 
-async def test_it_serves_alone_until_it_is_cancelled() -> None:
-    server = AuthorizationServer("http://127.0.0.1:9", users=Nobody(), resources=[RESOURCE])
+async def test_server_runs_alone_until_cancelled() -> None:
+    server = AuthorizationServer("http://127.0.0.1:9", users=NoUsers(), resources=[RESOURCE])
     async with trio.open_nursery() as nursery:
         await nursery.start(server.serve, "127.0.0.1:0")
         nursery.cancel_scope.cancel()
@@ -484,18 +500,18 @@ async def test_it_serves_alone_until_it_is_cancelled() -> None:
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-async def test_all_is_there_after_a_restart_and_nothing_that_authorizes_is_in_the_file(tmp_path: Path) -> None:
+async def test_restart_keeps_state_and_stores_no_secrets(tmp_path: Path) -> None:
     path = tmp_path / "as.sqlite"
-    async with world(store=SqliteStore(path)) as it:
+    async with open_testbed(store=SqliteStore(path)) as testbed:
         document: JsonObject = {
             "redirect_uris": [WEB],
             "grant_types": ["authorization_code", "refresh_token"],
             "token_endpoint_auth_method": "client_secret_post",
         }
-        registered = await it.register(document)
+        registered = await testbed.register(document)
         client, secret = registered.text("client_id"), registered.text("client_secret")
-        id, code = await it.pending(client_id=client), await it.code(client_id=client)
-        first = await it.redeem(await it.code(client_id=client), client_id=client, client_secret=secret)
+        id, code = await testbed.pending(client_id=client), await testbed.code(client_id=client)
+        first = await testbed.redeem(await testbed.code(client_id=client), client_id=client, client_secret=secret)
         assert first.status == 200
         secrets = [id, code, secret, first.text("access_token"), first.text("refresh_token")]
         with open(path, "rb") as file, open(f"{path}-wal", "rb") as log:
@@ -503,8 +519,8 @@ async def test_all_is_there_after_a_restart_and_nothing_that_authorizes_is_in_th
         assert client.encode() in kept
         assert all(each.encode() not in kept for each in secrets)
         assert os.stat(path).st_mode & 0o777 == 0o600
-    async with world(store=SqliteStore(path)) as it:
-        assert (await it.agree(id)).keys() == {"code", "state", "iss"}
-        again = await it.refresh(first.text("refresh_token"), client_id=client, client_secret=secret)
+    async with open_testbed(store=SqliteStore(path)) as testbed:
+        assert (await testbed.agree(id)).keys() == {"code", "state", "iss"}
+        again = await testbed.refresh(first.text("refresh_token"), client_id=client, client_secret=secret)
         assert again.status == 200
         assert key_of(again.text("access_token")) == key_of(first.text("access_token"))

@@ -1,4 +1,4 @@
-"""Codes and refresh tokens in any order of events: whatever happens, what the model says is good is good, and nothing else is."""
+"""Codes and refresh tokens in random sequences of events, compared with a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIFETIMES = Lifetimes(code=60, access=600, refresh=5_000)
 
 @attrs.define(eq=False)
 class Family:
-    """The model of a grant."""
+    """A model of a grant."""
 
     client: str
     code_ends: float
@@ -116,7 +116,7 @@ class Grants(RuleBasedStateMachine):
         family.access.append((access, self.clock.now + LIFETIMES.access))
         return refresh
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     @rule(target=codes, client=clients)
     def agree(self, client: str) -> Code:
@@ -138,16 +138,16 @@ class Grants(RuleBasedStateMachine):
             self.endpoints.token,
             grant_type="authorization_code", code=code.text, redirect_uri=WEB, client_id=client, code_verifier=verifier,
         )  # fmt: skip
-        mine = client == family.client
-        timely = self.clock.now < family.code_ends and not family.revoked
-        good = mine and timely and not family.redeemed and verifier == VERIFIER
-        assert (answer.status == 200) == good
-        if good:
+        own = client == family.client
+        unexpired = self.clock.now < family.code_ends and not family.revoked
+        valid = own and unexpired and not family.redeemed and verifier == VERIFIER
+        assert (answer.status == 200) == valid
+        if valid:
             family.redeemed = True
             return Refresh(self.learn(family, answer), family)
-        if mine and family.redeemed:
+        if own and family.redeemed:
             family.revoked = True
-        return multiple()  # type: ignore[return-value]  # hypothesis takes it for nothing
+        return multiple()  # type: ignore[return-value]  # hypothesis ignores it
 
     @rule(target=refreshes, refresh=refreshes, client=clients)
     def use_refresh(self, refresh: Refresh, client: str) -> Refresh:
@@ -155,14 +155,14 @@ class Grants(RuleBasedStateMachine):
         answer = self.post(
             self.endpoints.token, grant_type="refresh_token", refresh_token=refresh.text, client_id=client
         )
-        mine, newest = client == family.client, refresh.text == family.refresh
-        good = mine and newest and not family.revoked and self.clock.now < family.refresh_ends
-        assert (answer.status == 200) == good
-        if good:
+        own, newest = client == family.client, refresh.text == family.refresh
+        valid = own and newest and not family.revoked and self.clock.now < family.refresh_ends
+        assert (answer.status == 200) == valid
+        if valid:
             return Refresh(self.learn(family, answer), family)
-        if mine and not newest:
+        if own and not newest:
             family.revoked = True
-        return multiple()  # type: ignore[return-value]  # hypothesis takes it for nothing
+        return multiple()  # type: ignore[return-value]  # hypothesis ignores it
 
     @rule(refresh=refreshes, client=clients)
     def revoke(self, refresh: Refresh, client: str) -> None:
@@ -173,13 +173,13 @@ class Grants(RuleBasedStateMachine):
         if live and client == family.client:
             family.revoked = True
 
-    # Never so long that rows of used tokens are removed: then a second use is no longer noticed, and is refused all the same.
+    # The wait is shorter than the retention of used tokens. After it a second use would be rejected but not detected.
     @rule(seconds=st.sampled_from([1, 59, 60, 599, 600]))
     def wait(self, seconds: int) -> None:
         if self.clock.now + seconds < START + LIFETIMES.refresh:
             self.clock.now += seconds
 
-    # --- what is always so -------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def access_tokens_are_good_until_they_end_or_their_grant_does(self) -> None:

@@ -1,4 +1,4 @@
-"""What strangers send is read or refused, and never breaks anything: forms, credentials, descriptions, names."""
+"""Parsing of foreign input: forms, credentials, client metadata, and names."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ VALUES: st.SearchStrategy[JsonValue] = st.recursive(
 )
 
 
-def some(
+def mostly_valid(
     strategy: st.SearchStrategy[list[str]] | st.SearchStrategy[dict[str, list[JsonValue]]],
 ) -> st.SearchStrategy[JsonValue]:
-    """Often right, and anything else now and then."""
+    """Add arbitrary JSON to a strategy."""
     return cast("st.SearchStrategy[JsonValue]", strategy) | VALUES  # lists and objects are JSON
 
 
@@ -47,10 +47,10 @@ DESCRIPTIONS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
     optional={
         "client_id": st.just("https://client.example/c") | VALUES,
         "client_name": st.text() | VALUES,
-        "redirect_uris": some(st.lists(URIS, max_size=3)),
-        "grant_types": some(st.lists(st.sampled_from(["authorization_code", "refresh_token", "implicit"]))),
+        "redirect_uris": mostly_valid(st.lists(URIS, max_size=3)),
+        "grant_types": mostly_valid(st.lists(st.sampled_from(["authorization_code", "refresh_token", "implicit"]))),
         "token_endpoint_auth_method": st.sampled_from([each.value for each in AuthMethod]) | VALUES,
-        "jwks": some(st.fixed_dictionaries({"keys": st.lists(VALUES, max_size=3)})),
+        "jwks": mostly_valid(st.fixed_dictionaries({"keys": st.lists(VALUES, max_size=3)})),
         "jwks_uri": URIS | VALUES,
         "client_uri": URIS | VALUES,
         "application_type": st.sampled_from(["web", "native"]) | VALUES,
@@ -62,7 +62,7 @@ DESCRIPTIONS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
 
 @pytest.mark.property
 @given(st.text(max_size=200) | st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5))).map(urlencode))
-def test_a_form_is_read_or_refused(text: str) -> None:
+def test_form_parsed_or_rejected(text: str) -> None:
     try:
         parameters, repeated = read_form(text)
     except OAuthRequestRejected as refused:
@@ -82,7 +82,7 @@ def test_a_form_is_read_or_refused(text: str) -> None:
         st.text(min_size=1),
     ),
 )
-def test_credentials_are_read_or_refused(authorization: list[str], form: dict[str, str]) -> None:
+def test_credentials_parsed_or_rejected(authorization: list[str], form: dict[str, str]) -> None:
     try:
         found = read_credentials(authorization, form)
     except OAuthRequestRejected as refused:
@@ -99,9 +99,9 @@ def registered(document: JsonObject) -> Client | None:
     try:
         return read_description(document, client_id="c", kind=kind, default=default, issued_at=1.0)
     except Unacceptable as unacceptable:
-        told = unacceptable
-    assert told.error in {"invalid_client_metadata", "invalid_redirect_uri"}
-    assert told.message.isascii()
+        rejection = unacceptable
+    assert rejection.error in {"invalid_client_metadata", "invalid_redirect_uri"}
+    assert rejection.message.isascii()
     return None
 
 
@@ -114,7 +114,7 @@ def published(document: JsonObject) -> Client | None:
 
 @pytest.mark.property
 @given(DESCRIPTIONS)
-def test_a_description_makes_a_client_that_keeps_the_rules_or_none(document: JsonObject) -> None:
+def test_client_metadata_yields_valid_client_or_none(document: JsonObject) -> None:
     for client in (registered(document), published(document)):
         if client is None:
             continue
@@ -131,7 +131,7 @@ def test_a_description_makes_a_client_that_keeps_the_rules_or_none(document: Jso
 
 @pytest.mark.property
 @given(st.text())
-def test_a_name_that_is_shown_is_one_short_visible_line(text: str) -> None:
+def test_shown_name_is_one_short_printable_line(text: str) -> None:
     name = shown(text)
     assert len(name) <= 80
     assert name == name.strip()
@@ -141,7 +141,7 @@ def test_a_name_that_is_shown_is_one_short_visible_line(text: str) -> None:
 
 @pytest.mark.property
 @given(st.text(max_size=60) | st.text(max_size=40).map("https://client.example/".__add__))
-def test_a_client_id_that_is_a_url_is_checked_without_breaking(text: str) -> None:
+def test_client_id_url_accepted_or_rejected(text: str) -> None:
     try:
         check_document_id(text)
     except Unacceptable:

@@ -1,4 +1,4 @@
-"""The file of an authorization server: whose it is, who shares it, and what is removed from it."""
+"""The SQLite store of an authorization server: sharing between processes, and removal of expired rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from authorization_testbed import START, WEB, world
+from authorization_testbed import START, WEB, open_testbed
 
 from mcp_server.auth.authorization_server import Lifetimes, MemoryStore, RegistrationPolicy, SqliteStore
 from mcp_server.auth.authorization_server.model.records import add_grant, find_code, find_refresh
@@ -22,12 +22,12 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
     return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
 
 
-async def test_what_has_expired_is_removed_by_what_comes_after() -> None:
-    async with world(lifetimes=Lifetimes(pending=10, refresh=700, unused_client=100, client=900)) as it:
-        store = it.server.store
-        await it.register({"redirect_uris": [WEB]})
-        await it.pending()
-        await it.refresh((await it.tokens()).text("refresh_token"))
+async def test_expired_rows_removed_by_later_requests() -> None:
+    async with open_testbed(lifetimes=Lifetimes(pending=10, refresh=700, unused_client=100, client=900)) as testbed:
+        store = testbed.server.store
+        await testbed.register({"redirect_uris": [WEB]})
+        await testbed.pending()
+        await testbed.refresh((await testbed.tokens()).text("refresh_token"))
         before = await store.run(counts)
         assert before == {
             "clients": 1,
@@ -38,15 +38,15 @@ async def test_what_has_expired_is_removed_by_what_comes_after() -> None:
             "access_tokens": 2,
             "seen": 0,
         }
-        it.clock.now += 601
-        await it.redeem("x")
+        testbed.clock.now += 601
+        await testbed.redeem("x")
         assert (await store.run(counts)) == {**dict.fromkeys(TABLES, 0), "grants": 1, "codes": 1, "refresh_tokens": 2}
-        it.clock.now += 100
-        await it.redeem("x")
+        testbed.clock.now += 100
+        await testbed.redeem("x")
         assert await store.run(counts) == dict.fromkeys(TABLES, 0)
 
 
-async def test_it_is_removed_in_small_portions() -> None:
+async def test_expired_rows_removed_in_small_portions() -> None:
     store = MemoryStore()
 
     def fill(connection: sqlite3.Connection) -> None:
@@ -62,22 +62,22 @@ async def test_it_is_removed_in_small_portions() -> None:
     await store.aclose()
 
 
-async def test_rows_that_lead_nowhere_are_none() -> None:
+async def test_unknown_code_or_refresh_token_returns_none() -> None:
     store = MemoryStore()
     assert await store.run(lambda connection: find_code(connection, "x")) is None
     assert await store.run(lambda connection: find_refresh(connection, "x")) is None
     await store.aclose()
 
 
-async def test_what_fails_leaves_nothing_behind() -> None:
+async def test_failed_transaction_rolled_back() -> None:
     store = MemoryStore()
 
-    def half(connection: sqlite3.Connection) -> None:
+    def fail_halfway(connection: sqlite3.Connection) -> None:
         add_grant(connection, client_id="a", subject="b", scope="", resource="", auth_time=None, expires_at=START)
-        raise LookupError("the other half")
+        raise LookupError("the second half fails")
 
     with pytest.raises(LookupError):
-        await store.run(half)
+        await store.run(fail_halfway)
     assert (await store.run(counts))["grants"] == 0
     await store.aclose()
     with pytest.raises(trio.ClosedResourceError):
@@ -85,11 +85,11 @@ async def test_what_fails_leaves_nothing_behind() -> None:
     assert repr(store) == "<MemoryStore :memory:>"
 
 
-async def test_two_processes_share_a_file_and_a_code_is_good_once_in_both(tmp_path: Path) -> None:
+async def test_code_used_once_across_processes_sharing_file(tmp_path: Path) -> None:
     path = tmp_path / "as.sqlite"
-    async with world(store=SqliteStore(path)) as one:
+    async with open_testbed(store=SqliteStore(path)) as one:
         code, first = await one.code(), await one.tokens()
-        async with world(store=SqliteStore(path)) as other:
+        async with open_testbed(store=SqliteStore(path)) as other:
             assert (await other.get("/jwks")).json == (await one.get("/jwks")).json
             replies = []
 
@@ -107,7 +107,7 @@ async def test_two_processes_share_a_file_and_a_code_is_good_once_in_both(tmp_pa
             assert (await one.refresh(first.text("refresh_token"))).error == "invalid_grant"
 
 
-async def test_a_transaction_keeps_other_processes_from_writing_from_its_beginning(tmp_path: Path) -> None:
+async def test_transaction_locks_other_writers_from_start(tmp_path: Path) -> None:
     path = tmp_path / "as.sqlite"
     store = SqliteStore(path)
 
@@ -120,24 +120,24 @@ async def test_a_transaction_keeps_other_processes_from_writing_from_its_beginni
             return str(error)
         finally:
             other.close()
-        return "it may write"
+        return "not locked"
 
     assert await store.run(read) == "database is locked"
     await store.aclose()
 
 
-async def test_registrations_are_counted_in_all_processes(tmp_path: Path) -> None:
+async def test_registration_limit_counts_all_processes(tmp_path: Path) -> None:
     path = tmp_path / "as.sqlite"
     policy = RegistrationPolicy(clients=1)
     async with (
-        world(store=SqliteStore(path), policy=policy) as one,
-        world(store=SqliteStore(path), policy=policy) as other,
+        open_testbed(store=SqliteStore(path), policy=policy) as one,
+        open_testbed(store=SqliteStore(path), policy=policy) as other,
     ):
         assert (await one.register({"redirect_uris": [WEB]})).status == 201
         assert (await other.register({"redirect_uris": [WEB]})).status == 503
 
 
-def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+def test_foreign_file_raises_and_is_not_changed(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.sqlite"
     connection = sqlite3.connect(foreign)
     connection.execute("CREATE TABLE mine (x)")
@@ -148,14 +148,14 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
         SqliteStore(foreign)
     assert foreign.read_bytes() == before
     text = tmp_path / "text"
-    text.write_text("no database at all, but long enough to be taken for one" * 20)
+    text.write_text("not a database, but long enough to look like one" * 20)
     with pytest.raises(StoreError, match="cannot be opened"):
         SqliteStore(text)
     with pytest.raises(StoreError, match="cannot be opened"):
         SqliteStore(tmp_path / "nowhere" / "x")
 
 
-async def test_a_file_of_another_version_is_named(tmp_path: Path) -> None:
+async def test_file_of_other_format_version_raises(tmp_path: Path) -> None:
     path = tmp_path / "as.sqlite"
     await SqliteStore(path).aclose()
     connection = sqlite3.connect(path)

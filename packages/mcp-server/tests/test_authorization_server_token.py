@@ -1,4 +1,4 @@
-"""The token endpoint: codes, refresh tokens, and what a thief of one of them can do."""
+"""The token endpoint: codes, refresh tokens, DPoP and client authentication."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ import base64
 from collections.abc import Mapping
 
 import pytest
-from authorization_testbed import LOOPBACK, OTHER, RESOURCE, SECRET, VERIFIER, WEB, Key, Reply, World, world
+from authorization_testbed import (
+    LOOPBACK,
+    OTHER,
+    RESOURCE,
+    SECRET,
+    VERIFIER,
+    WEB,
+    AuthorizationTestbed,
+    Key,
+    Reply,
+    open_testbed,
+)
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
@@ -14,16 +25,16 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_server.auth.authorization_server import Client, Lifetimes
 
 
-async def claims_of(it: World, token: str) -> JsonObject:
-    """The claims of an access token, verified with the keys that the server shows."""
-    keys = KeySet.import_key_set((await it.get(f"{it.server.prefix}/jwks")).json)  # type: ignore[arg-type]  # JSON
-    opened = jwt.decode(token, keys, algorithms=["ES256"])
-    assert opened.header["typ"] == "at+jwt"
-    claims: JsonObject = opened.claims
+async def claims_of(testbed: AuthorizationTestbed, token: str) -> JsonObject:
+    """Return the claims of an access token, verified with the published keys."""
+    keys = KeySet.import_key_set((await testbed.get(f"{testbed.server.prefix}/jwks")).json)  # type: ignore[arg-type]  # JSON
+    decoded = jwt.decode(token, keys, algorithms=["ES256"])
+    assert decoded.header["typ"] == "at+jwt"
+    claims: JsonObject = decoded.claims
     return claims
 
 
-def is_refused(reply: Reply, error: str, status: int = 400) -> bool:
+def is_rejected(reply: Reply, error: str, status: int = 400) -> bool:
     assert reply.header("cache-control") == "no-store"
     assert reply.header("pragma") == "no-cache"
     assert reply.header("content-type") == "application/json"
@@ -35,55 +46,57 @@ def is_refused(reply: Reply, error: str, status: int = 400) -> bool:
 
 
 @pytest.mark.spec("auth.as-short-lived", "auth.short-lived-tokens", "auth.as-own-resources")
-async def test_a_code_gives_a_short_lived_token_for_exactly_the_resource() -> None:
-    async with world() as it:
-        reply = await it.tokens()
+async def test_code_redeemed_for_short_lived_token_of_resource() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.tokens()
         assert reply.header("cache-control") == "no-store"
         assert reply.json.keys() == {"access_token", "token_type", "expires_in", "scope", "refresh_token"}
         assert (reply.json["token_type"], reply.json["expires_in"]) == ("Bearer", 600)
-        claims = await claims_of(it, reply.text("access_token"))
-        now = int(it.clock())
+        claims = await claims_of(testbed, reply.text("access_token"))
+        now = int(testbed.clock())
         id = claims.pop("jti")
         assert isinstance(id, str)
         assert len(id) >= 22
         assert claims == {
-            "iss": it.url, "sub": "ada", "aud": RESOURCE, "client_id": "app", "iat": now, "exp": now + 600,
+            "iss": testbed.url, "sub": "ada", "aud": RESOURCE, "client_id": "app", "iat": now, "exp": now + 600,
             "scope": "notes:read notes:write", "auth_time": now - 5,
         }  # fmt: skip
 
 
-async def test_a_client_that_did_not_register_for_refresh_tokens_gets_none() -> None:
-    async with world(clients=[Client.configured("app", redirect_uris=[WEB], grant_types=["authorization_code"])]) as it:
-        assert "refresh_token" not in (await it.tokens()).json
+async def test_client_without_refresh_grant_gets_no_refresh_token() -> None:
+    async with open_testbed(
+        clients=[Client.configured("app", redirect_uris=[WEB], grant_types=["authorization_code"])]
+    ) as testbed:
+        assert "refresh_token" not in (await testbed.tokens()).json
 
 
-async def test_a_code_is_good_once_and_a_second_use_ends_what_the_first_gave() -> None:
-    async with world() as it:
-        code = await it.code()
-        first = await it.redeem(code)
-        assert await it.is_active(first.text("access_token"))
-        assert is_refused(await it.redeem(code), "invalid_grant")
-        assert not await it.is_active(first.text("access_token"))
-        assert is_refused(await it.refresh(first.text("refresh_token")), "invalid_grant")
+async def test_code_used_twice_revokes_its_tokens() -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code()
+        first = await testbed.redeem(code)
+        assert await testbed.is_active(first.text("access_token"))
+        assert is_rejected(await testbed.redeem(code), "invalid_grant")
+        assert not await testbed.is_active(first.text("access_token"))
+        assert is_rejected(await testbed.refresh(first.text("refresh_token")), "invalid_grant")
 
 
-async def test_another_client_can_neither_use_a_code_nor_end_what_it_gave() -> None:
-    async with world() as it:
-        code = await it.code()
-        assert is_refused(await it.redeem(code, client_id="local"), "invalid_grant")
-        first = await it.redeem(code)
+async def test_code_used_by_other_client_is_rejected_and_stays_valid() -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code()
+        assert is_rejected(await testbed.redeem(code, client_id="local"), "invalid_grant")
+        first = await testbed.redeem(code)
         assert first.status == 200
-        assert is_refused(await it.redeem(code, client_id="local"), "invalid_grant")
-        assert await it.is_active(first.text("access_token"))
+        assert is_rejected(await testbed.redeem(code, client_id="local"), "invalid_grant")
+        assert await testbed.is_active(first.text("access_token"))
 
 
-async def test_a_code_is_good_for_a_minute() -> None:
-    async with world() as it:
-        early, late = await it.code(), await it.code()
-        it.clock.now += 59
-        assert (await it.redeem(early)).status == 200
-        it.clock.now += 1
-        assert is_refused(await it.redeem(late), "invalid_grant")
+async def test_code_expires_after_one_minute() -> None:
+    async with open_testbed() as testbed:
+        early, late = await testbed.code(), await testbed.code()
+        testbed.clock.now += 59
+        assert (await testbed.redeem(early)).status == 200
+        testbed.clock.now += 1
+        assert is_rejected(await testbed.redeem(late), "invalid_grant")
 
 
 WRONG: list[tuple[Mapping[str, str | None], str]] = [
@@ -110,11 +123,9 @@ WRONG: list[tuple[Mapping[str, str | None], str]] = [
 
 @pytest.mark.spec("auth.as-oauth21")
 @pytest.mark.parametrize(("changes", "error"), WRONG)
-async def test_a_wrong_request_is_refused_and_leaves_the_code_good(
-    changes: Mapping[str, str | None], error: str
-) -> None:
-    async with world() as it:
-        code = await it.code()
+async def test_invalid_token_request_leaves_code_valid(changes: Mapping[str, str | None], error: str) -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code()
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -122,30 +133,30 @@ async def test_a_wrong_request_is_refused_and_leaves_the_code_good(
             "client_id": "app",
             "code_verifier": VERIFIER,
         }
-        reply = await it.post("/token", {**form, **changes})
-        assert is_refused(reply, error, 401 if error == "invalid_client" else 400)
-        assert (await it.redeem(code)).status == 200
+        reply = await testbed.post("/token", {**form, **changes})
+        assert is_rejected(reply, error, 401 if error == "invalid_client" else 400)
+        assert (await testbed.redeem(code)).status == 200
 
 
-async def test_the_redirect_uri_of_a_code_is_compared_octet_by_octet_with_its_port() -> None:
-    async with world() as it:
-        code = await it.code(client_id="local", redirect_uri="http://127.0.0.1:5000/callback")
-        wrong = await it.redeem(code, client_id="local", redirect_uri="http://127.0.0.1:5001/callback")
-        assert is_refused(wrong, "invalid_grant")
-        right = await it.redeem(code, client_id="local", redirect_uri="http://127.0.0.1:5000/callback")
+async def test_redirect_uri_of_code_compared_exactly() -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code(client_id="local", redirect_uri="http://127.0.0.1:5000/callback")
+        wrong = await testbed.redeem(code, client_id="local", redirect_uri="http://127.0.0.1:5001/callback")
+        assert is_rejected(wrong, "invalid_grant")
+        right = await testbed.redeem(code, client_id="local", redirect_uri="http://127.0.0.1:5000/callback")
         assert right.status == 200
 
 
-async def test_the_resource_need_not_be_repeated_since_the_code_has_it() -> None:
-    async with world(resources=[RESOURCE, OTHER]) as it:
-        code = await it.code(resource=OTHER)
-        reply = await it.redeem(code, resource=None)
-        assert (await claims_of(it, reply.text("access_token")))["aud"] == OTHER
+async def test_token_request_without_resource_uses_resource_of_code() -> None:
+    async with open_testbed(resources=[RESOURCE, OTHER]) as testbed:
+        code = await testbed.code(resource=OTHER)
+        reply = await testbed.redeem(code, resource=None)
+        assert (await claims_of(testbed, reply.text("access_token")))["aud"] == OTHER
 
 
-async def test_a_parameter_that_comes_twice_is_refused() -> None:
-    async with world() as it:
-        code = await it.code()
+async def test_repeated_parameter_rejected() -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code()
         form = [
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -154,123 +165,125 @@ async def test_a_parameter_that_comes_twice_is_refused() -> None:
             ("code_verifier", VERIFIER),
         ]
         for pair in form:
-            assert is_refused(await it.post("/token", [*form, pair]), "invalid_request")
-        twice = [*form, ("resource", RESOURCE), ("resource", OTHER)]
-        assert is_refused(await it.post("/token", twice), "invalid_target")
-        assert (await it.post("/token", form)).status == 200
+            assert is_rejected(await testbed.post("/token", [*form, pair]), "invalid_request")
+        repeated = [*form, ("resource", RESOURCE), ("resource", OTHER)]
+        assert is_rejected(await testbed.post("/token", repeated), "invalid_target")
+        assert (await testbed.post("/token", form)).status == 200
 
 
-async def test_a_confidential_client_needs_pkce_too() -> None:
-    async with world() as it:
-        reply = await it.authorize(client_id="secret", code_challenge=None, code_challenge_method=None)
+async def test_confidential_client_requires_pkce() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.authorize(client_id="secret", code_challenge=None, code_challenge_method=None)
         assert reply.query["error"] == "invalid_request"
-        code = await it.code(client_id="secret")
+        code = await testbed.code(client_id="secret")
         given = {"client_id": "secret", "client_secret": SECRET}
-        assert is_refused(await it.redeem(code, given, code_verifier=None), "invalid_request")
-        assert is_refused(await it.redeem(code, given, code_verifier="w" * 43), "invalid_grant")
-        assert (await it.redeem(code, given)).status == 200
+        assert is_rejected(await testbed.redeem(code, given, code_verifier=None), "invalid_request")
+        assert is_rejected(await testbed.redeem(code, given, code_verifier="w" * 43), "invalid_grant")
+        assert (await testbed.redeem(code, given)).status == 200
 
 
 # --- refresh tokens --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("auth.as-rotate-refresh", "auth.rotate-refresh-tokens")
-async def test_each_refresh_gives_another_refresh_token_and_the_same_scope() -> None:
-    async with world() as it:
-        first = await it.tokens()
-        second = await it.refresh(first.text("refresh_token"))
+async def test_refresh_rotates_refresh_token_and_keeps_scope() -> None:
+    async with open_testbed() as testbed:
+        first = await testbed.tokens()
+        second = await testbed.refresh(first.text("refresh_token"))
         assert second.status == 200
         assert second.text("refresh_token") != first.text("refresh_token")
         assert second.text("access_token") != first.text("access_token")
         assert second.text("scope") == "notes:read notes:write"
-        assert (await it.refresh(second.text("refresh_token"))).status == 200
+        assert (await testbed.refresh(second.text("refresh_token"))).status == 200
 
 
-async def test_a_refresh_token_that_comes_again_ends_all_that_came_of_it() -> None:
-    async with world() as it:
-        first = await it.tokens()
-        second = await it.refresh(first.text("refresh_token"))
-        third = await it.refresh(second.text("refresh_token"))
-        assert is_refused(await it.refresh(first.text("refresh_token")), "invalid_grant")
-        assert is_refused(await it.refresh(third.text("refresh_token")), "invalid_grant")
+async def test_refresh_token_reused_revokes_grant() -> None:
+    async with open_testbed() as testbed:
+        first = await testbed.tokens()
+        second = await testbed.refresh(first.text("refresh_token"))
+        third = await testbed.refresh(second.text("refresh_token"))
+        assert is_rejected(await testbed.refresh(first.text("refresh_token")), "invalid_grant")
+        assert is_rejected(await testbed.refresh(third.text("refresh_token")), "invalid_grant")
         for reply in (first, second, third):
-            assert not await it.is_active(reply.text("access_token"))
+            assert not await testbed.is_active(reply.text("access_token"))
 
 
-async def test_one_grant_that_ends_leaves_the_others() -> None:
-    async with world() as it:
-        one, other = await it.tokens(), await it.tokens()
-        await it.refresh(one.text("refresh_token"))
-        await it.refresh(one.text("refresh_token"))
-        assert await it.is_active(other.text("access_token"))
-        assert (await it.refresh(other.text("refresh_token"))).status == 200
+async def test_revoked_grant_leaves_other_grants_valid() -> None:
+    async with open_testbed() as testbed:
+        one, other = await testbed.tokens(), await testbed.tokens()
+        await testbed.refresh(one.text("refresh_token"))
+        await testbed.refresh(one.text("refresh_token"))
+        assert await testbed.is_active(other.text("access_token"))
+        assert (await testbed.refresh(other.text("refresh_token"))).status == 200
 
 
-async def test_another_client_can_neither_use_a_refresh_token_nor_end_its_grant() -> None:
-    async with world() as it:
-        first = await it.tokens()
-        second = await it.refresh(first.text("refresh_token"))
+async def test_refresh_token_of_other_client_rejected_and_grant_kept() -> None:
+    async with open_testbed() as testbed:
+        first = await testbed.tokens()
+        second = await testbed.refresh(first.text("refresh_token"))
         for token in (first, second):
-            assert is_refused(await it.refresh(token.text("refresh_token"), client_id="local"), "invalid_grant")
-        assert (await it.refresh(second.text("refresh_token"))).status == 200
+            assert is_rejected(await testbed.refresh(token.text("refresh_token"), client_id="local"), "invalid_grant")
+        assert (await testbed.refresh(second.text("refresh_token"))).status == 200
 
 
-async def test_a_refresh_may_narrow_the_scope_of_one_token_and_never_widen_it() -> None:
-    async with world() as it:
-        first = await it.redeem(await it.code(scopes=("notes:read",)))
-        wide = await it.refresh(first.text("refresh_token"), scope="notes:read notes:write")
-        assert is_refused(wide, "invalid_scope")
-        both = await it.tokens()
-        narrow = await it.refresh(both.text("refresh_token"), scope="notes:read")
+async def test_refresh_can_narrow_but_not_widen_scope() -> None:
+    async with open_testbed() as testbed:
+        first = await testbed.redeem(await testbed.code(scopes=("notes:read",)))
+        wide = await testbed.refresh(first.text("refresh_token"), scope="notes:read notes:write")
+        assert is_rejected(wide, "invalid_scope")
+        both = await testbed.tokens()
+        narrow = await testbed.refresh(both.text("refresh_token"), scope="notes:read")
         assert narrow.text("scope") == "notes:read"
-        assert (await claims_of(it, narrow.text("access_token")))["scope"] == "notes:read"
-        assert (await it.refresh(narrow.text("refresh_token"))).text("scope") == "notes:read notes:write"
+        assert (await claims_of(testbed, narrow.text("access_token")))["scope"] == "notes:read"
+        assert (await testbed.refresh(narrow.text("refresh_token"))).text("scope") == "notes:read notes:write"
 
 
-async def test_a_refresh_token_is_for_the_resource_of_its_grant() -> None:
-    async with world(resources=[RESOURCE, OTHER]) as it:
-        first = await it.tokens()
-        assert is_refused(await it.refresh(first.text("refresh_token"), resource=OTHER), "invalid_target")
-        second = await it.refresh(first.text("refresh_token"), resource=RESOURCE)
-        assert (await claims_of(it, second.text("access_token")))["aud"] == RESOURCE
+async def test_refresh_for_other_resource_rejected() -> None:
+    async with open_testbed(resources=[RESOURCE, OTHER]) as testbed:
+        first = await testbed.tokens()
+        assert is_rejected(await testbed.refresh(first.text("refresh_token"), resource=OTHER), "invalid_target")
+        second = await testbed.refresh(first.text("refresh_token"), resource=RESOURCE)
+        assert (await claims_of(testbed, second.text("access_token")))["aud"] == RESOURCE
 
 
-async def test_a_refresh_token_ends_when_it_is_not_used() -> None:
-    async with world(lifetimes=Lifetimes(refresh=1000)) as it:
-        used, unused = await it.tokens(), await it.tokens()
-        it.clock.now += 999
-        second = await it.refresh(used.text("refresh_token"))
+async def test_unused_refresh_token_expires() -> None:
+    async with open_testbed(lifetimes=Lifetimes(refresh=1000)) as testbed:
+        used, unused = await testbed.tokens(), await testbed.tokens()
+        testbed.clock.now += 999
+        second = await testbed.refresh(used.text("refresh_token"))
         assert second.status == 200
-        it.clock.now += 1
-        assert is_refused(await it.refresh(unused.text("refresh_token")), "invalid_grant")
-        it.clock.now += 998
-        assert (await it.refresh(second.text("refresh_token"))).status == 200
+        testbed.clock.now += 1
+        assert is_rejected(await testbed.refresh(unused.text("refresh_token")), "invalid_grant")
+        testbed.clock.now += 998
+        assert (await testbed.refresh(second.text("refresh_token"))).status == 200
 
 
-async def test_a_refresh_needs_a_token_and_the_right_to_it() -> None:
-    async with world(clients=[Client.configured("app", redirect_uris=[WEB], grant_types=["authorization_code"])]) as it:
-        assert is_refused(await it.refresh("any"), "unauthorized_client")
-    async with world() as it:
-        assert is_refused(
-            await it.post("/token", {"grant_type": "refresh_token", "client_id": "app"}), "invalid_request"
+async def test_refresh_without_grant_type_or_token_rejected() -> None:
+    async with open_testbed(
+        clients=[Client.configured("app", redirect_uris=[WEB], grant_types=["authorization_code"])]
+    ) as testbed:
+        assert is_rejected(await testbed.refresh("any"), "unauthorized_client")
+    async with open_testbed() as testbed:
+        assert is_rejected(
+            await testbed.post("/token", {"grant_type": "refresh_token", "client_id": "app"}), "invalid_request"
         )
 
 
-# --- clients that act for themselves ---------------------------------------------------------------------------------
+# --- client credentials -----------------------------------------------------------------------------------------------
 
 
-async def test_a_confidential_client_gets_a_token_for_itself() -> None:
-    async with world() as it:
+async def test_client_credentials_grant_issues_token() -> None:
+    async with open_testbed() as testbed:
         form = {
             "grant_type": "client_credentials",
             "client_id": "worker",
             "client_secret": SECRET,
             "resource": RESOURCE,
         }
-        reply = await it.post("/token", form)
+        reply = await testbed.post("/token", form)
         assert reply.status == 200
         assert "refresh_token" not in reply.json
-        claims = await claims_of(it, reply.text("access_token"))
+        claims = await claims_of(testbed, reply.text("access_token"))
         assert (claims["sub"], claims["client_id"], claims["scope"], claims["aud"]) == (
             "worker",
             "worker",
@@ -278,24 +291,26 @@ async def test_a_confidential_client_gets_a_token_for_itself() -> None:
             RESOURCE,
         )
         assert "auth_time" not in claims
-        assert (await it.post("/token", {**form, "scope": "notes:read"})).text("scope") == "notes:read"
+        assert (await testbed.post("/token", {**form, "scope": "notes:read"})).text("scope") == "notes:read"
         for scope in ("notes:write", "unknown"):
-            assert is_refused(await it.post("/token", {**form, "scope": scope}), "invalid_scope")
-        assert is_refused(await it.post("/token", {**form, "resource": OTHER}), "invalid_target")
+            assert is_rejected(await testbed.post("/token", {**form, "scope": scope}), "invalid_scope")
+        assert is_rejected(await testbed.post("/token", {**form, "resource": OTHER}), "invalid_target")
 
 
-async def test_a_client_that_acts_for_itself_may_have_all_scopes_unless_it_is_told_otherwise() -> None:
-    async with world(clients=[Client.configured("worker", secret=SECRET)]) as it:
+async def test_client_credentials_without_configured_scopes_get_all_scopes() -> None:
+    async with open_testbed(clients=[Client.configured("worker", secret=SECRET)]) as testbed:
         form = {"grant_type": "client_credentials", "client_id": "worker", "client_secret": SECRET}
-        assert (await it.post("/token", form)).text("scope") == "notes:read notes:write"
+        assert (await testbed.post("/token", form)).text("scope") == "notes:read notes:write"
 
 
-async def test_only_clients_that_may_get_tokens_for_themselves() -> None:
-    async with world() as it:
+async def test_client_credentials_require_grant_type() -> None:
+    async with open_testbed() as testbed:
         form = {"grant_type": "client_credentials", "client_id": "secret", "client_secret": SECRET}
-        assert is_refused(await it.post("/token", form), "unauthorized_client")
-        assert is_refused(
-            await it.post("/token", {"grant_type": "client_credentials", "client_id": "app"}), "invalid_client", 401
+        assert is_rejected(await testbed.post("/token", form), "unauthorized_client")
+        assert is_rejected(
+            await testbed.post("/token", {"grant_type": "client_credentials", "client_id": "app"}),
+            "invalid_client",
+            401,
         )
 
 
@@ -303,92 +318,95 @@ async def test_only_clients_that_may_get_tokens_for_themselves() -> None:
 
 
 @pytest.mark.spec("dpop.as-token-binding")
-async def test_a_token_is_bound_to_the_key_of_the_proof() -> None:
-    async with world() as it:
+async def test_dpop_proof_binds_token_to_key() -> None:
+    async with open_testbed() as testbed:
         dpop = Key().dpop()
-        proof = dpop.headers("POST", f"{it.url}/token", now=it.clock())
-        reply = await it.redeem(await it.code(), headers=proof)
+        proof = dpop.headers("POST", f"{testbed.url}/token", now=testbed.clock())
+        reply = await testbed.redeem(await testbed.code(), headers=proof)
         assert reply.json["token_type"] == "DPoP"
-        assert (await claims_of(it, reply.text("access_token")))["cnf"] == {"jkt": dpop.key_id}
-        assert (await it.introspect(reply.text("access_token")))["token_type"] == "DPoP"
+        assert (await claims_of(testbed, reply.text("access_token")))["cnf"] == {"jkt": dpop.key_id}
+        assert (await testbed.introspect(reply.text("access_token")))["token_type"] == "DPoP"
 
 
-async def test_the_refresh_tokens_of_a_public_client_are_bound_too() -> None:
-    async with world() as it:
-        mine, foreign = Key().dpop(), Key().dpop()
-        url = f"{it.url}/token"
-        first = await it.redeem(await it.code(), headers=mine.headers("POST", url, now=it.clock()))
+async def test_dpop_binds_refresh_token_of_public_client() -> None:
+    async with open_testbed() as testbed:
+        own, foreign = Key().dpop(), Key().dpop()
+        url = f"{testbed.url}/token"
+        first = await testbed.redeem(await testbed.code(), headers=own.headers("POST", url, now=testbed.clock()))
         token = first.text("refresh_token")
-        assert is_refused(await it.refresh(token), "invalid_dpop_proof")
-        assert is_refused(
-            await it.refresh(token, headers=foreign.headers("POST", url, now=it.clock())), "invalid_dpop_proof"
+        assert is_rejected(await testbed.refresh(token), "invalid_dpop_proof")
+        assert is_rejected(
+            await testbed.refresh(token, headers=foreign.headers("POST", url, now=testbed.clock())),
+            "invalid_dpop_proof",
         )
-        second = await it.refresh(token, headers=mine.headers("POST", url, now=it.clock()))
+        second = await testbed.refresh(token, headers=own.headers("POST", url, now=testbed.clock()))
         assert second.json["token_type"] == "DPoP"
-        assert is_refused(await it.refresh(second.text("refresh_token")), "invalid_dpop_proof")
+        assert is_rejected(await testbed.refresh(second.text("refresh_token")), "invalid_dpop_proof")
 
 
-async def test_a_confidential_client_may_change_its_key() -> None:
-    async with world() as it:
-        url = f"{it.url}/token"
+async def test_confidential_client_may_change_dpop_key() -> None:
+    async with open_testbed() as testbed:
+        url = f"{testbed.url}/token"
         given = {"client_id": "secret", "client_secret": SECRET}
-        first = await it.redeem(
-            await it.code(client_id="secret"), given, headers=Key().dpop().headers("POST", url, now=it.clock())
+        first = await testbed.redeem(
+            await testbed.code(client_id="secret"),
+            given,
+            headers=Key().dpop().headers("POST", url, now=testbed.clock()),
         )
         later = Key().dpop()
-        second = await it.refresh(
-            first.text("refresh_token"), given, headers=later.headers("POST", url, now=it.clock())
+        second = await testbed.refresh(
+            first.text("refresh_token"), given, headers=later.headers("POST", url, now=testbed.clock())
         )
-        assert (await claims_of(it, second.text("access_token")))["cnf"] == {"jkt": later.key_id}
+        assert (await claims_of(testbed, second.text("access_token")))["cnf"] == {"jkt": later.key_id}
 
 
-async def test_a_code_that_is_bound_to_a_key_needs_its_proof() -> None:
-    async with world() as it:
-        url = f"{it.url}/token"
-        mine, foreign = Key().dpop(), Key().dpop()
-        code = await it.code(dpop_jkt=mine.key_id)
-        assert is_refused(await it.redeem(code), "invalid_dpop_proof")
-        assert is_refused(
-            await it.redeem(code, headers=foreign.headers("POST", url, now=it.clock())), "invalid_dpop_proof"
+async def test_code_bound_to_key_requires_proof() -> None:
+    async with open_testbed() as testbed:
+        url = f"{testbed.url}/token"
+        own, foreign = Key().dpop(), Key().dpop()
+        code = await testbed.code(dpop_jkt=own.key_id)
+        assert is_rejected(await testbed.redeem(code), "invalid_dpop_proof")
+        assert is_rejected(
+            await testbed.redeem(code, headers=foreign.headers("POST", url, now=testbed.clock())), "invalid_dpop_proof"
         )
-        assert (await it.redeem(code, headers=mine.headers("POST", url, now=it.clock()))).status == 200
+        assert (await testbed.redeem(code, headers=own.headers("POST", url, now=testbed.clock()))).status == 200
 
 
 @pytest.mark.spec("dpop.as-bound-enforced")
-async def test_a_client_that_said_that_it_uses_dpop_gets_no_other_tokens() -> None:
-    async with world() as it:
-        code = await it.code(client_id="bound")
-        assert is_refused(await it.redeem(code, client_id="bound"), "invalid_dpop_proof")
-        proof = Key().dpop().headers("POST", f"{it.url}/token", now=it.clock())
-        assert (await it.redeem(code, client_id="bound", headers=proof)).status == 200
+async def test_client_registered_for_dpop_requires_proof() -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code(client_id="bound")
+        assert is_rejected(await testbed.redeem(code, client_id="bound"), "invalid_dpop_proof")
+        proof = Key().dpop().headers("POST", f"{testbed.url}/token", now=testbed.clock())
+        assert (await testbed.redeem(code, client_id="bound", headers=proof)).status == 200
 
 
-async def test_a_proof_is_good_for_one_request_to_this_endpoint_at_this_time() -> None:
-    async with world() as it:
-        dpop, url = Key().dpop(), f"{it.url}/token"
-        once = dpop.headers("POST", url, now=it.clock())
-        assert (await it.redeem(await it.code(), headers=once)).status == 200
+async def test_invalid_or_reused_dpop_proof_rejected() -> None:
+    async with open_testbed() as testbed:
+        dpop, url = Key().dpop(), f"{testbed.url}/token"
+        first_proof = dpop.headers("POST", url, now=testbed.clock())
+        assert (await testbed.redeem(await testbed.code(), headers=first_proof)).status == 200
         for proof in (
-            once,
-            dpop.headers("GET", url, now=it.clock()),
-            dpop.headers("POST", f"{it.url}/revoke", now=it.clock()),
-            dpop.headers("POST", "https://other.example/token", now=it.clock()),
-            dpop.headers("POST", url, now=it.clock() - 3600),
-            dpop.headers("POST", url, now=it.clock() + 3600),
-            (*dpop.headers("POST", url, now=it.clock()), *dpop.headers("POST", url, now=it.clock())),
+            first_proof,
+            dpop.headers("GET", url, now=testbed.clock()),
+            dpop.headers("POST", f"{testbed.url}/revoke", now=testbed.clock()),
+            dpop.headers("POST", "https://other.example/token", now=testbed.clock()),
+            dpop.headers("POST", url, now=testbed.clock() - 3600),
+            dpop.headers("POST", url, now=testbed.clock() + 3600),
+            (*dpop.headers("POST", url, now=testbed.clock()), *dpop.headers("POST", url, now=testbed.clock())),
             (("DPoP", "nonsense"),),
         ):
-            assert is_refused(await it.redeem(await it.code(), headers=proof), "invalid_dpop_proof")
+            assert is_rejected(await testbed.redeem(await testbed.code(), headers=proof), "invalid_dpop_proof")
 
 
-async def test_a_server_may_want_nonces() -> None:
-    async with world(dpop_nonces=b"k" * 32) as it:
-        dpop, url, code = Key().dpop(), f"{it.url}/token", await it.code()
-        first = await it.redeem(code, headers=dpop.headers("POST", url, now=it.clock()))
-        assert is_refused(first, "use_dpop_nonce")
+async def test_dpop_nonce_required_when_configured() -> None:
+    async with open_testbed(dpop_nonces=b"k" * 32) as testbed:
+        dpop, url, code = Key().dpop(), f"{testbed.url}/token", await testbed.code()
+        first = await testbed.redeem(code, headers=dpop.headers("POST", url, now=testbed.clock()))
+        assert is_rejected(first, "use_dpop_nonce")
         assert dpop.learn(url, tuple(first.headers))
-        assert (await it.redeem(code, headers=dpop.headers("POST", url, now=it.clock()))).status == 200
-        assert (await it.tokens()).json["token_type"] == "Bearer"
+        assert (await testbed.redeem(code, headers=dpop.headers("POST", url, now=testbed.clock()))).status == 200
+        assert (await testbed.tokens()).json["token_type"] == "Bearer"
 
 
 # --- client authentication -------------------------------------------------------------------------------------------
@@ -398,18 +416,20 @@ def basic(client_id: str, secret: str) -> tuple[str, str]:
     return ("Authorization", "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode())
 
 
-async def test_a_configured_secret_may_come_in_the_header_or_in_the_form() -> None:
-    async with world() as it:
+async def test_configured_secret_accepted_in_header_or_form() -> None:
+    async with open_testbed() as testbed:
         form = {"grant_type": "client_credentials"}
-        assert (await it.post("/token", form, headers=[basic("worker", "a+secret+that+nobody+guesses")])).status == 200
         assert (
-            await it.post(
+            await testbed.post("/token", form, headers=[basic("worker", "a+secret+that+is+hard+to+guess")])
+        ).status == 200
+        assert (
+            await testbed.post(
                 "/token",
                 {**form, "client_id": "worker"},
-                headers=[basic("worker", "a%20secret%20that%20nobody%20guesses")],
+                headers=[basic("worker", "a%20secret%20that%20is%20hard%20to%20guess")],
             )
         ).status == 200
-        assert (await it.post("/token", {**form, "client_id": "worker", "client_secret": SECRET})).status == 200
+        assert (await testbed.post("/token", {**form, "client_id": "worker", "client_secret": SECRET})).status == 200
 
 
 @pytest.mark.parametrize(
@@ -435,33 +455,35 @@ async def test_a_configured_secret_may_come_in_the_header_or_in_the_form() -> No
         ({"client_id": "worker", "client_assertion": "x", "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, None, "invalid_client"),
     ],
 )  # fmt: skip
-async def test_a_client_that_does_not_prove_who_it_is_gets_nothing(
+async def test_invalid_client_authentication_rejected(
     form: dict[str, str], header: tuple[str, str] | None, error: str
 ) -> None:
-    async with world() as it:
-        reply = await it.post(
+    async with open_testbed() as testbed:
+        reply = await testbed.post(
             "/token", {"grant_type": "client_credentials", **form}, headers=[header] if header else []
         )
-        assert is_refused(reply, error, 401 if error == "invalid_client" else 400)
+        assert is_rejected(reply, error, 401 if error == "invalid_client" else 400)
         challenged = (reply.header("www-authenticate") or "").startswith("Basic ")
         assert challenged == (header is not None and error == "invalid_client")
 
 
-async def test_a_confidential_client_cannot_pass_for_a_public_one_with_a_stolen_code() -> None:
-    async with world() as it:
-        code = await it.code(client_id="secret")
-        assert is_refused(await it.redeem(code, client_id="secret"), "invalid_client", 401)
+async def test_confidential_client_without_secret_rejected_with_valid_code() -> None:
+    async with open_testbed() as testbed:
+        code = await testbed.code(client_id="secret")
+        assert is_rejected(await testbed.redeem(code, client_id="secret"), "invalid_client", 401)
 
 
-async def test_two_authorization_headers_are_refused() -> None:
-    async with world() as it:
-        reply = await it.post("/token", {"grant_type": "client_credentials"}, headers=[basic("worker", SECRET)] * 2)
+async def test_repeated_authorization_header_rejected() -> None:
+    async with open_testbed() as testbed:
+        reply = await testbed.post(
+            "/token", {"grant_type": "client_credentials"}, headers=[basic("worker", SECRET)] * 2
+        )
         assert reply.status in (400, 401)
         assert reply.error in ("invalid_request", "invalid_client")
 
 
-async def test_an_unknown_client_and_a_wrong_secret_get_the_same_answer() -> None:
-    async with world() as it:
+async def test_unknown_client_and_wrong_secret_get_same_response() -> None:
+    async with open_testbed() as testbed:
         form = {"grant_type": "client_credentials", "client_secret": "wrong"}
-        known, unknown = [await it.post("/token", {**form, "client_id": each}) for each in ("worker", "nobody")]
+        known, unknown = [await testbed.post("/token", {**form, "client_id": each}) for each in ("worker", "unknown")]
         assert (known.status, known.body) == (unknown.status, unknown.body)

@@ -1,4 +1,4 @@
-"""People with passwords, and how often one may try."""
+"""Users with passwords, and limits of login attempts."""
 
 from __future__ import annotations
 
@@ -18,46 +18,48 @@ from mcp_server.auth.authorization_server.pages.users import PasswordUsers, Stor
 
 
 @pytest.fixture(autouse=True)
-def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashes that take no time; what is checked of the real settings says so."""
+def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reduce the cost of hashes. Tests of the real settings undo this."""
     monkeypatch.setattr(users_module, "_COST", 10)
 
 
-async def test_a_password_opens_and_no_other_does() -> None:
+async def test_password_verified_only_if_correct() -> None:
     users = PasswordUsers({"ada": hash_password("lovelace")})
     assert await users.verify("ada", "lovelace") == "ada"
     for name, password in (("ada", "Lovelace"), ("ada", ""), ("ada", "x" * 2000), ("eve", "lovelace"), ("", "")):
         assert await users.verify(name, password) is None
 
 
-def test_a_hash_shows_its_settings_and_not_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_shows_settings_but_not_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    kept = hash_password("lovelace")
-    assert kept.startswith("scrypt$15$8$3$")
-    assert "lovelace" not in kept
-    assert kept != hash_password("lovelace")
+    stored_hash = hash_password("lovelace")
+    assert stored_hash.startswith("scrypt$15$8$3$")
+    assert "lovelace" not in stored_hash
+    assert stored_hash != hash_password("lovelace")
 
 
-async def test_a_hash_with_other_settings_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hash_with_other_settings_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     old = hash_password("lovelace")
     monkeypatch.setattr(users_module, "_COST", 11)
     assert await PasswordUsers({"ada": old}).verify("ada", "lovelace") == "ada"
 
 
 @pytest.mark.parametrize("password", ["", "x" * 1001])
-def test_a_password_that_is_none_is_refused(password: str) -> None:
+def test_empty_or_long_password_raises(password: str) -> None:
     with pytest.raises(ValueError, match="1 to 1000 characters"):
         hash_password(password)
 
 
-@pytest.mark.parametrize("kept", ["", "lovelace", "scrypt$99$8$3$AAAAAAAA$AAAAAAAA", "$2b$12$abcdefghijklmnopqrstuv"])
-def test_what_is_no_hash_is_refused_by_name_and_not_shown(kept: str) -> None:
+@pytest.mark.parametrize(
+    "stored_hash", ["", "lovelace", "scrypt$99$8$3$AAAAAAAA$AAAAAAAA", "$2b$12$abcdefghijklmnopqrstuv"]
+)
+def test_invalid_hash_raises_without_showing_it(stored_hash: str) -> None:
     with pytest.raises(ValueError, match=r"the password of eve is not a hash: create one with hash_password") as caught:
-        PasswordUsers({"ada": hash_password("x"), "eve": kept})
-    assert not kept or kept not in str(caught.value)
+        PasswordUsers({"ada": hash_password("x"), "eve": stored_hash})
+    assert not stored_hash or stored_hash not in str(caught.value)
 
 
-async def test_nobody_takes_as_much_work_as_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_user_takes_same_work_as_known_user(monkeypatch: pytest.MonkeyPatch) -> None:
     users = PasswordUsers({"ada": hash_password("lovelace")})
     work: list[tuple[int, int, int]] = []
     real = users_module._scrypt
@@ -72,7 +74,7 @@ async def test_nobody_takes_as_much_work_as_somebody(monkeypatch: pytest.MonkeyP
     assert work[0] == work[1]
 
 
-async def test_only_two_hashes_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_hash_computations_limited_to_two(monkeypatch: pytest.MonkeyPatch) -> None:
     users = PasswordUsers({"ada": hash_password("lovelace")})
     assert users._passwords._limiter.total_tokens == 2
     async with trio.open_nursery() as nursery:
@@ -82,7 +84,7 @@ async def test_only_two_hashes_are_computed_at_a_time(monkeypatch: pytest.Monkey
         assert users._passwords._limiter.borrowed_tokens == 2
 
 
-async def test_two_ways_to_write_a_letter_are_one_password() -> None:
+async def test_password_normalized_by_unicode() -> None:
     users = PasswordUsers({"ada": hash_password("caf\u00e9")})
     assert await users.verify("ada", "cafe\u0301") == "ada"
 
@@ -90,16 +92,16 @@ async def test_two_ways_to_write_a_letter_are_one_password() -> None:
 @pytest.mark.property
 @settings(max_examples=20)
 @given(st.text(min_size=1, max_size=50), st.text(max_size=50))
-def test_any_password_fits_its_own_hash_alone(password: str, other: str) -> None:
-    users_module._COST = 10  # type: ignore[misc]  # hypothesis and fixtures do not go together; `cheap` puts it back
-    kept = hash_password(password)
-    assert users_module._matches(password, kept)
-    assert users_module._matches(other, kept) == (
+def test_random_password_matches_own_hash_only(password: str, other: str) -> None:
+    users_module._COST = 10  # type: ignore[misc]  # the fixture `cheap_hashes` restores it
+    stored_hash = hash_password(password)
+    assert users_module._matches(password, stored_hash)
+    assert users_module._matches(other, stored_hash) == (
         unicodedata.normalize("NFKC", other) == unicodedata.normalize("NFKC", password)
     )
 
 
-async def test_people_in_the_store_can_be_added_changed_and_removed(tmp_path: Path) -> None:
+async def test_stored_users_added_changed_and_removed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "as.sqlite")
     users = StoredUsers(store)
     await users.put("ada", "lovelace")
@@ -118,31 +120,31 @@ async def test_people_in_the_store_can_be_added_changed_and_removed(tmp_path: Pa
     await store.aclose()
 
 
-async def test_a_hash_that_somebody_else_put_into_the_store_opens_nothing() -> None:
+async def test_stored_value_that_is_not_hash_raises() -> None:
     store = MemoryStore()
     await store.run(lambda connection: connection.execute("INSERT INTO page_users VALUES ('ada', 'lovelace')"))
     with pytest.raises(ValueError, match="not a hash from hash_password"):
         await StoredUsers(store).verify("ada", "lovelace")
 
 
-async def test_who_is_removed_is_logged_out() -> None:
-    from page_testbed import World  # lazy: this test alone has pages
+async def test_removed_user_is_logged_out() -> None:
+    from page_testbed import PageTestbed  # lazy: only this test uses pages
 
     store = MemoryStore()
     users = StoredUsers(store)
     await users.put("ada", "lovelace")
-    world = World(users=users, store=store)
-    browser = world.browser()
-    await browser.log_in(world.interactions.add())
+    testbed = PageTestbed(users=users, store=store)
+    browser = testbed.browser()
+    await browser.log_in(testbed.interactions.add())
     await users.remove("ada")
     assert "You are not logged in" in (await browser.get("/logout")).words
 
 
-async def test_what_one_address_tries_does_not_use_up_what_a_name_has(mock_clock: trio.testing.MockClock) -> None:
+async def test_login_limit_per_address_is_below_limit_per_user(mock_clock: trio.testing.MockClock) -> None:
     limits = LoginLimits()
     assert [limits.begin("ada", "10.0.0.1") > 0 for _ in range(200)] == [*[False] * 10, *[True] * 190]
     for address in range(2, 6):
         assert [limits.begin("ada", f"10.0.0.{address}") for _ in range(10)] == [0.0] * 10
-    # Fifty in all, from however many addresses.
+    # The limit of a user is 50 attempts from all addresses.
     assert limits.begin("ada", "10.0.0.9") > 0
     assert limits.begin("eve", "10.0.0.9") == 0

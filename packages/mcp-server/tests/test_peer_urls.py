@@ -1,7 +1,7 @@
-"""Every URL that a peer names, with a name that leads into the network here: nothing is sent there.
+"""URLs that peers name, with host names that resolve to internal addresses: no request is sent there.
 
-The Internet of these tests is a resolver for names, and one TLS server behind the address `PUBLIC_ADDRESS`. Connections are made
-on loopback sockets; which address each was meant for is recorded.
+The Internet of these tests is a resolver, and one TLS server behind the address `PUBLIC_ADDRESS`. Connections are made
+to loopback sockets; the intended address of each is recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 import trio
 import trustme
 from auth_keys import EC, token
-from authorization_testbed import WEB, Key, world
+from authorization_testbed import WEB, Key, open_testbed
 
 import mcp_server
 from mcp_core.errors import McpError
@@ -49,37 +49,37 @@ Entry = (
         tuple[str, int, int, int] | tuple[int, bytes],
     ]
 )
-"""What `getaddrinfo` returns of one address."""
+"""One address in the result of `getaddrinfo`."""
 
 PUBLIC_ADDRESS: Final = "93.184.216.34"
 PUBLIC: Final = frozenset({AddressClass.PUBLIC})
 OPEN: Final = RegistrationPolicy(fetches=Rate(1000))
 
-INNER: Final = (
+INTERNAL: Final = (
     ["127.0.0.1"], ["::1"], ["0.0.0.0"], ["::"], ["10.0.0.1"], ["192.168.1.1"], ["fd12::1"], ["100.64.0.1"], ["169.254.1.1"],
     ["fe80::1%1"], ["169.254.169.254"], ["fd00:ec2::254"], ["168.63.129.16"], ["::ffff:127.0.0.1"], ["::ffff:10.0.0.1"],
     ["64:ff9b::7f00:1"], ["64:ff9b::a9fe:a9fe"], ["2002:7f00:1::"], ["::ffff:0:10.0.0.1"], ["::10.0.0.1"], ["224.0.0.1"],
     [PUBLIC_ADDRESS, "10.0.0.1"], ["10.0.0.1", PUBLIC_ADDRESS], ["127.0.0.1", "::1"],
 )  # fmt: skip
-"""What the name of an attacker resolves to."""
+"""The addresses of an attacker's name."""
 
-SPELT: Final = (
+SPELLINGS: Final = (
     "localhost", "localhost.", "LOCALHOST", "x.localhost", "127.0.0.1", "127.0.0.1.", "127.1", "0177.0.0.1", "2130706433", "0x7f000001",
     "0x7f.1", "0", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[::]", "10.0.0.1", "012.0.0.1",
     "169.254.169.254", "[fd00:ec2::254]", "2852039166", "[0:0:0:0:0:ffff:a9fe:a9fe]",
 )  # fmt: skip
-"""Hosts that need no resolution, or that some resolvers take for addresses."""
+"""Hosts that need no resolution, or that some resolvers treat as addresses."""
 
 
 class Internet(trio.abc.HostnameResolver):
-    """Names, and a server that answers for all of them, if it is asked at its address."""
+    """A resolver, and a server that responds for all names at its address."""
 
     def __init__(self) -> None:
         self.names: Final[dict[str, list[list[str]]]] = {}
         self.documents: Final[dict[str, JsonObject]] = {}
-        self.moved: Final[dict[str, str]] = {}
-        self.dialled: Final[list[str]] = []
-        self.asked: Final[list[str]] = []
+        self.redirects: Final[dict[str, str]] = {}
+        self.connected: Final[list[str]] = []
+        self.requests: Final[list[str]] = []
         self.port = 0
 
     async def getaddrinfo(
@@ -92,18 +92,18 @@ class Internet(trio.abc.HostnameResolver):
         flags: int = 0,
     ) -> list[Entry]:
         assert host is not None
-        turns = self.names.get(host.decode().rstrip("."), [[PUBLIC_ADDRESS]])
-        found = turns.pop(0) if len(turns) > 1 else turns[0]
+        answers = self.names.get(host.decode().rstrip("."), [[PUBLIC_ADDRESS]])
+        found = answers.pop(0) if len(answers) > 1 else answers[0]
         return [entry(address, int(port or 0)) for address in found]
 
     async def getnameinfo(self, sockaddr: object, flags: int) -> tuple[str, str]:
         raise AssertionError
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])  # type: ignore[call-overload]  # ASGI says so
+        headers = dict(scope["headers"])  # type: ignore[call-overload]  # the types of ASGI are broad
         url = f"https://{headers[b'host'].decode()}{scope['path']}"
-        self.asked.append(url)
-        status, more = (200, []) if url not in self.moved else (302, [(b"location", self.moved[url].encode())])
+        self.requests.append(url)
+        status, more = (200, []) if url not in self.redirects else (302, [(b"location", self.redirects[url].encode())])
         await send({"type": "http.response.start", "status": status, "headers": more})
         await send({"type": "http.response.body", "body": json.dumps(self.documents.get(url, {})).encode()})
 
@@ -121,21 +121,21 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
-    it = Internet()
+    testbed = Internet()
 
     class Backend(httpcore2.TrioBackend):
         async def connect_tcp(
             self,
             host: str,
             port: int,
-            timeout: float | None = None,  # noqa: ASYNC109  # httpcore2 calls it so
+            timeout: float | None = None,  # noqa: ASYNC109  # the name is httpcore2's
             local_address: str | None = None,
             socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
         ) -> httpcore2.AsyncNetworkStream:
-            it.dialled.append(host)
+            testbed.connected.append(host)
             if host != PUBLIC_ADDRESS:
                 raise httpcore2.ConnectError("connection refused")
-            return await super().connect_tcp("127.0.0.1", it.port, timeout, local_address, socket_options)
+            return await super().connect_tcp("127.0.0.1", testbed.port, timeout, local_address, socket_options)
 
     trusting, context = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.configure_trust(trusting)
@@ -145,29 +145,29 @@ async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> As
     monkeypatch.setattr("mcp_server.auth.fetch._tls", lambda: trusting)
     monkeypatch.setattr("httpcore2.TrioBackend", Backend)
     listeners = await listen("127.0.0.1:0")
-    it.port = listeners[0].socket.getsockname()[1]
-    before = trio.socket.set_custom_hostname_resolver(it)
+    testbed.port = listeners[0].socket.getsockname()[1]
+    before = trio.socket.set_custom_hostname_resolver(testbed)
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(HttpHost(it.app, tls=context).run, listeners)
-            yield it
+            await nursery.start(HttpHost(testbed.app, tls=context).run, listeners)
+            yield testbed
             nursery.cancel_scope.cancel()
     finally:
         trio.socket.set_custom_hostname_resolver(before)
 
 
-# --- what each peer names --------------------------------------------------------------------------------------------
+# --- the URLs ---------------------------------------------------------------------------------------------------------
 
 
 async def metadata_document(internet: Internet, url: str) -> None:
-    """A client's id is a URL."""
-    async with world(policy=OPEN) as it:
-        assert (await it.authorize(client_id=f"{url}/client.json")).status == 400
-        assert (await it.redeem("x", client_id=f"{url}/client.json")).error == "invalid_client"
+    """Use a client id that is a URL."""
+    async with open_testbed(policy=OPEN) as testbed:
+        assert (await testbed.authorize(client_id=f"{url}/client.json")).status == 400
+        assert (await testbed.redeem("x", client_id=f"{url}/client.json")).error == "invalid_client"
 
 
 async def keys_of_a_client(internet: Internet, url: str) -> None:
-    """A client's document names its keys."""
+    """Use the keys that a client's metadata document names."""
     client = "https://app.example/client.json"
     internet.documents[client] = {
         "client_id": client,
@@ -176,27 +176,29 @@ async def keys_of_a_client(internet: Internet, url: str) -> None:
         "token_endpoint_auth_method": "private_key_jwt",
         "jwks_uri": f"{url}/jwks",
     }
-    async with world(policy=OPEN) as it:
+    async with open_testbed(policy=OPEN) as testbed:
         assertion = client_assertion(
-            client, audience=it.url, signer=Key(), now=it.clock(), random_bytes=secrets.token_bytes
+            client, audience=testbed.url, signer=Key(), now=testbed.clock(), random_bytes=secrets.token_bytes
         )
         form = {"grant_type": "authorization_code", "code": "x", "redirect_uri": WEB, "code_verifier": "x" * 43}
-        reply = await it.post("/token", form | {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion})
+        reply = await testbed.post(
+            "/token", form | {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
+        )
         assert reply.error == "invalid_client"
-    assert internet.asked[:1] == [client]
+    assert internet.requests[:1] == [client]
 
 
 async def keys_of_an_issuer(internet: Internet, url: str) -> None:
-    """The metadata of the authorization server, which the author named, name its keys."""
+    """Use the keys that the metadata of a configured authorization server name."""
     issuer = "https://as.example"
     internet.documents[f"{issuer}/.well-known/oauth-authorization-server"] = metadata_of(issuer, jwks_uri=f"{url}/jwks")
     with pytest.raises(McpError):
         await JwtTokens(issuer).verify(token(EC, iss=issuer))
-    assert internet.asked
+    assert internet.requests
 
 
 async def keys_of_a_provider(internet: Internet, url: str) -> None:
-    """The metadata of the provider where people log in name its keys."""
+    """Use the keys that the metadata of an OpenID provider name."""
     issuer = "https://op.example"
     metadata = read_authorization_server(metadata_of(issuer, jwks_uri=f"{url}/jwks"))
     with pytest.raises(McpError):
@@ -204,7 +206,7 @@ async def keys_of_a_provider(internet: Internet, url: str) -> None:
 
 
 async def token_endpoint_of_a_provider(internet: Internet, url: str) -> None:
-    """The metadata of the provider where people log in name its token endpoint."""
+    """Use the token endpoint that the metadata of an OpenID provider name."""
     issuer = "https://op.example"
     provider = _Provider(
         metadata=read_authorization_server(metadata_of(issuer, token_endpoint=f"{url}/token")),
@@ -215,11 +217,11 @@ async def token_endpoint_of_a_provider(internet: Internet, url: str) -> None:
 
 
 async def redirect_of_a_document(internet: Internet, url: str) -> None:
-    """A document is elsewhere."""
-    internet.moved["https://as.example/document"] = f"{url}/x"
+    """Follow a redirect to a document."""
+    internet.redirects["https://as.example/document"] = f"{url}/x"
     with pytest.raises(McpError):
         await fetch("https://as.example/document", networks=PUBLIC)
-    assert internet.asked == ["https://as.example/document"]
+    assert internet.requests == ["https://as.example/document"]
 
 
 def metadata_of(issuer: str, **more: str) -> JsonObject:
@@ -246,51 +248,51 @@ each_url = pytest.mark.parametrize("use", NAMED_BY_PEERS, ids=lambda use: use.__
 
 @pytest.mark.spec("auth.cimd-as-ssrf", "security.block-private-ranges", "security.ssrf-considered")
 @each_url
-@pytest.mark.parametrize("addresses", INNER, ids=",".join)
-async def test_a_peer_url_whose_name_leads_inside_is_not_requested(
+@pytest.mark.parametrize("addresses", INTERNAL, ids=",".join)
+async def test_peer_url_with_internal_address_not_requested(
     use: Callable[[Internet, str], Awaitable[None]], addresses: list[str], internet: Internet
 ) -> None:
     internet.names["inner.example"] = [addresses]
     await use(internet, "https://inner.example")
-    assert set(internet.dialled) <= {PUBLIC_ADDRESS}
-    assert not any("inner.example" in url for url in internet.asked)
+    assert set(internet.connected) <= {PUBLIC_ADDRESS}
+    assert not any("inner.example" in url for url in internet.requests)
 
 
 @each_url
 @pytest.mark.parametrize(
-    ("scheme", "host"), [("http", "localhost"), ("http", "127.0.0.1"), *(("https", each) for each in SPELT)]
+    ("scheme", "host"), [("http", "localhost"), ("http", "127.0.0.1"), *(("https", each) for each in SPELLINGS)]
 )
-async def test_a_peer_url_that_is_spelt_to_lead_inside_is_not_requested(
+async def test_peer_url_spelled_as_internal_address_not_requested(
     use: Callable[[Internet, str], Awaitable[None]], scheme: str, host: str, internet: Internet
 ) -> None:
     internet.names[host.rstrip(".").lower()] = [["127.0.0.1"]]
     await use(internet, f"{scheme}://{host}")
-    assert set(internet.dialled) <= {PUBLIC_ADDRESS}
+    assert set(internet.connected) <= {PUBLIC_ADDRESS}
 
 
 @each_url
-async def test_a_peer_url_whose_name_moves_inside_is_requested_where_it_was(
+async def test_peer_url_rebound_to_internal_address_requested_at_checked_address(
     use: Callable[[Internet, str], Awaitable[None]], internet: Internet
 ) -> None:
     internet.names["moving.example"] = [[PUBLIC_ADDRESS], ["127.0.0.1"], [PUBLIC_ADDRESS], ["10.0.0.1"]]
     await use(internet, "https://moving.example")
-    assert set(internet.dialled) <= {PUBLIC_ADDRESS}
+    assert set(internet.connected) <= {PUBLIC_ADDRESS}
 
 
-async def test_an_issuer_on_an_inner_network_may_name_what_is_beside_it(internet: Internet) -> None:
+async def test_internal_issuer_may_name_urls_in_its_network(internet: Internet) -> None:
     internet.names.update(
         {"as.example": [["10.0.0.1"]], "keys.example": [["10.0.0.2"]], "other.example": [["127.0.0.1"]]}
     )
-    for host, dialled in (("keys", True), ("other", False)):
+    for host, connects in (("keys", True), ("other", False)):
         provider = Delegation("https://as.example", client_id="ours")
         metadata = read_authorization_server(metadata_of("https://as.example", jwks_uri=f"https://{host}.example/jwks"))
         with pytest.raises(McpError):
             await provider._verified(metadata, token(EC, iss="https://as.example"))
-        assert bool(internet.dialled) is dialled
-        internet.dialled.clear()
+        assert bool(internet.connected) is connects
+        internet.connected.clear()
 
 
-# --- every place that can make a connection --------------------------------------------------------------------------
+# --- calls that open connections --------------------------------------------------------------------------------------
 
 REACHING: Final = {
     "auth/fetch.py": {"fetch": 1, "getaddrinfo": 1, "connect_tcp": 1, "AsyncConnectionPool": 1, "TrioBackend": 1},
@@ -300,8 +302,9 @@ REACHING: Final = {
     "auth/authorization_server/clients/documents.py": {"fetch": 1},
     "host/listeners.py": {"getaddrinfo": 1, "open_tcp_listeners": 1},
 }
-"""By module, the calls that resolve a name, listen, or make a connection. `auth.fetch` makes all connections; a call that is new here
-needs a row in `NAMED_BY_PEERS`, unless the author of the server gives the URL."""
+"""The calls that resolve a name, listen, or make a connection, by module. `auth.fetch` makes all connections. A new
+call needs a row in `NAMED_BY_PEERS`, unless the author of the server supplies the URL.
+"""
 
 NETWORK_CALLS: Final = frozenset({
     "fetch", "fetch_json", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
@@ -311,7 +314,7 @@ NETWORK_CALLS: Final = frozenset({
 
 
 def network_calls(folder: Path) -> dict[str, dict[str, int]]:
-    """The calls of `NETWORK_CALLS` in each module of a package, except to sqlite."""
+    """Return the calls of `NETWORK_CALLS` in each module of a package, except those of sqlite."""
     found: dict[str, dict[str, int]] = {}
     for path in sorted(folder.rglob("*.py")):
         names = Counter[str]()
@@ -326,13 +329,13 @@ def network_calls(folder: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_every_call_that_can_reach_the_network_is_known() -> None:
+def test_network_calls_are_known() -> None:
     assert network_calls(Path(mcp_server.__file__).parent) == REACHING
 
 
-def test_inner_addresses_are_all_of_a_class_that_is_refused() -> None:
+def test_internal_addresses_are_not_public() -> None:
     from mcp_core.oauth.addresses import classify
 
-    for addresses in INNER:
+    for addresses in INTERNAL:
         classes = {classify(ipaddress.ip_address(each.partition("%")[0])) for each in addresses}
         assert classes - PUBLIC
