@@ -1,9 +1,9 @@
-"""The three ways in which an ASGI application is served: what runs on one has to run on all.
+"""Three hosts of an ASGI application, on each of which the tests run.
 
     async with served(app, kind) as url: ...
 
-`embedded` is the host of this package, `hypercorn` the full server, `mounted` a prefix of a quart-trio application on
-hypercorn. A test that takes the fixture `host` gets each `kind` in turn.
+`embedded` is the host of this package, `hypercorn` is Hypercorn, and `mounted` is a prefix of a quart-trio application
+on Hypercorn. A test with the fixture `host` runs once with each `kind`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 HOSTS: Final = ("embedded", "hypercorn", "mounted")
 
 PREFIX: Final = "/below"
-"""Where an application is mounted."""
+"""The path of a mounted application."""
 
-_PATIENCE: Final = 30
-"""Seconds of the clock of the test."""
+_TIMEOUT: Final = 30
+"""Seconds of the test's clock."""
 
 
 @asynccontextmanager
 async def served(
     app: Application, kind: str, *, limits: Limits = SERVER_LIMITS, timeouts: HostTimeouts | None = None
 ) -> AsyncIterator[str]:
-    """Serves `app` while the block runs; gives the URL of its root, as `http://127.0.0.1:4711`, without a slash."""
-    # A test that waits for what never comes fails, instead of standing still.
-    with trio.fail_after(_PATIENCE):
+    """Serve `app` while the block runs; yield the URL of its root without a trailing slash, as `http://127.0.0.1:4711`."""
+    # A test that waits forever must fail.
+    with trio.fail_after(_TIMEOUT):
         async with trio.open_nursery() as nursery:
             if kind == "embedded":
                 (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -54,7 +54,7 @@ async def served(
                 config.bind = ["127.0.0.1:0"]
                 config.accesslog = config.errorlog = None
                 stop = trio.Event()
-                # The same interface, in types of their own.
+                # Hypercorn has types of its own for the same interface.
                 root = cast("Framework", app if kind == "hypercorn" else mounted(app))
                 serve = partial(hypercorn.trio.serve, root, config, shutdown_trigger=stop.wait)
                 (url,) = await nursery.start(serve)
@@ -64,7 +64,7 @@ async def served(
 
 
 def mounted(app: Application) -> Application:
-    """`app` below `PREFIX` of a quart-trio application."""
+    """Return an application with `app` mounted at `PREFIX` of a quart-trio application."""
     outer = quart_trio.QuartTrio("outer")
     pages = cast("Application", outer.asgi_app)
 
@@ -75,12 +75,12 @@ def mounted(app: Application) -> Application:
         else:
             await pages(scope, receive, send)
 
-    setattr(outer, "asgi_app", dispatch)  # noqa: B010  # as its documentation has it; a method to a type checker
+    setattr(outer, "asgi_app", dispatch)  # noqa: B010  # as documented by Quart; a method to type checkers
     return cast("Application", outer)
 
 
-class Answer:
-    """One response, as a client reads it."""
+class RawResponse:
+    """A response, as a client reads it."""
 
     def __init__(self, head: h11.Response | h11.InformationalResponse) -> None:
         self.status: Final = head.status_code
@@ -89,7 +89,7 @@ class Answer:
 
 
 class RawHttp:
-    """A client that writes its requests by hand, byte by byte if need be, and reads with h11."""
+    """A client that writes requests as bytes, in pieces if needed, and parses responses with h11."""
 
     def __init__(self, stream: trio.abc.Stream, prefix: str = "") -> None:
         self.stream = stream
@@ -98,21 +98,21 @@ class RawHttp:
 
     @classmethod
     async def to(cls, url: str) -> RawHttp:
-        """Connected to the host of `url`; its path is put before all others."""
+        """Connect to the host of `url`. The path of `url` is the prefix of all paths."""
         address, slash, path = url.removeprefix("http://").partition("/")
         host, _, port = address.rpartition(":")
         return cls(await trio.open_tcp_stream(host, int(port)), slash + path)
 
     async def write(self, data: bytes) -> None:
-        """Sends some bytes."""
+        """Send bytes."""
         await self.stream.send_all(data)
 
-    async def get(self, path: str = "/", **headers: str) -> Answer:
-        """One whole exchange."""
-        return await self.ask("GET", path, None, **headers)
+    async def get(self, path: str = "/", **headers: str) -> RawResponse:
+        """Send a GET request and return the response."""
+        return await self.exchange("GET", path, None, **headers)
 
-    async def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        """One whole exchange. Underscores in the names of headers stand for dashes."""
+    async def exchange(self, method: str, path: str, body: bytes | None = None, **headers: str) -> RawResponse:
+        """Send a request and return the response. Underscores in the names of headers are sent as dashes."""
         lines = [f"{method} {self.prefix}{path} HTTP/1.1", "Host: 127.0.0.1"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         if body is not None:
@@ -120,42 +120,42 @@ class RawHttp:
         await self.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
         return await self.answer(method)
 
-    async def head(self, method: str = "GET") -> Answer:
-        """The head of the next response, or of an informational one."""
+    async def head(self, method: str = "GET") -> RawResponse:
+        """Return the head of the next response, which may be an informational one."""
         if self.parser.our_state is h11.DONE and self.parser.their_state is h11.DONE:
             self.parser.start_next_cycle()
         if self.parser.our_state is h11.IDLE:
-            # What was sent was sent by hand; the parser has to know what is being answered.
+            # The requests are written as bytes, so the parser must be given the request of this response.
             self.parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
             self.parser.send(h11.EndOfMessage())
         event = await self._event()
         assert isinstance(event, h11.Response | h11.InformationalResponse), event
-        return Answer(event)
+        return RawResponse(event)
 
     async def part(self) -> bytes:
-        """The next part of the body; empty at its end."""
+        """Return the next part of the body; an empty one at its end."""
         event = await self._event()
         if isinstance(event, h11.Data):
             return bytes(event.data)
         assert isinstance(event, h11.EndOfMessage), event
         return b""
 
-    async def answer(self, method: str = "GET") -> Answer:
-        """The next response as a whole."""
+    async def answer(self, method: str = "GET") -> RawResponse:
+        """Return the next response with its body."""
         answer = await self.head(method)
         while data := await self.part():
             answer.body += data
         return answer
 
     async def closed(self) -> bool:
-        """Reads to the end; says whether nothing came before it."""
+        """Read until the connection ends, and return whether no data preceded the end."""
         try:
             return not self.parser.trailing_data[0] and not await self.stream.receive_some()
         except trio.BrokenResourceError:
             return True
 
     async def aclose(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         await self.stream.aclose()
 
     async def _event(self) -> h11.Event:

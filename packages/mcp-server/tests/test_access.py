@@ -1,4 +1,4 @@
-"""What a client may not see or use is, on every way to it, what does not exist."""
+"""Access control: what a principal must not see or use looks nonexistent on every route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mcp_core.oauth.principal import Principal
 from mcp_core.revisions import MODERN, R2025_11_25, R2026_07_28, Era, Revision
 from mcp_server import AccessRequest, Param, Server
 
-TWO = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+REVISIONS = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 
 async def identify(request: HttpRequest) -> str | None:
@@ -29,15 +29,15 @@ async def identify(request: HttpRequest) -> str | None:
 
 
 async def access(request: AccessRequest) -> bool:
-    """Administrators may do anything, others what is not called secret."""
+    """Allow administrators everything, and others each name without `secret`."""
     return request.principal == Principal(subject="admin") or "secret" not in request.name
 
 
-def make(
-    asked: Callable[[AccessRequest], None] = lambda _: None, path: Path | None = None, page_items: int = 1_000
+def make_server(
+    record: Callable[[AccessRequest], None] = lambda _: None, path: Path | None = None, page_items: int = 1_000
 ) -> Server:
     async def decide(request: AccessRequest) -> bool:
-        asked(request)
+        record(request)
         return await access(request)
 
     server = Server("s", version="0", access=decide, limits=Limits(page_items=page_items))
@@ -101,22 +101,22 @@ ROUTES: dict[str, list[Callable[[str], JsonObject]]] = {
         lambda name: completion({"type": "ref/resource", "uri": f"a:{name}"}, "id"),
     ],
 }
-"""For each method that leads to a thing: its params, by the name of that thing. `subscriptions/listen` is a stream."""
+"""For each method with a target: its params as functions of the target's name. `subscriptions/listen` is a stream."""
 
 
-def test_the_table_has_all_methods_that_lead_to_a_thing() -> None:
+def test_routes_table_has_all_methods_with_target() -> None:
     features = {"tools", "resources", "prompts", "completions"}
     names = {row.name for row in METHODS if Side.CLIENT in row.sender and features & {*(row.server_capability or ())}}
     assert names == set(ROUTES)
 
 
-def renamed(answer: JsonObject) -> JsonObject:
-    """The answer, as it would be about something of another name."""
+def normalized(answer: JsonObject) -> JsonObject:
+    """Return the response as it would be for another name."""
     made: JsonObject = json.loads(json.dumps({**answer, "id": 0}).replace("secret", "gone"))
     return made
 
 
-@TWO
+@REVISIONS
 @pytest.mark.spec(
     "resources.access-control",
     "resources.access-controls",
@@ -131,9 +131,9 @@ def renamed(answer: JsonObject) -> JsonObject:
     "prompts.list-by-authorization",
     "security.access-controls",
 )
-async def test_what_is_not_allowed_is_answered_like_what_does_not_exist(revision: Revision, tmp_path: Path) -> None:
-    # On the other server, the secret things are not there at all.
-    server, bare = make(path=tmp_path), make()
+async def test_denied_target_looks_nonexistent(revision: Revision, tmp_path: Path) -> None:
+    # The other server does not have the secret items.
+    server, bare = make_server(path=tmp_path), make_server()
     bare.add_directory(tmp_path, "docs://d/")
     for remove, name in (
         (bare.remove_tool, "secret"),
@@ -157,18 +157,18 @@ async def test_what_is_not_allowed_is_answered_like_what_does_not_exist(revision
                     assert "result" in answer
                 else:
                     assert "error" in answer, method
-                    assert renamed(answer) == renamed(expected), method
+                    assert normalized(answer) == normalized(expected), method
                     assert hidden.status == gone.status
-        # One of many that a template stands for: the template is allowed, this one is not.
+        # The access hook may allow a template and deny one of its resources.
         for method in ("resources/read", "resources/subscribe")[: 1 if revision is R2026_07_28 else 2]:
             error = as_object((await client.ask(method, {"uri": "c:open/secret"}))["error"])
             assert error["message"] == "resource not found: c:open/secret"
             assert "result" in await client.ask(method, {"uri": "c:open/1"})
 
 
-@TWO
-async def test_who_is_allowed_sees_and_uses_everything(revision: Revision, tmp_path: Path) -> None:
-    async with client_of(make(path=tmp_path), revision, "admin") as client:
+@REVISIONS
+async def test_allowed_principal_sees_and_uses_everything(revision: Revision, tmp_path: Path) -> None:
+    async with client_of(make_server(path=tmp_path), revision, "admin") as client:
         for method, many in ROUTES.items():
             if revision is R2026_07_28 and "subscribe" in method:
                 continue
@@ -179,8 +179,8 @@ async def test_who_is_allowed_sees_and_uses_everything(revision: Revision, tmp_p
 
 
 @pytest.mark.spec("tools.access-controls", "resources.list-by-authorization", "tools.list-by-authorization")
-async def test_lists_differ_by_who_asks() -> None:
-    app = make().asgi(authenticate=identify)
+async def test_tools_list_differs_by_principal() -> None:
+    app = make_server().asgi(authenticate=identify)
     async with hosted(app, R2026_07_28) as client:
         for principal, count in (("guest", 1), ("admin", 2), ("guest", 1)):
             client.headers["authorization"] = principal
@@ -189,8 +189,8 @@ async def test_lists_differ_by_who_asks() -> None:
             assert result["cacheScope"] == "private"
 
 
-async def test_a_subscription_is_not_granted_for_what_is_not_allowed(tmp_path: Path) -> None:
-    server = make(path=tmp_path)
+async def test_subscription_omits_denied_resources(tmp_path: Path) -> None:
+    server = make_server(path=tmp_path)
     uris: list[JsonValue] = [
         "a:secret",
         "a:open",
@@ -205,12 +205,12 @@ async def test_a_subscription_is_not_granted_for_what_is_not_allowed(tmp_path: P
             client.headers["authorization"] = principal
             params: JsonObject = {"notifications": {"resourceSubscriptions": uris}}
             message = await client.post(client.request("subscriptions/listen", params)).message()
-            wanted = as_object(as_object(message["params"])["notifications"])
-            assert wanted["resourceSubscriptions"] == granted
+            granted_filter = as_object(as_object(message["params"])["notifications"])
+            assert granted_filter["resourceSubscriptions"] == granted
 
 
-async def test_a_wrong_header_does_not_tell_of_a_tool_that_is_not_allowed() -> None:
-    app = make().asgi(authenticate=identify)
+async def test_header_mismatch_does_not_reveal_denied_tool() -> None:
+    app = make_server().asgi(authenticate=identify)
     codes = {}
     async with hosted(app, R2026_07_28) as client:
         for principal in ("guest", "admin"):
@@ -231,39 +231,39 @@ async def test_a_wrong_header_does_not_tell_of_a_tool_that_is_not_allowed() -> N
     }
 
 
-async def test_headers_that_say_the_same_are_taken() -> None:
-    app = make().asgi(authenticate=identify)
+async def test_matching_param_header_accepted() -> None:
+    app = make_server().asgi(authenticate=identify)
     async with hosted(app, R2026_07_28) as client:
         message = client.request("tools/call", {"name": "open", "arguments": {"region": "eu"}})
         assert "result" in await client.post(message, mcp_param_region="eu").answer()
-    async with session(make().asgi()) as client:
+    async with session(make_server().asgi()) as client:
         assert "result" in await client.ask("tools/call", {"name": "open", "arguments": {"region": "eu"}})
 
 
-@pytest.mark.parametrize("spelt", ["c:open/%73ecret", "c:open/secre%74"])
-async def test_a_uri_is_asked_for_in_one_form(spelt: str) -> None:
+@pytest.mark.parametrize("spelling", ["c:open/%73ecret", "c:open/secre%74"])
+async def test_access_hook_receives_normalized_uri(spelling: str) -> None:
     names: list[tuple[str, str]] = []
-    server = make(lambda request: names.append((request.kind, request.name)))
+    server = make_server(lambda request: names.append((request.kind, request.name)))
     async with connected(server, R2026_07_28) as client:
-        await client.fail("resources/read", {"uri": spelt})
+        await client.fail("resources/read", {"uri": spelling})
         assert names == [("template", "c:open/{id}"), ("resource", "c:open/secret")]
 
 
-async def test_a_file_is_asked_for_in_one_form(tmp_path: Path) -> None:
+async def test_access_hook_receives_normalized_file_uri(tmp_path: Path) -> None:
     (tmp_path / "a b?#%.txt").write_text("x")
     names: list[str] = []
-    server = make(lambda request: names.append(request.name), tmp_path)
+    server = make_server(lambda request: names.append(request.name), tmp_path)
     uri = "docs://d/a%20b%3F%23%25.txt"
     async with connected(server, R2026_07_28) as client:
         listed = await client.call("resources/list")
         assert uri in [as_object(each)["uri"] for each in as_list(listed["resources"])]
         names.clear()
-        for spelt in (uri, "docs://d/%61 b%3f%23%25.txt"):
-            await client.call("resources/read", {"uri": spelt})
+        for spelling in (uri, "docs://d/%61 b%3f%23%25.txt"):
+            await client.call("resources/read", {"uri": spelling})
         assert names == ["docs://d/{+path}", uri] * 2
 
 
-async def test_another_template_may_read_what_one_may_not() -> None:
+async def test_denied_template_falls_back_to_next_template() -> None:
     async def decide(request: AccessRequest) -> bool:
         return request.name != "x:{id}"
 
@@ -282,8 +282,8 @@ async def test_another_template_may_read_what_one_may_not() -> None:
         assert as_object(contents)["text"] == "second"
 
 
-async def test_the_pages_of_a_list_have_only_what_is_allowed_and_no_sign_of_the_rest(tmp_path: Path) -> None:
-    server = make(path=tmp_path, page_items=2)
+async def test_list_pages_omit_denied_items_without_trace(tmp_path: Path) -> None:
+    server = make_server(path=tmp_path, page_items=2)
     for name in ("b", "secret-c", "secret-d"):
         server.add_tool(lambda: "x", name=name)
         (tmp_path / name).write_text("x")
@@ -291,22 +291,22 @@ async def test_the_pages_of_a_list_have_only_what_is_allowed_and_no_sign_of_the_
         result = await client.call("tools/list")
         assert [as_object(each)["name"] for each in as_list(result["tools"])] == ["open", "b"]
         assert "nextCursor" not in result
-        seen: list[object] = []
+        listed_uris: list[object] = []
         cursor: JsonValue = None
         pages = 0
         while pages == 0 or cursor is not None:
             result = await client.call("resources/list", {} if cursor is None else {"cursor": cursor})
-            seen += [as_object(each)["uri"] for each in as_list(result["resources"])]
+            listed_uris += [as_object(each)["uri"] for each in as_list(result["resources"])]
             cursor = result.get("nextCursor")
             pages += 1
-        assert seen == ["a:open", "docs://d/b", "docs://d/open.txt"]
+        assert listed_uris == ["a:open", "docs://d/b", "docs://d/open.txt"]
         assert pages == 2
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes"])
-async def test_only_true_allows(answer: object) -> None:
+async def test_access_hook_must_return_true(answer: object) -> None:
     async def decide(_: AccessRequest) -> bool:
-        return answer  # type: ignore[return-value]  # what is tested
+        return answer  # type: ignore[return-value]  # the tested case
 
     server = Server("s", version="0", access=decide)
     server.add_tool(lambda: "x", name="t")
@@ -315,7 +315,7 @@ async def test_only_true_allows(answer: object) -> None:
         assert (await client.fail("tools/call", {"name": "t"}))["code"] == ErrorCode.INVALID_PARAMS
 
 
-async def test_a_hook_that_fails_allows_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_access_hook_denies(caplog: pytest.LogCaptureFixture) -> None:
     async def decide(_: AccessRequest) -> bool:
         raise ValueError("swordfish")
 
@@ -329,12 +329,12 @@ async def test_a_hook_that_fails_allows_nothing(caplog: pytest.LogCaptureFixture
     assert "swordfish" in caplog.text
 
 
-async def test_a_hook_is_told_who_asks() -> None:
-    seen: list[AccessRequest] = []
-    app = make(seen.append).asgi(authenticate=identify)
+async def test_access_request_has_principal_and_request() -> None:
+    listed_uris: list[AccessRequest] = []
+    app = make_server(listed_uris.append).asgi(authenticate=identify)
     async with hosted(app, R2026_07_28) as client:
         await client.post(client.request("prompts/get", {"name": "open"}), authorization="guest").answer()
-    (request,) = seen
+    (request,) = listed_uris
     assert (request.kind, request.name, request.principal) == ("prompt", "open", Principal(subject="guest"))
     assert request.peer.revision in MODERN
     assert request.http is not None
@@ -342,8 +342,8 @@ async def test_a_hook_is_told_who_asks() -> None:
     assert "authorization" not in request.http.headers
 
 
-async def test_names_are_not_suggested_where_not_all_may_know_them() -> None:
-    async with connected(make(), R2026_07_28) as client:
+async def test_error_suggests_no_names_with_access_hook() -> None:
+    async with connected(make_server(), R2026_07_28) as client:
         cases: list[tuple[str, JsonObject]] = [
             ("tools/call", {"name": "opem"}),
             ("prompts/get", {"name": "opem"}),

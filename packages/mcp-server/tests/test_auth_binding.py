@@ -1,6 +1,6 @@
-"""Every handle that the server gives out, in the hands of somebody else: it looks like one that does not exist.
+"""Handles of the server, used by another principal: they look like unknown handles.
 
-Somebody else differs by the issuer, the subject or the client alone.
+The other principal differs only by issuer, subject or client.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ FOREIGN = {
     "client": access(client_id="c2"),
     "none": access(client_id=""),
 }
-ELSE = pytest.mark.parametrize("other", list(FOREIGN))
+OTHERS = pytest.mark.parametrize("other", list(FOREIGN))
 BOTH = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 
 def table() -> Table:
-    # Two tokens of one principal: a handle outlives the token that it was got with.
+    # Two tokens of one principal: a handle outlives the token with which it was issued.
     return Table(own=access(), renewed=access(scopes="more"), **FOREIGN)
 
 
-def act(client: Client, who: str) -> None:
+def use_token(client: Client, who: str) -> None:
     client.headers["authorization"] = f"Bearer {who}"
 
 
-async def said(reply: Reply) -> tuple[int, dict[str, str], bytes]:
-    """All of a response."""
+async def response_of(reply: Reply) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, the headers and the body."""
     body = await reply.body()
     return reply.status, reply.headers, body
 
 
-async def same(client: Client, other: str, ask: Callable[[str], Reply], handle: str, unknown: str) -> None:
-    """Somebody else gets what he gets for a handle that was never given out; the owner does not."""
-    act(client, other)
-    foreign, nobody = await said(ask(handle)), await said(ask(unknown))
-    assert (foreign[0], foreign[1], foreign[2].replace(handle.encode(), unknown.encode())) == nobody
-    act(client, "own")
-    owner = ask(handle)
+async def check_bound(client: Client, other: str, send: Callable[[str], Reply], handle: str, unknown: str) -> None:
+    """Check that the other principal gets the same response as for an unknown handle, and that the owner does not."""
+    use_token(client, other)
+    foreign, missing = await response_of(send(handle)), await response_of(send(unknown))
+    assert (foreign[0], foreign[1], foreign[2].replace(handle.encode(), unknown.encode())) == missing
+    use_token(client, "own")
+    owner = send(handle)
     with trio.move_on_after(1) as waiting:
         await owner.body()
-    assert waiting.cancelled_caught or (owner.status, b"".join(owner.chunks)) != (nobody[0], nobody[2])
+    assert waiting.cancelled_caught or (owner.status, b"".join(owner.chunks)) != (missing[0], missing[2])
 
 
-@ELSE
+@OTHERS
 @pytest.mark.spec(
     "security.session-bound-to-user",
     "security.handle-bound-to-user",
@@ -69,14 +69,14 @@ async def same(client: Client, other: str, ask: Callable[[str], Reply], handle: 
     "elicitation.bind-user",
 )
 @pytest.mark.parametrize("kind", ["POST", "GET", "resume", "notify", "DELETE"])
-async def test_a_session_is_its_principals(other: str, kind: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_session_bound_to_principal(other: str, kind: str, autojump_clock: trio.testing.MockClock) -> None:
     async with hosted(protected(table()), R2025_11_25) as client:
-        act(client, "own")
+        use_token(client, "own")
         await client.open()
         session = client.session
         assert session is not None
 
-        def ask(id: str) -> Reply:
+        def send(id: str) -> Reply:
             client.session = id
             match kind:
                 case "POST":
@@ -91,71 +91,71 @@ async def test_a_session_is_its_principals(other: str, kind: str, autojump_clock
                     )
             return client.start("DELETE")
 
-        act(client, "renewed")
+        use_token(client, "renewed")
         assert (await client.ask("ping"))["result"] == {}
-        await same(client, other, ask, session, "never-issued")
+        await check_bound(client, other, send, session, "never-issued")
 
 
-@ELSE
-async def test_a_session_that_is_kept_is_its_principals_after_a_restart(other: str, tmp_path: Path) -> None:
+@OTHERS
+async def test_stored_session_bound_to_principal_after_restart(other: str, tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     async with hosted(protected(table(), store=store), R2025_11_25) as client:
-        act(client, "own")
+        use_token(client, "own")
         await client.open()
         session = str(client.session)
     async with hosted(protected(table(), store=store), R2025_11_25) as client:
 
-        def ask(id: str) -> Reply:
+        def send(id: str) -> Reply:
             client.session = id
             return client.post(client.request("tools/list", id=7))
 
-        await same(client, other, ask, session, "never-issued")
+        await check_bound(client, other, send, session, "never-issued")
     record = await store.load(session)
     assert record is not None
     assert record.principal == access().principal.key
     await store.aclose()
 
 
-@ELSE
-async def test_a_session_of_2024_is_its_principals(other: str) -> None:
+@OTHERS
+async def test_http_sse_session_bound_to_principal(other: str) -> None:
     async with hosted(protected(table()), R2024_11_05) as client:
-        act(client, "own")
+        use_token(client, "own")
         client.path = "/sse"
         stream = client.get()
         client.path, _, query = (await stream.event()).data.decode().partition("?")
         session = query.removeprefix("session=")
 
-        def ask(id: str) -> Reply:
+        def send(id: str) -> Reply:
             client.query = f"session={id}"
             return client.post(client.request("ping", id=7))
 
-        act(client, other)
-        assert await said(ask(session)) == await said(ask("never-issued"))
-        act(client, "renewed")
-        assert (await said(ask(session)))[0] == 202
+        use_token(client, other)
+        assert await response_of(send(session)) == await response_of(send("never-issued"))
+        use_token(client, "renewed")
+        assert (await response_of(send(session)))[0] == 202
 
 
-@ELSE
+@OTHERS
 @BOTH
-async def test_a_cursor_is_its_principals(other: str, revision: Revision) -> None:
+async def test_cursor_bound_to_principal(other: str, revision: Revision) -> None:
     server = Server("pages", version="0", limits=Limits(page_items=1))
     for name in ("a", "b"):
         server.add_tool(_nothing, name=name)
     async with hosted(protected(table(), server=server), revision) as client:
-        act(client, "own")
+        use_token(client, "own")
         if revision is R2025_11_25:
             await client.open()
         cursor = str(as_object((await client.ask("tools/list"))["result"])["nextCursor"])
-        act(client, other)
+        use_token(client, other)
         if revision is R2025_11_25:
             client.session = None
             await client.open()
 
-        def ask(given: str) -> Reply:
+        def send(given: str) -> Reply:
             return client.post(client.request("tools/list", {"cursor": given}, id=7))
 
-        foreign, nobody = await said(ask(cursor)), await said(ask("never-issued"))
-        assert foreign == nobody
+        foreign, missing = await response_of(send(cursor)), await response_of(send("never-issued"))
+        assert foreign == missing
         assert b"error" in foreign[2]
 
 
@@ -163,24 +163,24 @@ async def _nothing() -> str:
     return ""
 
 
-@ELSE
+@OTHERS
 @pytest.mark.spec("mrtr.state-bind-principal", "elicitation.state-associated-with-user", "elicitation.bind-identity")
-async def test_the_state_of_a_request_is_its_principals(other: str) -> None:
+async def test_request_state_bound_to_principal(other: str) -> None:
     async with hosted(protected(table(), server=Gate().server), R2026_07_28) as client:
-        act(client, "own")
+        use_token(client, "own")
         first = as_object((await client.post(client.call("look")).json())["result"])
         (key,) = as_object(first["inputRequests"])
 
-        def ask(state: str) -> Reply:
+        def send(state: str) -> Reply:
             message = client.call("look", id=7)
             answers: JsonObject = {key: {"roots": []}}
             as_object(message["params"]).update(requestState=state, inputResponses=answers)
             return client.post(message)
 
-        await same(client, other, ask, str(first["requestState"]), "never-issued")
+        await check_bound(client, other, send, str(first["requestState"]), "never-issued")
 
 
-@ELSE
+@OTHERS
 @pytest.mark.parametrize(
     ("revision", "method"),
     [
@@ -193,33 +193,33 @@ async def test_the_state_of_a_request_is_its_principals(other: str) -> None:
     ],
     ids=str,
 )
-async def test_a_task_is_its_principals(
+async def test_task_bound_to_principal(
     other: str, revision: Revision, method: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    control = ToolControl()
-    server = make_server(control)
+    gates = ToolControl()
+    server = make_server(gates)
     async with server.running(), hosted(protected(table(), server=server), revision) as client:
-        task = await begun(client)
+        task = await start_task(client)
         if revision is R2025_11_25:
-            act(client, other)
+            use_token(client, other)
             sessions = {"own": client.session}
             client.session = None
             await client.open()
             sessions[other] = client.session
 
-        def ask(id: str) -> Reply:
+        def send(id: str) -> Reply:
             if revision is R2025_11_25:
                 client.session = sessions[str(client.headers["authorization"]).removeprefix("Bearer ")]
             more: JsonObject = {"inputResponses": {}} if method == "tasks/update" else {}
             return client.post(client.request(method, {"taskId": id, **more}, id=7))
 
-        await same(client, other, ask, task, "never-issued")
+        await check_bound(client, other, send, task, "never-issued")
 
 
-async def begun(client: Client) -> str:
-    """A task of the owner."""
+async def start_task(client: Client) -> str:
+    """Start a task of the owner and return its id."""
     client.capabilities = WITH_TASKS
-    act(client, "own")
+    use_token(client, "own")
     params: JsonObject = {"name": "work", "arguments": {}}
     if client.revision is R2025_11_25:
         await client.open()
@@ -229,38 +229,38 @@ async def begun(client: Client) -> str:
     return str(task["taskId"])
 
 
-@ELSE
-async def test_tasks_of_others_are_neither_listed_nor_watched(other: str) -> None:
+@OTHERS
+async def test_tasks_of_other_principal_neither_listed_nor_subscribed(other: str) -> None:
     server = make_server(ToolControl())
     app = protected(table(), server=server)
     async with server.running(), hosted(app, R2025_11_25) as client, hosted(app, R2026_07_28) as modern:
-        task = await begun(client)
+        task = await start_task(client)
         listed = as_object((await client.ask("tasks/list"))["result"])["tasks"]
         assert isinstance(listed, list)
         assert [as_object(each)["taskId"] for each in listed] == [task]
-        act(client, other)
+        use_token(client, other)
         client.session = None
         await client.open()
         assert as_object((await client.ask("tasks/list"))["result"])["tasks"] == []
         modern.capabilities = WITH_TASKS
         for who, granted in (("own", [task]), (other, [])):
-            act(modern, who)
-            wanted: JsonObject = {"notifications": {"taskIds": [task, "never-issued"]}}
-            reply = modern.post(modern.request("subscriptions/listen", wanted))
+            use_token(modern, who)
+            filter_: JsonObject = {"notifications": {"taskIds": [task, "never-issued"]}}
+            reply = modern.post(modern.request("subscriptions/listen", filter_))
             acknowledged = as_object((await reply.message())["params"])
             assert as_object(acknowledged["notifications"]).get("taskIds", []) == granted
 
 
-async def test_a_task_knows_whose_it_is_in_the_next_process(tmp_path: Path) -> None:
-    seen: list[tuple[Principal | None, frozenset[str]]] = []
+async def test_resumed_task_keeps_principal_without_scopes(tmp_path: Path) -> None:
+    runs: list[tuple[Principal | None, frozenset[str]]] = []
 
     def make(tasks: TaskPolicy) -> Server:
         server = Server("tasks", version="0", tasks=tasks)
 
         @server.tool(task="required", resumable=True)
         async def work(context: Context) -> str:
-            seen.append((context.principal, context.scopes))
-            if len(seen) == 1:
+            runs.append((context.principal, context.scopes))
+            if len(runs) == 1:
                 await trio.sleep_forever()
             return "done"
 
@@ -271,20 +271,20 @@ async def test_a_task_knows_whose_it_is_in_the_next_process(tmp_path: Path) -> N
         server = make(TaskPolicy(store=store))
         with trio.CancelScope() as scope:
             async with server.running(), hosted(protected(table(), server=server), R2026_07_28) as client:
-                if not seen:
-                    act(client, "renewed")
+                if not runs:
+                    use_token(client, "renewed")
                     client.capabilities = WITH_TASKS
                     await client.ask("tools/call", {"name": "work", "arguments": {}})
-                while len(seen) == _:
+                while len(runs) == _:
                     await trio.testing.wait_all_tasks_blocked(0.01)
                 scope.cancel()
         await store.aclose()
-    assert seen == [(access().principal, frozenset({"more"})), (access().principal, frozenset())]
+    assert runs == [(access().principal, frozenset({"more"})), (access().principal, frozenset())]
 
 
-async def test_nothing_of_the_key_is_told_to_clients() -> None:
+async def test_principal_not_disclosed_to_client() -> None:
     async with hosted(protected(table()), R2025_11_25) as client:
-        act(client, "own")
+        use_token(client, "own")
         answer = await client.open()
         assert "anna" not in json.dumps(answer)
         values: list[JsonValue] = [client.session]

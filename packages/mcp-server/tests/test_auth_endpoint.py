@@ -1,4 +1,4 @@
-"""An endpoint that wants access tokens: every route, every revision, and what it tells whom."""
+"""A protected endpoint: each route and revision, challenges, scopes, expiry and DPoP."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def begin(client: Client) -> None:
         await client.open()
 
 
-# --- who comes in ----------------------------------------------------------------------------------------------------
+# --- authentication ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -46,29 +46,29 @@ async def begin(client: Client) -> None:
 )
 @EVERY
 @pytest.mark.spec("auth.bearer-header", "auth.every-request", "auth.bearer-every-request")
-async def test_who_has_a_token_is_let_in_and_known_to_handlers(revision: Revision) -> None:
-    gate = Gate()
-    seen = telling(gate.server)
-    app = protected(Table(t1=access(scopes="a b")), server=gate.server)
+async def test_valid_token_identifies_principal_for_handlers(revision: Revision) -> None:
+    tools = Gate()
+    calls = telling(tools.server)
+    app = protected(Table(t1=access(scopes="a b")), server=tools.server)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = "Bearer t1"
         await begin(client)
         assert text_of(await client.post(client.call("tell")).answer()) == "told"
-    ((principal, scopes, _),) = seen
+    ((principal, scopes, _),) = calls
     assert principal == Principal(issuer=ISSUER, subject="anna", client_id="c1")
     assert scopes == {"a", "b"}
 
 
 WRONG = {
-    "nothing": (None, 401, None),
+    "no credentials": (None, 401, None),
     "another scheme": ("Basic YTpi", 401, None),
     "an unknown token": ("Bearer unknown-1", 401, "invalid_token"),
-    "a token for somebody else": ("Bearer foreign-1", 401, "invalid_token"),
-    "a token of somebody else": ("Bearer strange-1", 401, "invalid_token"),
+    "a token for another resource": ("Bearer foreign-1", 401, "invalid_token"),
+    "a token of another issuer": ("Bearer strange-1", 401, "invalid_token"),
     "an old token": ("Bearer old-1", 401, "invalid_token"),
     "a bound token": ("Bearer tied-1", 401, "invalid_token"),
     "too few scopes": ("Bearer few-1", 403, "insufficient_scope"),
-    "no token": ("Bearer", 400, "invalid_request"),
+    "a scheme without a token": ("Bearer", 400, "invalid_request"),
     "two tokens": ("Bearer t1 t1", 400, "invalid_request"),
 }
 TABLE = Table(
@@ -111,13 +111,13 @@ ROUTES = [
 )
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
 @pytest.mark.parametrize(("method", "path", "kind"), ROUTES)
-async def test_nobody_else_is_let_in_by_any_route(
+async def test_invalid_credentials_rejected_on_every_route(
     method: str, path: str, kind: str, wrong: tuple[str | None, int, str | None]
 ) -> None:
     authorization, status, error = wrong
-    gate = Gate()
-    seen = telling(gate.server)
-    app = gate.server.asgi(
+    tools = Gate()
+    calls = telling(tools.server)
+    app = tools.server.asgi(
         auth=guard(TABLE, scopes=Scopes(base="base"), clock=lambda: 1000.0), legacy_sse=True, healthz="/healthz"
     )
     async with hosted(app, R2025_11_25) as legacy, hosted(app, R2026_07_28) as modern:
@@ -139,7 +139,7 @@ async def test_nobody_else_is_let_in_by_any_route(
         if method == "GET":
             reply = client.get(**more)
         else:
-            # What is not there cannot be waited for: the body is not read.
+            # The endpoint rejects the request before it reads the body.
             reply = client.start(method, message if method == "POST" else b"", whole=False)
         body = await reply.body()
         assert reply.status == status
@@ -154,10 +154,10 @@ async def test_nobody_else_is_let_in_by_any_route(
         )
         await trio.testing.wait_all_tasks_blocked()
         assert app.sessions == before
-    assert not seen
+    assert not calls
 
 
-async def test_health_and_metadata_are_for_everybody() -> None:
+async def test_healthz_and_metadata_are_public() -> None:
     table = Table()
     app = protected(table)
     async with hosted(app) as client:
@@ -174,7 +174,7 @@ async def test_health_and_metadata_are_for_everybody() -> None:
 
 
 @pytest.mark.spec("auth.token-not-in-query", "auth.no-query-token")
-async def test_a_token_in_the_url_is_none() -> None:
+async def test_token_in_query_ignored() -> None:
     table = Table(t1=access())
     async with hosted(protected(table)) as client:
         client.query = "access_token=t1"
@@ -183,7 +183,7 @@ async def test_a_token_in_the_url_is_none() -> None:
     assert (reply.status, table.asked) == (401, [])
 
 
-async def test_who_is_refused_in_any_case_makes_nobody_look_at_tokens() -> None:
+async def test_foreign_host_or_origin_rejected_before_token_verification() -> None:
     table = Table(t1=access())
     async with hosted(protected(table)) as client:
         client.headers["authorization"] = "Bearer t1"
@@ -196,7 +196,7 @@ async def test_who_is_refused_in_any_case_makes_nobody_look_at_tokens() -> None:
     assert table.asked == []
 
 
-async def test_nobody_can_say_at_present_is_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unavailable_token_verification_returns_503(caplog: pytest.LogCaptureFixture) -> None:
     table = Table(t1=access())
     table.fail()
     async with hosted(protected(table)) as client:
@@ -214,7 +214,7 @@ async def test_nobody_can_say_at_present_is_no_verdict(caplog: pytest.LogCapture
     assert "t1" not in caplog.text
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- metadata and challenges ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -225,11 +225,11 @@ async def test_nobody_can_say_at_present_is_no_verdict(caplog: pytest.LogCapture
     "auth.prm-mechanism",
 )
 @pytest.mark.parametrize("path", [METADATA, "/.well-known/oauth-protected-resource", f"{METADATA}/"])
-async def test_the_metadata_are_where_clients_look(path: str) -> None:
+async def test_protected_resource_metadata_at_well_known_urls(path: str) -> None:
     app = protected(Table(), scopes=Scopes(base="base", tools={"echo": "more"}))
     async with hosted(app) as client:
         client.path = path
-        # Web pages may read it: it is for everybody.
+        # Web pages of any origin may read the public metadata.
         reply = client.start("GET", origin="https://page.example", sec_fetch_site="cross-site")
         document = await reply.json()
         assert document == {
@@ -243,11 +243,11 @@ async def test_the_metadata_are_where_clients_look(path: str) -> None:
         head = client.start("HEAD")
         assert await head.body() == b""
         assert (head.status, head.headers["content-length"]) == (200, reply.headers["content-length"])
-        asked = client.start(
+        subscriptions = client.start(
             "OPTIONS", origin="https://page.example", access_control_request_headers="mcp-protocol-version"
         )
-        await asked.body()
-        assert (asked.status, asked.headers["access-control-allow-headers"]) == (204, "*")
+        await subscriptions.body()
+        assert (subscriptions.status, subscriptions.headers["access-control-allow-headers"]) == (204, "*")
         for method in ("POST", "PUT", "DELETE"):
             refused = client.start(method)
             await refused.body()
@@ -257,7 +257,7 @@ async def test_the_metadata_are_where_clients_look(path: str) -> None:
         assert foreign.status == 403
 
 
-async def test_a_page_of_a_listed_origin_can_read_the_challenge() -> None:
+async def test_challenge_readable_by_listed_origin() -> None:
     server = Server("pages", version="0")
     app = server.asgi(auth=guard(Table()), policy=EndpointPolicy(allowed_origins=("https://app.example",)))
     async with hosted(app) as client:
@@ -268,7 +268,7 @@ async def test_a_page_of_a_listed_origin_can_read_the_challenge() -> None:
         assert reply.headers["access-control-allow-origin"] == "https://app.example"
 
 
-def test_the_two_ways_to_know_who_asks_exclude_each_other() -> None:
+def test_auth_with_identify_raises() -> None:
     async def identify(_: HttpRequest) -> str | None:
         return None
 
@@ -276,7 +276,7 @@ def test_the_two_ways_to_know_who_asks_exclude_each_other() -> None:
         Server("both", version="0").asgi(auth=guard(Table()), authenticate=identify)
 
 
-def test_what_cannot_be_meant_is_found_at_once() -> None:
+def test_invalid_configuration_raises() -> None:
     with pytest.raises(TypeError, match=r"must be a list, not a string: \['https://as.example'\]"):
         ResourceServer(RESOURCE, authorization_servers=ISSUER, tokens=Table())
     for scopes in (Scopes(base="offline_access"), Scopes(tools={"a": "offline_access"}), Scopes(includes={"ü": "a"})):
@@ -287,13 +287,11 @@ def test_what_cannot_be_meant_is_found_at_once() -> None:
 
 @pytest.mark.spec("auth.no-token-passthrough", "auth.no-passthrough", "auth.server-token-storage", "auth.token-storage")
 @EVERY
-async def test_what_lets_a_client_in_reaches_no_handler_and_no_log(
-    revision: Revision, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_credentials_reach_neither_handler_nor_log(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    gate = Gate()
-    seen = telling(gate.server)
-    app = protected(Table(swordfish=access()), server=gate.server)
+    tools = Gate()
+    calls = telling(tools.server)
+    app = protected(Table(swordfish=access()), server=tools.server)
     async with hosted(app, revision) as client:
         client.headers |= {
             "authorization": "Bearer swordfish",
@@ -307,7 +305,7 @@ async def test_what_lets_a_client_in_reaches_no_handler_and_no_log(
         await client.post(client.call("fail")).answer()
         client.headers["authorization"] = "Bearer swordfish-2"
         await client.post(client.call("tell")).body()
-    ((_, _, headers),) = seen
+    ((_, _, headers),) = calls
     assert headers["x-other"] == "kept"
     assert "swordfish" not in str(headers)
     assert "swordfish" not in caplog.text
@@ -316,8 +314,8 @@ async def test_what_lets_a_client_in_reaches_no_handler_and_no_log(
 # --- scopes ----------------------------------------------------------------------------------------------------------
 
 
-def shelf() -> Server:
-    server = Server("shelf", version="0")
+def scoped_server() -> Server:
+    server = Server("scoped", version="0")
 
     @server.tool
     async def read() -> str:
@@ -362,7 +360,7 @@ SCOPES = Scopes(
     includes={"everything": ["notes:write", "deep", "asking", "list"], "notes:write": "notes:read"},
 )
 
-ASKED: list[tuple[str, JsonObject, str]] = [
+SCOPED_REQUESTS: list[tuple[str, JsonObject, str]] = [
     ("tools/list", {}, ""),
     ("tools/call", {"name": "read"}, ""),
     ("tools/call", {"name": "nothing"}, ""),
@@ -395,13 +393,13 @@ ASKED: list[tuple[str, JsonObject, str]] = [
     "auth.scope-consistency",
 )
 @EVERY
-async def test_each_request_needs_the_scopes_of_what_it_is_about(revision: Revision) -> None:
+async def test_request_requires_scopes_of_its_target(revision: Revision) -> None:
     table = Table(few=access(scopes="use"), all=access(scopes="use everything"))
-    app = protected(table, server=shelf(), scopes=SCOPES)
+    app = protected(table, server=scoped_server(), scopes=SCOPES)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = "Bearer few"
         await begin(client)
-        for method, params, needed in ASKED:
+        for method, params, needed in SCOPED_REQUESTS:
             message = client.request(method, params)
             client.headers["authorization"] = "Bearer few"
             reply = client.post(message)
@@ -420,20 +418,20 @@ async def test_each_request_needs_the_scopes_of_what_it_is_about(revision: Revis
             assert reply.status != 403, method
 
 
-async def test_a_watch_needs_the_scopes_of_what_is_watched() -> None:
+async def test_subscription_requires_scopes_of_its_resources() -> None:
     table = Table(few=access(scopes="use"))
-    app = protected(table, server=shelf(), scopes=SCOPES)
+    app = protected(table, server=scoped_server(), scopes=SCOPES)
     async with hosted(app, R2026_07_28) as client:
         client.headers["authorization"] = "Bearer few"
-        asked: list[tuple[JsonValue, int]] = [
+        subscriptions: list[tuple[JsonValue, int]] = [
             (["open://one"], 200),
             (["open://one", "notes://a"], 403),
             ("notes://a", 400),
             ([7], 400),
         ]
-        for uris, status in asked:
-            wanted: JsonObject = {"notifications": {"resourceSubscriptions": uris}}
-            reply = client.post(client.request("subscriptions/listen", wanted))
+        for uris, status in subscriptions:
+            subscription: JsonObject = {"notifications": {"resourceSubscriptions": uris}}
+            reply = client.post(client.request("subscriptions/listen", subscription))
             if status == 200:
                 await reply.event()
             else:
@@ -448,11 +446,11 @@ async def test_a_watch_needs_the_scopes_of_what_is_watched() -> None:
             assert reply.status == 403
 
 
-async def test_a_watch_of_more_resources_than_allowed_is_refused_before_each_is_looked_up(
+async def test_subscription_over_limit_rejected_before_resource_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = Table(few=access(scopes="use"))
-    server = shelf()
+    server = scoped_server()
     looked_up: list[str] = []
 
     def look_up(uri: str) -> list[str]:
@@ -464,17 +462,17 @@ async def test_a_watch_of_more_resources_than_allowed_is_refused_before_each_is_
     async with hosted(app, R2026_07_28) as client:
         client.headers["authorization"] = "Bearer few"
         uris: list[JsonValue] = [f"notes://{number}" for number in range(1_001)]
-        wanted: JsonObject = {"notifications": {"resourceSubscriptions": uris}}
-        reply = client.post(client.request("subscriptions/listen", wanted))
+        subscription: JsonObject = {"notifications": {"resourceSubscriptions": uris}}
+        reply = client.post(client.request("subscriptions/listen", subscription))
         error = as_object((await reply.json())["error"])
         assert "Limits.watched_resources" in str(error["message"])
     assert not looked_up
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_a_uri_over_the_bound_is_no_internal_error_where_scopes_are_asked_for(revision: Revision) -> None:
+async def test_uri_over_limit_with_scopes_returns_invalid_params(revision: Revision) -> None:
     table = Table(few=access(scopes="use"))
-    async with hosted(protected(table, server=shelf(), scopes=SCOPES), revision) as client:
+    async with hosted(protected(table, server=scoped_server(), scopes=SCOPES), revision) as client:
         client.headers["authorization"] = "Bearer few"
         await begin(client)
         params: JsonObject = {"notifications": {"resourceSubscriptions": ["notes://" + "x" * 65_536]}}
@@ -500,14 +498,14 @@ async def test_a_uri_over_the_bound_is_no_internal_error_where_scopes_are_asked_
 @pytest.mark.parametrize(
     "method", ["tools/call", "prompts/get", "resources/read", "completion/complete", "subscriptions/listen"]
 )
-def test_what_is_about_nothing_needs_what_its_method_needs(method: str, params: JsonObject) -> None:
+def test_request_without_target_requires_scopes_of_method(method: str, params: JsonObject) -> None:
     scopes = Scopes(methods={method: "m"}, tools={"write": "w"}, resources={"x:": "r"}, prompts={"p": "p"})
     assert scopes.needed(Request(1, method, params), lambda _: []) == ("m",)
 
 
-async def test_a_batch_needs_what_all_of_its_messages_need() -> None:
+async def test_batch_requires_scopes_of_all_messages() -> None:
     table = Table(few=access(scopes="use"), all=access(scopes="use everything"))
-    server = shelf()
+    server = scoped_server()
     app = protected(table, server=server, scopes=SCOPES)
     async with hosted(app, R2025_03_26) as client:
         client.headers["authorization"] = "Bearer few"
@@ -522,9 +520,9 @@ async def test_a_batch_needs_what_all_of_its_messages_need() -> None:
         assert len(json.loads(await reply.body())) == 3
 
 
-async def test_messages_of_the_pair_of_2024_need_their_scopes_too() -> None:
+async def test_http_sse_message_requires_scopes() -> None:
     table = Table(few=access(scopes="use"), all=access(scopes="use everything"))
-    app = protected(table, server=shelf(), scopes=SCOPES)
+    app = protected(table, server=scoped_server(), scopes=SCOPES)
     async with hosted(app, R2024_11_05) as client:
         client.headers["authorization"] = "Bearer few"
         client.path = "/sse"
@@ -541,23 +539,23 @@ async def test_messages_of_the_pair_of_2024_need_their_scopes_too() -> None:
 
 @asynccontextmanager
 async def session_of(app: HttpEndpoint, token: str) -> AsyncIterator[Client]:
-    """A legacy client with a session of its own."""
+    """Open a legacy client with its session."""
     async with hosted(app, R2025_11_25) as client:
         client.headers["authorization"] = f"Bearer {token}"
         await client.open()
         yield client
 
 
-# --- the end of a token ----------------------------------------------------------------------------------------------
+# --- expiry of tokens -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("auth.token-expiration", "auth.server-401-invalid")
-async def test_streams_that_only_listen_end_with_the_token(autojump_clock: trio.testing.MockClock) -> None:
+async def test_streams_without_requests_end_when_token_expires(autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
     table = Table(t1=access(expires_at=start + 100), t2=access(expires_at=start + 10_000))
     app = protected(table)
     async with session_of(app, "t1") as client, hosted(app, R2026_07_28) as modern, hosted(app, R2024_11_05) as old:
-        standing = client.get()
+        standalone = client.get()
         modern.headers["authorization"] = old.headers["authorization"] = "Bearer t1"
         listening = modern.post(modern.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
         await listening.event()
@@ -565,15 +563,15 @@ async def test_streams_that_only_listen_end_with_the_token(autojump_clock: trio.
         pair = old.get()
         await pair.event()
         await trio.sleep(125)
-        assert not any(reply.complete for reply in (standing, listening, pair))
-        for reply in (standing, listening, pair):
+        assert not any(reply.complete for reply in (standalone, listening, pair))
+        for reply in (standalone, listening, pair):
             await reply.rest()
-        # 30 seconds is what clocks may differ.
+        # Clocks may differ by 30 seconds.
         assert trio.current_time() == pytest.approx(start + 130, abs=1)
         refused = client.post(client.request("ping"))
         await refused.body()
         assert (refused.status, challenge_of(refused.headers).error) == (401, "invalid_token")
-        # The session is there still, for a newer token of the same principal.
+        # The session continues with a newer token of the same principal.
         client.headers["authorization"] = "Bearer t2"
         assert (await client.ask("ping"))["result"] == {}
         again = client.get()
@@ -581,7 +579,7 @@ async def test_streams_that_only_listen_end_with_the_token(autojump_clock: trio.
         assert again.status == 200
 
 
-async def test_a_newer_token_prolongs_the_session_of_2024(autojump_clock: trio.testing.MockClock) -> None:
+async def test_newer_token_extends_http_sse_session(autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
     table = Table(t1=access(expires_at=start + 100), t2=access(expires_at=start + 1_000))
     async with hosted(protected(table), R2024_11_05) as client:
@@ -597,24 +595,24 @@ async def test_a_newer_token_prolongs_the_session_of_2024(autojump_clock: trio.t
         assert trio.current_time() == pytest.approx(start + 1_030, abs=1)
 
 
-async def test_a_call_that_runs_goes_on_when_its_token_ends(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
+async def test_running_call_continues_when_token_expires(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
     table = Table(t1=access(expires_at=trio.current_time() + 10))
     for revision in (R2025_11_25, R2026_07_28):
-        async with hosted(protected(table, server=gate.server), revision) as client:
+        async with hosted(protected(table, server=tools.server), revision) as client:
             client.headers["authorization"] = "Bearer t1"
             table.known["t1"] = access(expires_at=trio.current_time() + 10)
             await begin(client)
             reply = client.post(client.call("hold", name=revision.name))
             await trio.sleep(100)
-            gate.let(revision.name)
+            tools.let(revision.name)
             assert text_of(await reply.answer()) == revision.name
 
 
 # --- DPoP ------------------------------------------------------------------------------------------------------------
 
 
-def bound(dpop: DpopUse = "accepted", *, nonces: bytes | None = None) -> ResourceServer:
+def dpop_resource_server(dpop: DpopUse = "accepted", *, nonces: bytes | None = None) -> ResourceServer:
     return ResourceServer(
         RESOURCE,
         authorization_servers=[JWT_ISSUER],
@@ -624,8 +622,8 @@ def bound(dpop: DpopUse = "accepted", *, nonces: bytes | None = None) -> Resourc
     )
 
 
-async def answered(client: Client, authorization: str, *proofs: str) -> tuple[int, str | None, dict[str, str]]:
-    """The status, the error and the headers."""
+async def send_call(client: Client, authorization: str, *proofs: str) -> tuple[int, str | None, dict[str, str]]:
+    """Return the status, the error and the headers of the response to a call."""
     reply = client.start(
         "POST", client.call("echo", text="x"), authorization=authorization, dpop=proofs[0] if proofs else None
     )
@@ -635,15 +633,15 @@ async def answered(client: Client, authorization: str, *proofs: str) -> tuple[in
 
 
 @pytest.mark.spec("dpop.server-validates-proof", "dpop.server-reject-401", "dpop.server-audience", "dpop.client-scheme")
-async def test_a_bound_token_needs_a_proof_with_each_request() -> None:
-    app = Gate().server.asgi(auth=bound())
+async def test_dpop_bound_token_requires_proof_for_each_request() -> None:
+    app = Gate().server.asgi(auth=dpop_resource_server())
     token = jwt(cnf={"jkt": JKT})
     plain = jwt()
     async with hosted(app) as client:
         first = proof(token)
-        assert (await answered(client, f"DPoP {token}", first))[0] == 200
-        assert (await answered(client, f"Bearer {plain}"))[0] == 200
-        assert (await answered(client, f"dpop {token}", proof(token, url="HTTP://127.0.0.1:8000/mcp?x=1")))[0] == 200
+        assert (await send_call(client, f"DPoP {token}", first))[0] == 200
+        assert (await send_call(client, f"Bearer {plain}"))[0] == 200
+        assert (await send_call(client, f"dpop {token}", proof(token, url="HTTP://127.0.0.1:8000/mcp?x=1")))[0] == 200
         table: list[tuple[str, tuple[str, ...], str]] = [
             (f"DPoP {token}", (), "invalid_dpop_proof"),
             (f"DPoP {token}", (first,), "invalid_dpop_proof"),
@@ -657,15 +655,15 @@ async def test_a_bound_token_needs_a_proof_with_each_request() -> None:
             (f"DPoP {jwt(cnf={'jkt': JKT}, aud='https://other.example')}", (proof(token),), "invalid_token"),
         ]
         for authorization, proofs, error in table:
-            status, told, headers = await answered(client, authorization, *proofs)
-            assert (status, told) == (401, error)
+            status, found, headers = await send_call(client, authorization, *proofs)
+            assert (status, found) == (401, error)
             assert challenge_of(headers).scheme == "DPoP"
             assert "ES256" in challenge_of(headers).parameters["algs"].split()
 
 
-async def test_two_proofs_are_none() -> None:
+async def test_repeated_dpop_proof_or_token_rejected() -> None:
     statuses: list[object] = []
-    told: list[str] = []
+    challenge_headers: list[str] = []
 
     async def receive() -> Message:
         raise AssertionError("the body is not read")
@@ -675,7 +673,7 @@ async def test_two_proofs_are_none() -> None:
             statuses.append(message["status"])
             headers = message["headers"]
             assert isinstance(headers, list)
-            told.extend(value.decode() for name, value in headers if name == b"www-authenticate")
+            challenge_headers.extend(value.decode() for name, value in headers if name == b"www-authenticate")
 
     token = jwt(cnf={"jkt": JKT})
     credentials = {
@@ -687,13 +685,13 @@ async def test_two_proofs_are_none() -> None:
             ("dpop", proof(token)),
         ],
     }
-    app = Gate().server.asgi(auth=bound())
+    app = Gate().server.asgi(auth=dpop_resource_server())
     for given in credentials.values():
         pairs = [("host", "127.0.0.1"), ("accept", "application/json"), ("content-type", "application/json"), *given]
         headers = [(name.encode(), value.encode()) for name, value in pairs]
         await app({"type": "http", "method": "POST", "path": "/mcp", "headers": headers}, receive, send)
     assert statuses == [401, 401, 400]
-    challenges = read_challenges(told)
+    challenges = read_challenges(challenge_headers)
     assert [(each.scheme, each.error) for each in challenges] == [
         ("DPoP", "invalid_dpop_proof"),
         ("Bearer", None),
@@ -704,29 +702,29 @@ async def test_two_proofs_are_none() -> None:
 
 
 @pytest.mark.spec("dpop.server-nonce", "dpop.client-rs-nonce")
-async def test_a_nonce_is_asked_for_where_there_is_a_key_for_them() -> None:
-    app = Gate().server.asgi(auth=bound("required", nonces=b"k" * 32))
+async def test_dpop_nonce_required_when_configured() -> None:
+    app = Gate().server.asgi(auth=dpop_resource_server("required", nonces=b"k" * 32))
     token = jwt(cnf={"jkt": JKT})
     async with hosted(app) as client:
-        status, error, headers = await answered(client, f"DPoP {token}", proof(token))
+        status, error, headers = await send_call(client, f"DPoP {token}", proof(token))
         assert (status, error) == (401, "use_dpop_nonce")
         nonce = headers["dpop-nonce"]
-        assert (await answered(client, f"DPoP {token}", proof(token, nonce=nonce)))[0] == 200
-        assert (await answered(client, f"DPoP {token}", proof(token, nonce=nonce[:-2])))[1] == "use_dpop_nonce"
+        assert (await send_call(client, f"DPoP {token}", proof(token, nonce=nonce)))[0] == 200
+        assert (await send_call(client, f"DPoP {token}", proof(token, nonce=nonce[:-2])))[1] == "use_dpop_nonce"
 
 
 @pytest.mark.spec("dpop.optional", "dpop.server-no-bearer-downgrade")
-async def test_tokens_are_bound_or_not_as_the_server_wants() -> None:
+async def test_dpop_use_decides_accepted_tokens() -> None:
     free, tied = jwt(), jwt(cnf={"jkt": JKT})
-    async with hosted(Gate().server.asgi(auth=bound("required"))) as client:
-        status, error, headers = await answered(client, f"Bearer {free}")
+    async with hosted(Gate().server.asgi(auth=dpop_resource_server("required"))) as client:
+        status, error, headers = await send_call(client, f"Bearer {free}")
         assert (status, error, challenge_of(headers).scheme) == (401, None, "DPoP")
-        assert (await answered(client, f"DPoP {tied}", proof(tied)))[0] == 200
-    async with hosted(Gate().server.asgi(auth=bound("off"))) as client:
-        assert (await answered(client, f"Bearer {free}"))[0] == 200
+        assert (await send_call(client, f"DPoP {tied}", proof(tied)))[0] == 200
+    async with hosted(Gate().server.asgi(auth=dpop_resource_server("off"))) as client:
+        assert (await send_call(client, f"Bearer {free}"))[0] == 200
         for authorization, error in ((f"DPoP {tied}", None), (f"Bearer {tied}", "invalid_token")):
-            status, told, headers = await answered(client, authorization, proof(tied))
-            assert (status, told, challenge_of(headers).scheme) == (401, error, "Bearer")
+            status, found, headers = await send_call(client, authorization, proof(tied))
+            assert (status, found, challenge_of(headers).scheme) == (401, error, "Bearer")
 
 
 # --- over sockets ----------------------------------------------------------------------------------------------------
@@ -734,10 +732,10 @@ async def test_tokens_are_bound_or_not_as_the_server_wants() -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_every_host_serves_a_protected_endpoint(host: str, revision: Revision) -> None:
+async def test_host_of_each_kind_serves_protected_endpoint(host: str, revision: Revision) -> None:
     server = Server("hosted", version="0")
-    seen = telling(server)
-    app = server.asgi(auth=bound())
+    calls = telling(server)
+    app = server.asgi(auth=dpop_resource_server())
     token = jwt()
     async with served(app, host) as url:
         client = await RawHttp.to(url)
@@ -754,12 +752,12 @@ async def test_every_host_serves_a_protected_endpoint(host: str, revision: Revis
         else:
             params = {"protocolVersion": revision.name, "capabilities": {}, "clientInfo": {"name": "a", "version": "0"}}
             body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
-        refused = await client.ask("POST", "/mcp", body, **given)
+        refused = await client.exchange("POST", "/mcp", body, **given)
         assert refused.status == 401
         assert challenge_of(refused.headers).resource_metadata == f"http://127.0.0.1:8000{METADATA}"
-        document = await client.ask("GET", METADATA)
+        document = await client.exchange("GET", METADATA)
         assert (document.status, json.loads(document.body)["resource"]) == (200, RESOURCE)
-        answered = await client.ask("POST", "/mcp", body, Authorization=f"Bearer {token}", **given)
-        assert (answered.status, "result" in json.loads(answered.body)) == (200, True)
+        send_call = await client.exchange("POST", "/mcp", body, Authorization=f"Bearer {token}", **given)
+        assert (send_call.status, "result" in json.loads(send_call.body)) == (200, True)
         await client.aclose()
-    assert len(seen) == (1 if revision.era is Era.MODERN else 0)
+    assert len(calls) == (1 if revision.era is Era.MODERN else 0)

@@ -1,4 +1,4 @@
-"""Who says what an access token is: keys of an authorization server, or that server itself."""
+"""Verification of access tokens: by the keys of the authorization server, and by introspection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from auth_keys import EC, EC_384, ISSUER, OKP, OTHER, RESOURCE, RSA, Key, claims, compact, public, token
 from http_hosts import served
-from test_auth_fetch import Site
+from test_auth_fetch import DocumentSite
 
 from mcp_core.errors import UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -29,24 +29,24 @@ JWKS = "https://as.example/jwks"
 
 
 class Documents:
-    """Stands for the network: gives documents by URL, and counts who asks."""
+    """A network that returns documents by URL and records the requests."""
 
     def __init__(self, **_: object) -> None:
         self.documents: dict[str, JsonObject] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.forms: list[dict[str, list[str]]] = []
-        self.gate: trio.Event | None = None
+        self.release: trio.Event | None = None
 
     async def __call__(
         self, url: str, *, method: str = "GET", headers: object = (), body: bytes = b"", networks: object
     ) -> JsonObject:
-        self.asked.append(url)
+        self.requests.append(url)
         self.forms.append(parse_qs(body.decode()))
         await trio.lowlevel.checkpoint()
-        if self.gate is not None:
-            await self.gate.wait()
+        if self.release is not None:
+            await self.release.wait()
         if url not in self.documents:
-            raise FetchRefused(url, "nobody is there, at 10.0.0.1")
+            raise FetchRefused(url, "connection refused at 10.0.0.1")
         return self.documents[url]
 
 
@@ -76,7 +76,7 @@ def with_keys(*keys: Key, kinds: tuple[str, ...] = ("at+jwt",)) -> JwtTokens:
         *((RSA, algorithm) for algorithm in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")),
     ],
 )
-async def test_a_token_is_verified_by_the_key_of_its_issuer(key: Key, algorithm: str) -> None:
+async def test_token_verified_with_key_of_issuer(key: Key, algorithm: str) -> None:
     tokens = with_keys(EC, EC_384, OKP, RSA)
     read = await tokens.verify(token(key, alg=algorithm))
     assert (read.issuer, read.subject, read.client_id, read.audience) == (ISSUER, "anna", "c1", (RESOURCE,))
@@ -88,7 +88,7 @@ _N = base64.urlsafe_b64decode(str(RSA.as_dict()["n"]) + "==")
 
 
 def by_secret(secret: bytes) -> str:
-    """A token that takes a public key for a secret."""
+    """Return a token signed with a public key as the secret."""
     signed = compact({"alg": "HS256", "typ": "at+jwt", "kid": "rsa"}, claims(), None).removesuffix(".")
     return f"{signed}.{base64url(hmac.digest(secret, signed.encode(), 'sha256'))}"
 
@@ -98,7 +98,7 @@ _FORGED = [
     ("none with a signature", compact({"alg": "none", "typ": "at+jwt"}, claims(), EC, by="ES256")),
     ("the public key in PEM as a secret", by_secret(_PEM)),
     ("the modulus as a secret", by_secret(_N)),
-    ("another key under the name", token(OTHER, header={"kid": "ec"})),
+    ("another key with the same id", token(OTHER, header={"kid": "ec"})),
     (
         "another key in the header",
         token(OTHER, header={"kid": "ec", "jwk": cast("JsonObject", OTHER.as_dict(private=False))}),
@@ -113,10 +113,10 @@ _FORGED = [
         "another algorithm of the kind",
         compact({"alg": "PS256", "typ": "at+jwt", "kid": "rsa"}, claims(), RSA, by="RS256"),
     ),
-    ("a key that is not there", token(OTHER)),
-    ("a path for a name", token(EC, header={"kid": "../../../../dev/null"})),
-    ("an injected name", token(EC, header={"kid": "x' UNION SELECT 'key' --"})),
-    ("no name, and two keys", token(EC_384, alg="ES384", header={"kid": None})),
+    ("an unknown key", token(OTHER)),
+    ("a path as the key id", token(EC, header={"kid": "../../../../dev/null"})),
+    ("an SQL injection as the key id", token(EC, header={"kid": "x' UNION SELECT 'key' --"})),
+    ("no key id, and two keys", token(EC_384, alg="ES384", header={"kid": None})),
     ("an extension", token(EC, header={"crit": ["exp"]})),
     ("a part that is not encoded", token(EC, header={"crit": ["b64"], "b64": False})),
     ("another kind", token(EC, header={"typ": "JWT"})),
@@ -126,10 +126,10 @@ _FORGED = [
     ("another issuer", token(EC, iss="https://evil.example")),
     ("an issuer with a slash", token(EC, iss=f"{ISSUER}/")),
     ("no issuer", token(EC, iss=None)),
-    ("no end", token(EC, exp=None)),
-    ("an end in words", token(EC, exp="never")),
-    ("nobody", token(EC, sub=None, client_id=None)),
-    ("nothing", ""),
+    ("no expiry", token(EC, exp=None)),
+    ("a string as expiry", token(EC, exp="never")),
+    ("no subject", token(EC, sub=None, client_id=None)),
+    ("an empty string", ""),
     ("a word", "token"),
     ("five parts", "a.b.c.d.e"),
 ]
@@ -137,14 +137,14 @@ _FORGED = [
 
 @pytest.mark.spec("auth.validate-token", "auth.server-validates-token", "auth.invalid-token-401")
 @pytest.mark.parametrize("forged", [pytest.param(text, id=name) for name, text in _FORGED])
-async def test_a_token_that_was_forged_is_refused(forged: str) -> None:
+async def test_forged_token_raises(forged: str) -> None:
     tokens = with_keys(EC, EC_384, RSA)
     with pytest.raises(InvalidToken) as caught:
         await tokens.verify(forged)
     assert forged == "" or forged not in caught.value.message or len(forged) < 6
 
 
-async def test_a_changed_token_is_refused() -> None:
+async def test_changed_token_raises() -> None:
     good = token(EC)
     header, payload, signature = good.split(".")
     tokens = with_keys(EC)
@@ -159,7 +159,7 @@ async def test_a_changed_token_is_refused() -> None:
             await tokens.verify(changed)
 
 
-async def test_without_a_name_the_only_key_is_meant() -> None:
+async def test_token_without_kid_uses_only_matching_key() -> None:
     nameless = token(EC, header={"kid": None})
     header: JsonObject = {"alg": "ES256", "typ": "at+jwt"}
     tokens = with_keys(EC, RSA)
@@ -170,14 +170,14 @@ async def test_without_a_name_the_only_key_is_meant() -> None:
         await with_keys(EC, OTHER).verify(compact(header, claims(), EC))
 
 
-async def test_other_kinds_are_taken_where_they_are_listed() -> None:
+async def test_listed_token_types_accepted() -> None:
     tokens = with_keys(EC, kinds=("at+jwt", "JWT"))
     for header in ({"typ": "JWT"}, {"typ": "application/AT+JWT"}):
         assert (await tokens.verify(token(EC, header=cast("JsonObject", header)))).subject == "anna"
     assert (await tokens.verify(compact({"alg": "ES256"}, claims(), EC))).subject == "anna"
 
 
-async def test_a_token_that_is_known_costs_no_second_verification(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_known_token_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
     verify = JoseVerifier.verify
 
@@ -193,7 +193,7 @@ async def test_a_token_that_is_known_costs_no_second_verification(monkeypatch: p
     assert count == 1
 
 
-def test_keys_are_chosen_by_what_they_are() -> None:
+def test_usable_keys_selected_from_jwk_set() -> None:
     ec, rsa = cast("list[JsonObject]", public(EC, RSA)["keys"])
     secret: JsonObject = {"kty": "oct", "k": "c2VjcmV0", "kid": "s"}
     weak: JsonObject = {**rsa, "n": "AQAB" * 50}
@@ -220,7 +220,7 @@ def test_keys_are_chosen_by_what_they_are() -> None:
     assert public_keys({}) == public_keys({"keys": {}}) == ()
 
 
-def test_a_key_that_is_none_verifies_nothing() -> None:
+def test_invalid_key_verifies_nothing() -> None:
     (ec,) = cast("list[JsonObject]", public(EC)["keys"])
     verifier = JoseVerifier()
     for jwk in ({**ec, "x": "AAAA"}, {**ec, "x": "!"}, {**ec, "crv": "P-384"}, {"kty": "EC", "crv": "P-256"}):
@@ -228,7 +228,7 @@ def test_a_key_that_is_none_verifies_nothing() -> None:
     assert not verifier.verify(ec, "none", b"data", b"")
 
 
-def test_what_cannot_be_used_is_found_at_once() -> None:
+def test_invalid_configuration_raises() -> None:
     for algorithms in ([], ["none"], ["HS256"], ["ES256", "hs256"]):
         with pytest.raises(ValueError, match="algorithms"):
             JwtTokens(ISSUER, algorithms=algorithms)
@@ -250,13 +250,13 @@ def at(documents: Documents, *keys: Key) -> JwtTokens:
     return JwtTokens(ISSUER, jwks_uri=JWKS)
 
 
-async def test_the_keys_are_found_by_the_metadata_of_the_issuer(documents: Documents) -> None:
+async def test_keys_found_by_metadata_of_issuer(documents: Documents) -> None:
     metadata: JsonObject = {"issuer": ISSUER, "jwks_uri": JWKS}
     documents.documents[f"{ISSUER}/.well-known/openid-configuration"] = metadata
     documents.documents[JWKS] = public(EC)
     tokens = JwtTokens(ISSUER)
     assert (await tokens.verify(token(EC))).subject == "anna"
-    assert documents.asked == [
+    assert documents.requests == [
         f"{ISSUER}/.well-known/oauth-authorization-server",
         f"{ISSUER}/.well-known/openid-configuration",
         JWKS,
@@ -266,37 +266,39 @@ async def test_the_keys_are_found_by_the_metadata_of_the_issuer(documents: Docum
 @pytest.mark.parametrize(
     "metadata", [{"issuer": "https://evil.example", "jwks_uri": JWKS}, {"jwks_uri": JWKS}, {"issuer": ISSUER}]
 )
-async def test_metadata_of_somebody_else_lead_to_no_keys(documents: Documents, metadata: JsonObject) -> None:
+async def test_metadata_of_other_issuer_ignored(documents: Documents, metadata: JsonObject) -> None:
     documents.documents[f"{ISSUER}/.well-known/oauth-authorization-server"] = metadata
     documents.documents[f"{ISSUER}/.well-known/openid-configuration"] = metadata
     documents.documents[JWKS] = public(EC)
     with pytest.raises(TokensUnavailable):
         await JwtTokens(ISSUER).verify(token(EC))
-    assert JWKS not in documents.asked
+    assert JWKS not in documents.requests
 
 
-async def test_a_key_that_is_new_is_fetched(documents: Documents, autojump_clock: trio.testing.MockClock) -> None:
+async def test_unknown_key_refetched_after_interval(
+    documents: Documents, autojump_clock: trio.testing.MockClock
+) -> None:
     tokens = at(documents, EC)
     await tokens.verify(token(EC))
     documents.documents[JWKS] = public(EC, OTHER)
-    # Not at once: whoever makes names of keys up would have us fetch for each.
+    # Keys are not refetched immediately: made-up key ids would cause a fetch each.
     for _ in range(20):
         with pytest.raises(InvalidToken, match="key that its authorization server does not publish"):
             await tokens.verify(token(OTHER))
-    assert len(documents.asked) == 1
+    assert len(documents.requests) == 1
     await trio.sleep(10)
     assert (await tokens.verify(token(OTHER))).subject == "anna"
-    assert len(documents.asked) == 2
+    assert len(documents.requests) == 2
     for _ in range(20):
         await trio.sleep(1)
         with pytest.raises(InvalidToken):
             await tokens.verify(token(EC_384, alg="ES384"))
-    assert len(documents.asked) == 4
+    assert len(documents.requests) == 4
 
 
-async def test_keys_may_change_under_load(documents: Documents, autojump_clock: trio.testing.MockClock) -> None:
+async def test_keys_fetched_once_under_load(documents: Documents, autojump_clock: trio.testing.MockClock) -> None:
     tokens = at(documents, EC)
-    documents.gate = trio.Event()
+    documents.release = trio.Event()
     done: list[str] = []
 
     async def one(key: Key) -> None:
@@ -307,28 +309,28 @@ async def test_keys_may_change_under_load(documents: Documents, autojump_clock: 
             nursery.start_soon(one, EC)
         await trio.testing.wait_all_tasks_blocked()
         assert not done
-        assert len(documents.asked) == 1
-        documents.gate.set()
+        assert len(documents.requests) == 1
+        documents.release.set()
     assert len(done) == 50
-    assert len(documents.asked) == 1
+    assert len(documents.requests) == 1
     await trio.sleep(10)
     documents.documents[JWKS] = public(EC, OTHER)
-    documents.gate = trio.Event()
+    documents.release = trio.Event()
     async with trio.open_nursery() as nursery:
         for _ in range(50):
             nursery.start_soon(one, OTHER)
             nursery.start_soon(one, EC)
         await trio.testing.wait_all_tasks_blocked()
-        # Those whose key is known do not wait for the others.
+        # Tokens with a known key do not wait for the others.
         assert len(done) == 100
-        documents.gate.set()
+        documents.release.set()
     assert len(done) == 150
-    assert len(documents.asked) == 2
+    assert len(documents.requests) == 2
 
 
-async def test_a_fetch_that_is_broken_off_is_made_by_the_next(documents: Documents) -> None:
+async def test_cancelled_fetch_repeated_by_next_request(documents: Documents) -> None:
     tokens = at(documents, EC)
-    documents.gate = trio.Event()
+    documents.release = trio.Event()
     done: list[str] = []
 
     async def one(scope: trio.CancelScope) -> None:
@@ -343,14 +345,12 @@ async def test_a_fetch_that_is_broken_off_is_made_by_the_next(documents: Documen
         await trio.testing.wait_all_tasks_blocked()
         first.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        assert len(documents.asked) == 2
-        documents.gate.set()
+        assert len(documents.requests) == 2
+        documents.release.set()
     assert done == ["anna"]
 
 
-async def test_keys_that_were_taken_back_are_soon_no_longer_used(
-    documents: Documents, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_revoked_key_rejected_after_refetch(documents: Documents, autojump_clock: trio.testing.MockClock) -> None:
     tokens = at(documents, EC, OTHER)
     good, stolen = token(EC), token(OTHER)
     await tokens.verify(good)
@@ -359,14 +359,14 @@ async def test_keys_that_were_taken_back_are_soon_no_longer_used(
     await trio.sleep(800)
     await tokens.verify(stolen)
     await trio.sleep(100)
-    # The first one that comes learns of it, for all; also for those that were verified just before.
+    # The first verification after the interval refetches the keys, which also applies to tokens verified before.
     await tokens.verify(good)
     with pytest.raises(InvalidToken):
         await tokens.verify(stolen)
-    assert len(documents.asked) == 2
+    assert len(documents.requests) == 2
 
 
-async def test_the_keys_that_are_there_stay_in_use_when_no_others_are_to_be_had(
+async def test_failed_refetch_keeps_known_keys(
     documents: Documents, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     tokens = at(documents, EC)
@@ -380,42 +380,42 @@ async def test_the_keys_that_are_there_stay_in_use_when_no_others_are_to_be_had(
         await trio.sleep(900)
         assert (await tokens.verify(token(EC))).subject == "anna"
     assert "fetch of the keys for access tokens failed" in caplog.text
-    assert len(documents.asked) == 5
+    assert len(documents.requests) == 5
     documents.documents[JWKS] = public(OTHER)
     await trio.sleep(900)
     assert (await tokens.verify(token(OTHER))).subject == "anna"
 
 
-async def test_others_do_not_wait_for_a_slow_renewal_of_keys(
+async def test_slow_refetch_does_not_delay_known_keys(
     documents: Documents, autojump_clock: trio.testing.MockClock
 ) -> None:
     tokens = at(documents, EC)
     await tokens.verify(token(EC))
     await trio.sleep(900)
-    documents.gate = trio.Event()
+    documents.release = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tokens.verify, token(EC))
         await trio.testing.wait_all_tasks_blocked()
         assert (await tokens.verify(token(EC))).subject == "anna"
-        documents.gate.set()
+        documents.release.set()
 
 
-async def test_without_any_keys_nobody_can_say_what_a_token_is(
+async def test_token_verification_without_keys_unavailable(
     documents: Documents, autojump_clock: trio.testing.MockClock
 ) -> None:
     tokens = JwtTokens(ISSUER, jwks_uri=JWKS)
     for _ in range(3):
         with pytest.raises(TokensUnavailable):
             await tokens.verify(token(EC))
-    assert len(documents.asked) == 1
+    assert len(documents.requests) == 1
     documents.documents[JWKS] = public(EC)
     await trio.sleep(10)
     assert (await tokens.verify(token(EC))).subject == "anna"
 
 
-async def test_a_huge_set_of_keys_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_set_over_size_limit_rejected(caplog: pytest.LogCaptureFixture) -> None:
     keys = cast("list[JsonValue]", public(EC)["keys"])
-    site = Site(
+    site = DocumentSite(
         huge=(200, {}, orjson.dumps({"keys": keys, "more": "x" * 262_144})),
         jwks=(200, {}, orjson.dumps({"keys": keys})),
     )
@@ -433,76 +433,80 @@ ACTIVE: JsonObject = {"active": True, "sub": "anna", "client_id": "c1", "aud": R
 
 
 @pytest.fixture
-def asking(documents: Documents) -> Introspection:
+def introspection(documents: Documents) -> Introspection:
     documents.documents[ENDPOINT] = ACTIVE
     return Introspection(ENDPOINT, issuer=ISSUER, client_id="us", client_secret="swordfish")
 
 
-async def test_the_authorization_server_is_asked_what_a_token_is() -> None:
-    site = Site(introspect=(200, {}, orjson.dumps(ACTIVE)))
+async def test_introspection_request_and_response() -> None:
+    site = DocumentSite(introspect=(200, {}, orjson.dumps(ACTIVE)))
     async with served(site, "embedded") as url:
         tokens = Introspection(f"{url}/introspect", issuer=ISSUER, client_id="u:s", client_secret="sword fish")
         assert "sword" not in repr(tokens)
         read = await tokens.verify("opaque+1")
     assert (read.issuer, read.subject, read.scopes) == (ISSUER, "anna", frozenset({"a", "b"}))
-    ((method, _, headers, body),) = site.came
+    ((method, _, headers, body),) = site.requests
     assert method == "POST"
     assert parse_qs(body.decode()) == {"token": ["opaque+1"], "token_type_hint": ["access_token"]}
-    # Both halves are encoded before they are joined (RFC 6749 section 2.3.1).
+    # The client id and the secret are encoded before they are joined (RFC 6749 section 2.3.1).
     assert base64.b64decode(headers["authorization"].removeprefix("Basic ")) == b"u%3As:sword+fish"
 
 
 @pytest.mark.parametrize(
     "answer", [{"active": False}, {}, {**ACTIVE, "active": "true"}, {**ACTIVE, "active": 1}, {**ACTIVE, "sub": 7}]
 )
-async def test_a_token_that_is_not_active_is_refused(
-    documents: Documents, asking: Introspection, autojump_clock: trio.testing.MockClock, answer: JsonObject
+async def test_inactive_token_raises_and_is_cached(
+    documents: Documents, introspection: Introspection, autojump_clock: trio.testing.MockClock, answer: JsonObject
 ) -> None:
     documents.documents[ENDPOINT] = answer
     for _ in range(3):
         with pytest.raises(InvalidToken):
-            await asking.verify("t1")
-    # That is remembered as well, for as long as nobody can use it to keep us busy.
-    assert len(documents.asked) == 1
+            await introspection.verify("t1")
+    # A negative result is cached as well, which bounds the requests to the authorization server.
+    assert len(documents.requests) == 1
     await trio.sleep(5)
     documents.documents[ENDPOINT] = ACTIVE
-    assert (await asking.verify("t1")).subject == "anna"
+    assert (await introspection.verify("t1")).subject == "anna"
 
 
-async def test_an_answer_is_kept_for_some_seconds(
-    documents: Documents, asking: Introspection, autojump_clock: trio.testing.MockClock
+async def test_introspection_result_cached_for_30_seconds(
+    documents: Documents, introspection: Introspection, autojump_clock: trio.testing.MockClock
 ) -> None:
-    await asking.verify("t1")
+    await introspection.verify("t1")
     documents.documents[ENDPOINT] = {"active": False}
     await trio.sleep(29)
-    await asking.verify("t1")
-    assert len(documents.asked) == 1
+    await introspection.verify("t1")
+    assert len(documents.requests) == 1
     await trio.sleep(1)
     with pytest.raises(InvalidToken, match="not active"):
-        await asking.verify("t1")
+        await introspection.verify("t1")
 
 
-async def test_of_many_with_one_token_one_asks(documents: Documents, asking: Introspection) -> None:
-    documents.gate = trio.Event()
+async def test_concurrent_introspections_of_one_token_send_one_request(
+    documents: Documents, introspection: Introspection
+) -> None:
+    documents.release = trio.Event()
     async with trio.open_nursery() as nursery:
         for _ in range(50):
-            nursery.start_soon(asking.verify, "t1")
+            nursery.start_soon(introspection.verify, "t1")
         await trio.testing.wait_all_tasks_blocked()
-        documents.gate.set()
-    assert len(documents.asked) == 1
+        documents.release.set()
+    assert len(documents.requests) == 1
 
 
-async def test_a_question_that_is_broken_off_is_asked_by_another(documents: Documents, asking: Introspection) -> None:
-    documents.gate = trio.Event()
+async def test_cancelled_introspection_repeated_by_next_request(
+    documents: Documents, introspection: Introspection
+) -> None:
+    documents.release = trio.Event()
     scope = trio.CancelScope()
     done: list[str] = []
 
     async def first() -> None:
         with scope:
-            await asking.verify("t1")
+            await introspection.verify("t1")
 
     async def second() -> None:
-        done.append((await asking.verify("t1")).subject)
+        done.append((await introspection.verify("t1")).subject)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first)
@@ -511,57 +515,55 @@ async def test_a_question_that_is_broken_off_is_asked_by_another(documents: Docu
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
-        documents.gate.set()
+        documents.release.set()
     assert done == ["anna"]
-    assert len(documents.asked) == 2
+    assert len(documents.requests) == 2
 
 
-async def test_whoever_makes_tokens_up_does_not_use_up_the_authorization_server(
-    documents: Documents, asking: Introspection
-) -> None:
-    documents.gate = trio.Event()
+async def test_concurrent_introspections_are_limited(documents: Documents, introspection: Introspection) -> None:
+    documents.release = trio.Event()
     async with trio.open_nursery() as nursery:
         for each in range(100):
-            nursery.start_soon(asking.verify, f"t{each}")
+            nursery.start_soon(introspection.verify, f"t{each}")
         await trio.testing.wait_all_tasks_blocked()
-        assert len(documents.asked) == 16
+        assert len(documents.requests) == 16
         nursery.cancel_scope.cancel()
 
 
-async def test_an_authorization_server_that_does_not_answer_is_no_verdict(
+async def test_unreachable_introspection_endpoint_raises_unavailable(
     documents: Documents,
-    asking: Introspection,
+    introspection: Introspection,
     autojump_clock: trio.testing.MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     del documents.documents[ENDPOINT]
-    documents.gate = trio.Event()
+    documents.release = trio.Event()
     refused: list[str] = []
 
     async def one() -> None:
         with pytest.raises(TokensUnavailable) as caught:
-            await asking.verify("t1")
+            await introspection.verify("t1")
         refused.append(caught.value.message)
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(one)
         await trio.testing.wait_all_tasks_blocked()
-        documents.gate.set()
-    # Who waited does not ask once more, one after the other.
-    assert len(documents.asked) == 1
+        documents.release.set()
+    # The other tasks do not repeat the failed request one after the other.
+    assert len(documents.requests) == 1
     assert len(refused) == 5
     assert not any("10.0.0.1" in each for each in refused)
-    documents.gate = trio.Event()
+    documents.release = trio.Event()
     with pytest.raises(TokensUnavailable):
-        await asking.verify("t1")
+        await introspection.verify("t1")
     assert all(secret not in caplog.text for secret in ("swordfish", "t1"))
 
 
-# --- memory --------------------------------------------------------------------------------------------------------
+# --- caches -----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_known_of_tokens_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+async def test_known_tokens_are_bounded_and_expire(autojump_clock: trio.testing.MockClock) -> None:
     known = KnownTokens(10.0, limit=2)
     for name in ("a", "b", "c", "b"):
         known.learn(digest_of(name), None)
@@ -575,6 +577,6 @@ async def test_what_is_known_of_tokens_is_bounded(autojump_clock: trio.testing.M
     assert len(known) == 0
 
 
-def test_a_token_is_remembered_by_its_hash() -> None:
+def test_token_digest_does_not_contain_token() -> None:
     assert b"secret" not in digest_of("secret")
     assert len({digest_of(each) for each in ("a", "b", "\ud800", "")}) == 4

@@ -1,4 +1,4 @@
-"""The command `mcp-server auth-server`: its options, what is said of them, and how it stops."""
+"""The command `mcp-server auth-server`: its options, their error messages, and how it stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mcp_server.cli.main import main
 NEEDED = ("auth-server", "--issuer", "http://127.0.0.1:9000", "--resource", "https://mcp.example/mcp")
 
 
-def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_auth_server_serves_users_until_sigterm(tmp_path: Path) -> None:
     arguments = [
         "--issuer",
         "http://127.0.0.1:0/auth",
@@ -44,8 +44,8 @@ def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path
         assert process.stderr is not None
         process.stdin.write("lovelace\n")
         process.stdin.close()
-        said, _, issuer = process.stderr.readline().strip().rpartition(" ")
-        assert said == "the authorization server is at"
+        prefix, _, issuer = process.stderr.readline().strip().rpartition(" ")
+        assert prefix == "the authorization server is at"
         with urllib.request.urlopen(f"{issuer}/.well-known/openid-configuration", timeout=30) as answer:
             document = json.load(answer)
         assert document["issuer"] == issuer
@@ -55,18 +55,18 @@ def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path
         assert process.wait(30) == 0
         assert not process.stderr.read()
 
-    async def known() -> tuple[str | None, str | None]:
+    async def verify_users() -> tuple[str | None, str | None]:
         store = SqliteStore(tmp_path / "as.sqlite")
         users = StoredUsers(store)
         found = await users.verify("ada", "lovelace"), await users.verify("ada", "byron")
         await store.aclose()
         return found
 
-    assert trio.run(known) == ("ada", None)
+    assert trio.run(verify_users) == ("ada", None)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ((), "no user can log in: give --user NAME"),
         (("--user", "ada"), "no password for user ada"),
@@ -80,9 +80,9 @@ def test_it_serves_people_with_passwords_until_it_is_told_to_stop(tmp_path: Path
         (("--store", "/nowhere/x"), "cannot be opened"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_named(
+def test_invalid_option_named_in_error(
     options: Sequence[str],
-    said: str,
+    expected: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -90,12 +90,12 @@ def test_an_option_that_cannot_be_used_is_named(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     store = () if "--store" in options or not options else ("--store", str(tmp_path / "as.sqlite"))
     assert main([*NEEDED, *store, *options]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("mcp-server: ")
-    assert said in told
+    output = capsys.readouterr().err
+    assert output.startswith("mcp-server: ")
+    assert expected in output
 
 
-def test_the_issuer_says_where_to_listen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_issuer_decides_default_bind(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("x\n"))
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -108,7 +108,7 @@ def test_the_issuer_says_where_to_listen(monkeypatch: pytest.MonkeyPatch, capsys
     assert auth_server._bind("https://as.example:0/x") == "as.example:0"
 
 
-def test_a_password_is_asked_for_where_there_is_somebody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_password_prompt_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -118,7 +118,7 @@ def test_a_password_is_asked_for_where_there_is_somebody_to_ask(monkeypatch: pyt
     assert auth_server._password("ada") == "<password of ada: >"
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_extra_named_in_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "mcp_server.auth.authorization_server", None)
     assert main(NEEDED) == 2
     assert 'install "mcp-server[authorization-server]"' in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The command line over HTTP: its options, what is said of them, and how it stops."""
+"""The command line over HTTP: its options, their error messages, and how it stops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def wait() -> str:
     return "done"
 """
 
-PATIENCE = 30
+TIMEOUT = 30
 COMMAND = (sys.executable, "-m", "mcp_server")
 
 
@@ -54,20 +54,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class Running:
-    """The command, in a process of its own."""
+class ServerProcess:
+    """The command in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process = process
         self.url = url
 
     def line(self) -> str:
-        """The next line that it says."""
+        """Return the next line of its output."""
         assert self.process.stderr is not None
         return self.process.stderr.readline()
 
     def post(self) -> subprocess.Popen[str]:
-        """Has a tool called, by yet another process; it prints the answer's body."""
+        """Call a tool in another process, which prints the body of the response."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
@@ -89,49 +89,49 @@ class Running:
         return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
 
 
-_HEEDS_SIGINT = None if sys.platform == "win32" else partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-"""What a program does not do that a shell started in the background."""
+_RESET_SIGINT = None if sys.platform == "win32" else partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+"""A function that restores the default handler of SIGINT, which a shell ignores for background programs."""
 
 
 @contextmanager
-def running(target: str, *words: str, command: Sequence[str] = COMMAND) -> Iterator[Running]:
+def running(target: str, *words: str, command: Sequence[str] = COMMAND) -> Iterator[ServerProcess]:
     whole = [*command, "run", target, "--http", "127.0.0.1:0", *words]
-    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, preexec_fn=_HEEDS_SIGINT) as process:
+    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, preexec_fn=_RESET_SIGINT) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            found = re.fullmatch(r"sample is served at (https?://127\.0\.0\.1:\d+/\S+)\n", said)
-            assert found, said
-            yield Running(process, found[1])
+            line = process.stderr.readline()
+            found = re.fullmatch(r"sample is served at (https?://127\.0\.0\.1:\d+/\S+)\n", line)
+            assert found, line
+            yield ServerProcess(process, found[1])
         finally:
             process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_when_what_runs_has_been_answered(folder: Path, number: signal.Signals) -> None:
+def test_signal_stops_server_after_running_call(folder: Path, number: signal.Signals) -> None:
     with running("sample_server") as server, server.post() as client:
         assert server.line() == "running\n"
         server.process.send_signal(number)
-        out, _ = client.communicate(timeout=PATIENCE)
+        out, _ = client.communicate(timeout=TIMEOUT)
         assert json.loads(out)["result"]["content"] == [{"type": "text", "text": "done"}]
-        assert server.process.wait(PATIENCE) == 0
+        assert server.process.wait(TIMEOUT) == 0
         assert server.line() == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes descriptors")
-def test_no_stdout_is_needed(folder: Path) -> None:
+def test_server_runs_without_stdout(folder: Path) -> None:
     shell = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "mcp_server"]
     with running("sample_server", command=shell) as server, server.post() as client:
-        out, _ = client.communicate(timeout=PATIENCE)
+        out, _ = client.communicate(timeout=TIMEOUT)
         assert "done" in out
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
-def test_a_second_signal_breaks_it_off(folder: Path, number: signal.Signals, status: int) -> None:
+def test_second_signal_ends_server_immediately(folder: Path, number: signal.Signals, status: int) -> None:
     with running("slow_server") as server, server.post() as client:
         assert server.line() == "running\n"
         server.process.send_signal(number)
-        # The first was understood when nobody gets in any more.
+        # The server has handled the first signal when it refuses connections.
         address = server.url.removeprefix("http://").partition("/")[0].split(":")
         while True:
             try:
@@ -139,11 +139,11 @@ def test_a_second_signal_breaks_it_off(folder: Path, number: signal.Signals, sta
             except ConnectionError:
                 break
         server.process.send_signal(number)
-        assert server.process.wait(PATIENCE) == status
+        assert server.process.wait(TIMEOUT) == status
         client.kill()
 
 
-def test_all_options_together(folder: Path) -> None:
+def test_combined_options_accepted(folder: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     (folder / "cert.pem").write_bytes(issued.cert_chain_pems[0].bytes())
@@ -157,12 +157,12 @@ def test_all_options_together(folder: Path) -> None:
         context = ssl.create_default_context()
         authority.configure_trust(context)
         healthy = server.url.replace("/here", "/healthz")
-        with urllib.request.urlopen(healthy, context=context, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(healthy, context=context, timeout=TIMEOUT) as answer:
             assert answer.status == 200
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(server.url.replace("/here", "/mcp"), context=context, timeout=PATIENCE)
+            urllib.request.urlopen(server.url.replace("/here", "/mcp"), context=context, timeout=TIMEOUT)
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(PATIENCE) == 0
+        assert server.process.wait(TIMEOUT) == 0
     assert (folder / "kept.sqlite").stat().st_size > 0
 
 
@@ -176,7 +176,7 @@ def test_all_options_together(folder: Path) -> None:
         ("--path /x", "--path needs --http HOST:PORT"),
     ],
 )
-def test_options_that_make_no_sense_together_are_refused(
+def test_conflicting_options_exit_with_usage_error(
     folder: Path, words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -198,7 +198,7 @@ def test_options_that_make_no_sense_together_are_refused(
         ("--http 127.0.0.1:0 --store sample_server.py", "sample_server.py"),
     ],
 )
-def test_an_option_that_cannot_be_used_is_told(
+def test_unusable_option_reported_on_stderr(
     folder: Path, words: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "sample_server", *words.split()]) == 2
@@ -217,7 +217,9 @@ def test_an_option_that_cannot_be_used_is_told(
         ("--path /x --tls-cert c --tls-key k", {"path": "/x", "tls_cert": "c", "tls_key": "k"}),
     ],
 )
-async def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, object]) -> None:
+async def test_options_passed_to_serve_http(
+    monkeypatch: pytest.MonkeyPatch, words: str, expected: dict[str, object]
+) -> None:
     got: list[object] = []
 
     async def serve(server: Server, bind: str, *, task_status: object, **options: object) -> None:
@@ -233,8 +235,8 @@ async def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch, words: str
     assert got == ["h:1", {**plain, **expected}]
 
 
-@pytest.mark.parametrize("error", [OSError(5, "the disk is gone"), ValueError("what is that")])
-def test_a_failure_while_it_serves_is_no_matter_of_options(
+@pytest.mark.parametrize("error", [OSError(5, "the disk is gone"), ValueError("unexpected")])
+def test_failure_while_serving_is_logged(
     folder: Path, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def serve(
@@ -248,7 +250,7 @@ def test_a_failure_while_it_serves_is_no_matter_of_options(
     assert "server failed" in caplog.text
 
 
-def test_the_signals_are_given_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_handlers_restored_after_serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(server: Server, bind: str, **options: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await trio.sleep_forever()

@@ -1,4 +1,4 @@
-"""Bounds on what clients may make a server do."""
+"""Guards: limits of rate, concurrency, time and size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
 @asynccontextmanager
 async def guarded(*guards: Middleware, revision: Revision = R2026_07_28) -> AsyncIterator[Client]:
     server = Server("guarded", version="1", middleware=guards)
-    events = {"begun": trio.Event(), "go": trio.Event()}
+    events = {"started": trio.Event(), "go": trio.Event()}
 
     @server.tool
     async def echo(text: str) -> str:
@@ -35,14 +35,14 @@ async def guarded(*guards: Middleware, revision: Revision = R2026_07_28) -> Asyn
 
     @server.tool
     async def wait() -> str:
-        events["begun"].set()
+        events["started"].set()
         await events["go"].wait()
         return "waited"
 
     @server.tool
-    async def until_begun() -> str:
-        await events["begun"].wait()
-        return "begun"
+    async def until_started() -> str:
+        await events["started"].wait()
+        return "started"
 
     @server.tool
     async def ask(context: Context) -> str:
@@ -68,7 +68,7 @@ def text_of(result: CallToolResult) -> str:
 
 @pytest.mark.spec("tools.rate-limit")
 @BOTH
-async def test_so_many_requests_and_no_more_until_time_has_passed(
+async def test_rate_limit_exceeded_raises_until_time_has_passed(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with guarded(RateLimit(Rate(2, 10)), revision=revision) as client:
@@ -87,7 +87,7 @@ async def test_so_many_requests_and_no_more_until_time_has_passed(
 @pytest.mark.spec("completion.server-rate-limit", "completion.rate-limit", "completion.security-rate-limit")
 @pytest.mark.spec("tasks.rate-limit", "tasks.poll-rate-limit")
 @BOTH
-async def test_completions_and_polls_are_requests_like_others(
+async def test_rate_limit_counts_completions_and_task_polls(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     server = Server("guarded", version="1", middleware=[RateLimit(Rate(5, 1_000))])
@@ -105,10 +105,10 @@ async def test_completions_and_polls_are_requests_like_others(
         await trio.sleep_forever()
         raise AssertionError
 
-    async def refused(ask: Callable[[Client], Awaitable[object]]) -> int:
+    async def requests_before_rejection(ask: Callable[[Client], Awaitable[object]]) -> int:
         answered = 0
 
-        async def ask_on(client: Client) -> None:
+        async def send_requests(client: Client) -> None:
             nonlocal answered
             while answered < 10:
                 await ask(client)
@@ -116,7 +116,7 @@ async def test_completions_and_polls_are_requests_like_others(
 
         async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
             with pytest.raises(RequestFailed, match="too many requests: 5 in 1000 s"):
-                await ask_on(client)
+                await send_requests(client)
         return answered
 
     handles: list[TaskHandle] = []
@@ -126,13 +126,15 @@ async def test_completions_and_polls_are_requests_like_others(
             handles.append(await client.start_task("work"))
         await handles[0].refresh()
 
-    assert await refused(lambda client: client.complete(PromptReference(name="greet"), "name", "A")) == 5
+    assert (
+        await requests_before_rejection(lambda client: client.complete(PromptReference(name="greet"), "name", "A")) == 5
+    )
     await trio.sleep(1_000)
-    assert await refused(poll) >= 3
+    assert await requests_before_rejection(poll) >= 3
 
 
 @pytest.mark.spec("tools.rate-limit")
-async def test_each_tool_has_a_rate_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
+async def test_rate_limit_per_tool(autojump_clock: trio.testing.MockClock) -> None:
     async with guarded(RateLimit(tools={"echo": Rate(1), "*": Rate(2)})) as client:
         await client.call_tool("echo", {"text": "a"})
         with pytest.raises(RequestFailed, match=r"too many calls of echo: 1 in 60 s .* RateLimit\.tools"):
@@ -145,13 +147,13 @@ async def test_each_tool_has_a_rate_of_its_own(autojump_clock: trio.testing.Mock
 
 
 @BOTH
-async def test_so_many_calls_run_at_the_same_time(revision: Revision) -> None:
+async def test_concurrency_limit_exceeded_raises(revision: Revision) -> None:
     async with (
         guarded(ConcurrencyLimit(tools={"wait": 1}), revision=revision) as client,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(client.call_tool, "wait")
-        await client.call_tool("until_begun")
+        await client.call_tool("until_started")
         with pytest.raises(
             RequestFailed, match=r"too many calls of wait at the same time: 1 are allowed; .* ConcurrencyLimit\.tools"
         ):
@@ -160,7 +162,7 @@ async def test_so_many_calls_run_at_the_same_time(revision: Revision) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_place_is_free_again_however_its_call_ended(autojump_clock: trio.testing.MockClock) -> None:
+async def test_concurrency_limit_freed_when_call_ends(autojump_clock: trio.testing.MockClock) -> None:
     limit = ConcurrencyLimit(1)
     async with guarded(limit) as client:
         for _ in range(3):
@@ -173,7 +175,7 @@ async def test_a_place_is_free_again_however_its_call_ended(autojump_clock: trio
 
 
 @BOTH
-async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told(
+async def test_time_limit_exceeded_returns_tool_error(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with guarded(TimeLimit(5, tools={"wait": 2}), revision=revision) as client:
@@ -187,14 +189,14 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told(
         assert text_of(await client.call_tool("ask")) == "0"
 
 
-async def test_a_subscription_has_no_time_limit(autojump_clock: trio.testing.MockClock) -> None:
+async def test_time_limit_does_not_apply_to_subscription(autojump_clock: trio.testing.MockClock) -> None:
     async with guarded(TimeLimit(1)) as client, client.listen(tools=True) as changes:
         await trio.sleep(10)
         assert changes.granted.tools_list_changed
 
 
 @BOTH
-async def test_arguments_and_results_are_bounded(revision: Revision) -> None:
+async def test_size_limit_of_arguments_and_results(revision: Revision) -> None:
     async with guarded(SizeLimit(argument_bytes=40, output_bytes=120), revision=revision) as client:
         assert text_of(await client.call_tool("echo", {"text": "a" * 20})) == "a" * 20
         with pytest.raises(
@@ -211,13 +213,13 @@ async def test_arguments_and_results_are_bounded(revision: Revision) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan")])
-def test_a_time_limit_is_above_nothing(wrong: float) -> None:
+def test_time_limit_not_positive_raises(wrong: float) -> None:
     with pytest.raises(ValueError, match="a time limit must be a number of seconds greater than 0"):
         TimeLimit(wrong)
 
 
 @BOTH
-async def test_numbers_beyond_64_bits_are_counted_as_they_are_written(revision: Revision) -> None:
+async def test_size_limit_counts_numbers_beyond_64_bits(revision: Revision) -> None:
     server = Server("guarded", version="1", middleware=[SizeLimit(argument_bytes=400, output_bytes=400)])
 
     @server.tool
@@ -229,7 +231,7 @@ async def test_numbers_beyond_64_bits_are_counted_as_they_are_written(revision: 
 
 
 @BOTH
-async def test_that_a_task_began_is_no_output(revision: Revision) -> None:
+async def test_size_limit_does_not_apply_to_created_task(revision: Revision) -> None:
     server = Server("guarded", version="1", middleware=[SizeLimit(output_bytes=10)])
 
     @server.tool(task="optional")

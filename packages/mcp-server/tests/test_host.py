@@ -168,7 +168,7 @@ async def test_requests_on_one_connection_answered(autojump_clock: Clock) -> Non
     async with hosted(echo) as testbed:
         client = testbed.client()
         for number in range(5):
-            got = await client.ask("POST", f"/{number}", b"x" * number)
+            got = await client.exchange("POST", f"/{number}", b"x" * number)
             assert got.body == f"POST /{number} ".encode() + b"x" * number
             assert "connection" not in got.headers
         assert testbed.host.connections == 1
@@ -251,7 +251,7 @@ async def test_absolute_request_target_passed_to_application(autojump_clock: Clo
 async def test_head_response_has_no_body(method: str, autojump_clock: Clock) -> None:
     async with hosted(echo) as testbed:
         client = testbed.client()
-        got = await client.ask(method, "/")
+        got = await client.exchange(method, "/")
         assert got.headers["content-length"] == str(len(f"{method} / "))
         assert (await client.get("/next")).body == b"GET /next "
 
@@ -294,7 +294,7 @@ async def test_expect_continue_when_body_unread_closes_connection(autojump_clock
 async def test_small_unread_body_keeps_connection(autojump_clock: Clock) -> None:
     async with hosted(Recorder(reject_unread)) as testbed:
         client = testbed.client()
-        got = await client.ask("POST", "/", b"x" * 100)
+        got = await client.exchange("POST", "/", b"x" * 100)
         assert (got.status, "connection" in got.headers) == (403, False)
         assert (await client.get("/next")).status == 200
 
@@ -340,7 +340,7 @@ async def test_response_started_before_body_is_read_is_sent(autojump_clock: Cloc
 
     async with hosted(early) as testbed:
         client = testbed.client()
-        assert (await client.ask("POST", "/", b"known")).body == b"first known"
+        assert (await client.exchange("POST", "/", b"known")).body == b"first known"
         await client.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nla")
         got = await client.head("POST")
         assert got.headers["connection"] == "close"

@@ -1,4 +1,4 @@
-"""What the host reads by itself is what h11 reads, and everything else is left to h11."""
+"""The request heads that the host parses itself: the result equals that of h11, and all other heads are left to h11."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LIMIT = 1_000
 HOST = b"Host: h\r\n"
 
 
-def body_of(reader: BodyReader) -> tuple[bytes, bool, object]:
-    """What there is of the body, whether it is whole, and what the client does then."""
+def drain_body(reader: BodyReader) -> tuple[bytes, bool, object]:
+    """Return the available body, whether it is complete, and the state of the client after it."""
     body = b""
     while isinstance(event := reader.next_event(), h11.Data):
         body += event.data
@@ -26,7 +26,7 @@ def body_of(reader: BodyReader) -> tuple[bytes, bool, object]:
 
 
 def by_h11(data: bytes) -> tuple[Head, h11.Connection]:
-    """The same by h11. Raises `h11.RemoteProtocolError`."""
+    """Return the head as parsed by h11, and the parser. Raises `h11.RemoteProtocolError`."""
     parser = h11.Connection(h11.SERVER)
     parser.receive_data(data)
     request = parser.next_event()
@@ -38,7 +38,7 @@ def by_h11(data: bytes) -> tuple[Head, h11.Connection]:
 # --- the common form -------------------------------------------------------------------------------------------------
 
 
-def test_a_call_is_read_whole() -> None:
+def test_common_request_parsed_like_h11() -> None:
     data = (
         b"POST /mcp?x=%20 HTTP/1.1\r\nHost: h:1\r\nX-A:\t one  two \t\r\nx-a:\r\nx-b: \xe9\r\n"
         b"content-length: 5\r\nConnection: Keep-Alive\r\n\r\nhelloPOST"
@@ -59,7 +59,7 @@ def test_a_call_is_read_whole() -> None:
             (b"connection", b"Keep-Alive"),
         ],
     )
-    assert body_of(body) == (b"hello", True, h11.DONE)
+    assert drain_body(body) == (b"hello", True, h11.DONE)
     assert body.trailing_data == (b"POST", False)
     assert by_h11(data)[0] == head
 
@@ -117,20 +117,20 @@ def test_a_call_is_read_whole() -> None:
         ],
     ],
 )
-def test_any_other_head_is_left_to_h11(head: bytes) -> None:
+def test_uncommon_request_head_left_to_h11(head: bytes) -> None:
     assert read_common(head, LIMIT) is None
     assert read_common(head + b"x" * LIMIT, LIMIT) is None
 
 
-def test_a_head_may_be_as_long_as_the_limit_and_no_longer() -> None:
+def test_request_head_limited_to_size() -> None:
     head = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
     for size in (LIMIT - 1, LIMIT):
         assert read_common(head % (b"x" * (size - len(head) + 2)), LIMIT) is not None
     assert read_common(head % (b"x" * (LIMIT + 1 - len(head) + 2)), LIMIT) is None
 
 
-def test_a_head_that_matches_almost_takes_no_longer_than_any_other() -> None:
-    # It would not come to an end otherwise.
+def test_request_head_almost_matching_parsed_in_linear_time() -> None:
+    # With quadratic time this test would not end.
     for line in (b" " * 60_000, b"a" * 60_000, b"a " * 30_000, b":" * 60_000, b"a:" * 30_000, b"\r\na" * 20_000):
         for end in (b"\0", b"\r", b"\n"):
             assert read_common(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b%b\r\n\r\n" % (line, end), 100_000) is None
@@ -179,7 +179,7 @@ STARTS = st.builds(
 
 @settings(max_examples=400)
 @given(start=STARTS, lines=st.lists(LINES, max_size=4), rest=st.sampled_from([b"", b"abc", b"abcdef", b"\r\n\r\nabc"]))
-def test_what_is_read_is_what_h11_reads(start: bytes, lines: list[bytes], rest: bytes) -> None:
+def test_random_request_parsed_like_h11(start: bytes, lines: list[bytes], rest: bytes) -> None:
     data = start + HOST + b"".join(lines) + b"\r\n" + rest
     common = read_common(data, LIMIT)
     if common is None:
@@ -187,7 +187,7 @@ def test_what_is_read_is_what_h11_reads(start: bytes, lines: list[bytes], rest: 
     head, body = common
     expected, parser = by_h11(data)
     assert head == expected
-    assert body_of(body) == body_of(parser)
+    assert drain_body(body) == drain_body(parser)
     assert body.trailing_data == parser.trailing_data
 
 
@@ -195,10 +195,10 @@ def test_what_is_read_is_what_h11_reads(start: bytes, lines: list[bytes], rest: 
 
 
 @given(cuts=st.lists(st.integers(0, 12), max_size=4).map(sorted), size=st.integers(0, 10))
-def test_a_body_may_come_in_any_pieces(cuts: list[int], size: int) -> None:
-    behind = b"0123456789" + b"GET"
+def test_body_in_pieces_parsed(cuts: list[int], size: int) -> None:
+    following = b"0123456789" + b"GET"
     head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size
-    pieces = [behind[start:end] for start, end in itertools.pairwise([0, *cuts, len(behind)])]
+    pieces = [following[start:end] for start, end in itertools.pairwise([0, *cuts, len(following)])]
     common = read_common(head + pieces.pop(0), LIMIT)
     assert common is not None
     reader, body = common[1], b""
@@ -210,10 +210,10 @@ def test_a_body_may_come_in_any_pieces(cuts: list[int], size: int) -> None:
         if piece:
             reader.receive_data(piece)
     assert isinstance(reader.next_event(), h11.EndOfMessage)
-    assert body + reader.trailing_data[0] == behind
+    assert body + reader.trailing_data[0] == following
 
 
-def test_a_body_that_ends_early_is_no_body() -> None:
+def test_body_shorter_than_content_length_raises() -> None:
     common = read_common(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nabc", LIMIT)
     assert common is not None
     reader = common[1]
@@ -226,7 +226,7 @@ def test_a_body_that_ends_early_is_no_body() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "why"),
+    ("head", "reason"),
     [
         (b"GET / HTTP/1.1\nHost: h\r\n\r\n", "without a carriage return"),
         (b"GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", "without a carriage return"),
@@ -235,19 +235,19 @@ def test_a_body_that_ends_early_is_no_body() -> None:
         (b"GET / HTTP/1.1\r\nHost: h\r\n\tmore\r\n\r\n", "continues on the next line"),
     ],
 )
-def test_a_head_with_other_line_ends_is_refused_wherever_it_is_cut(head: bytes, why: str) -> None:
-    for cut in range(1, len(head)):
-        with pytest.raises(RequestHeadRejected, match=why) as caught:
-            read_in_two(head, cut)
+def test_request_head_with_other_line_ends_rejected(head: bytes, reason: str) -> None:
+    for length in range(1, len(head)):
+        with pytest.raises(RequestHeadRejected, match=reason) as caught:
+            read_in_two(head, length)
         assert caught.value.status == 400
 
 
-def read_in_two(data: bytes, cut: int) -> object:
+def read_in_two(data: bytes, length: int) -> object:
     reader = HeadReader(LIMIT)
-    return reader.receive_data(data[:cut]) or reader.receive_data(data[cut:])
+    return reader.receive_data(data[:length]) or reader.receive_data(data[length:])
 
 
-def test_line_feeds_of_a_body_are_no_part_of_the_head() -> None:
+def test_line_feeds_in_body_accepted() -> None:
     head = b"POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 8\r\n\r\n"
-    for cut in range(1, len(head)):
-        assert read_in_two(head + b"a\nb\r\n c\n", cut) is not None
+    for length in range(1, len(head)):
+        assert read_in_two(head + b"a\nb\r\n c\n", length) is not None

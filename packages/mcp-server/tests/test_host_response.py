@@ -1,4 +1,4 @@
-"""The bytes of a response: what a client reads is what the application said."""
+"""The bytes of a response: a client reads the status, headers and body that the application sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATE = b"Sun, 22 Nov 2026 02:33:42 GMT"
 HEADERS = [(b"content-type", b"text/plain"), (b"x-note", b"caf\xe9")]
 
 
-def made(response: ResponseWriter, *parts: bytes) -> bytes:
+def encode(response: ResponseWriter, *parts: bytes) -> bytes:
     return b"".join(
         response.body(part, more=number < len(parts), date=DATE) for number, part in enumerate(parts, start=1)
     )
@@ -41,12 +41,12 @@ def read(data: bytes, method: bytes = b"GET") -> tuple[h11.Response, bytes, h11.
     close=st.booleans(),
     counted=st.booleans(),
 )
-def test_a_client_reads_the_body_that_was_sent(parts: list[bytes], old: bool, close: bool, counted: bool) -> None:
+def test_response_parsed_by_client_equals_sent_body(parts: list[bytes], old: bool, close: bool, counted: bool) -> None:
     response = ResponseWriter(head_only=False, old=old)
     response.close = response.close or close
     length = [(b"Content-Length", b"%d" % len(b"".join(parts)))] if counted else []
     response.start(200, HEADERS + length)
-    head, body, client = read(made(response, *parts))
+    head, body, client = read(encode(response, *parts))
     assert body == b"".join(parts)
     assert response.complete
     assert head.status_code == 200
@@ -55,13 +55,13 @@ def test_a_client_reads_the_body_that_was_sent(parts: list[bytes], old: bool, cl
     assert (client.their_state is h11.MUST_CLOSE or client.their_state is h11.CLOSED) == (old or close)
 
 
-def test_a_whole_response_has_a_length_and_a_stream_has_chunks() -> None:
+def test_whole_response_has_content_length_and_stream_is_chunked() -> None:
     whole = ResponseWriter(head_only=False, old=False)
     whole.start(200, [])
-    assert made(whole, b"all") == b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ndate: " + DATE + b"\r\n\r\nall"
+    assert encode(whole, b"all") == b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ndate: " + DATE + b"\r\n\r\nall"
     stream = ResponseWriter(head_only=False, old=False)
     stream.start(200, [])
-    assert made(stream, b"", b"one", b"", b"two", b"") == (
+    assert encode(stream, b"", b"one", b"", b"two", b"") == (
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ndate: " + DATE + b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
     )
 
@@ -70,35 +70,35 @@ def test_a_whole_response_has_a_length_and_a_stream_has_chunks() -> None:
     ("status", "method", "length"),
     [(204, b"GET", None), (304, b"GET", b"3"), (200, b"HEAD", b"3"), (405, b"HEAD", b"3")],
 )
-def test_what_has_no_body_gets_none(status: int, method: bytes, length: bytes | None) -> None:
+def test_response_without_body_by_status_or_method(status: int, method: bytes, length: bytes | None) -> None:
     response = ResponseWriter(head_only=method == b"HEAD", old=False)
     response.start(status, [])
-    head, body, _ = read(made(response, b"abc"), method)
+    head, body, _ = read(encode(response, b"abc"), method)
     assert body == b""
     assert dict(head.headers).get(b"content-length") == length
     assert b"transfer-encoding" not in dict(head.headers)
 
 
-def test_the_framing_is_not_for_the_application_to_say() -> None:
+def test_framing_headers_of_application_are_replaced() -> None:
     response = ResponseWriter(head_only=False, old=False)
     response.start(200, [(b"Transfer-Encoding", b"gzip"), (b"Connection", b"keep-alive"), (b"Date", b"today")])
-    head, body, client = read(made(response, b"one", b"two"))
+    head, body, client = read(encode(response, b"one", b"two"))
     assert body == b"onetwo"
     assert dict(head.headers) == {b"transfer-encoding": b"chunked", b"date": b"today"}
     assert client.their_state is not h11.MUST_CLOSE
 
 
-def test_the_application_may_end_the_connection() -> None:
+def test_application_can_close_connection() -> None:
     response = ResponseWriter(head_only=False, old=False)
     response.start(200, [(b"connection", b"Close")])
     assert response.close
-    assert b"connection: close\r\n" in made(response, b"")
+    assert b"connection: close\r\n" in encode(response, b"")
 
 
-def test_a_status_without_a_name_is_sent_without() -> None:
+def test_unknown_status_has_empty_reason() -> None:
     response = ResponseWriter(head_only=False, old=False)
     response.start(299, [])
-    assert made(response, b"").startswith(b"HTTP/1.1 299 \r\n")
+    assert encode(response, b"").startswith(b"HTTP/1.1 299 \r\n")
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ def test_a_status_without_a_name_is_sent_without() -> None:
         (b"content-length", b""),
     ],
 )
-def test_a_header_that_would_be_two_is_refused(header: tuple[bytes, bytes]) -> None:
+def test_header_with_line_break_or_invalid_length_raises(header: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match=r"header|Content-Length"):
         ResponseWriter(head_only=False, old=False).start(200, [header])
 
 
 @pytest.mark.parametrize("status", [0, 100, 199, 1000, -200])
-def test_a_status_that_is_no_answer_is_refused(status: int) -> None:
+def test_informational_or_invalid_status_raises(status: int) -> None:
     with pytest.raises(ValueError, match="invalid status"):
         ResponseWriter(head_only=False, old=False).start(status, [])
 
 
-def test_the_order_of_the_parts_is_kept() -> None:
+def test_response_parts_out_of_order_raise() -> None:
     response = ResponseWriter(head_only=False, old=False)
     with pytest.raises(RuntimeError, match=r"before http\.response\.start"):
         response.body(b"", more=False, date=DATE)
@@ -152,15 +152,15 @@ def test_the_order_of_the_parts_is_kept() -> None:
         ([b"", b""], "3 bytes shorter"),
     ],
 )
-def test_a_body_keeps_to_its_length(parts: list[bytes], message: str) -> None:
+def test_body_not_matching_content_length_raises(parts: list[bytes], message: str) -> None:
     response = ResponseWriter(head_only=False, old=False)
     response.start(200, [(b"content-length", b"3")])
     with pytest.raises(ValueError, match=message):
-        made(response, *parts)
+        encode(response, *parts)
     assert not response.complete
 
 
-def test_an_answer_of_the_host_is_plain_and_the_last() -> None:
+def test_plain_response_closes_connection() -> None:
     head, body, client = read(plain_response(431, "too much", date=DATE))
     assert (head.status_code, body) == (431, b"too much\n")
     assert dict(head.headers)[b"content-type"] == b"text/plain; charset=utf-8"

@@ -28,7 +28,7 @@ LARGE = b"x" * 5_000_000
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with what it got; in parts below `/parts`, and much below `/large`."""
+    """Respond with the body of the request: in parts at `/parts`, with a large body at `/large`."""
     if scope["type"] == "lifespan":
         while (await receive())["type"] == "lifespan.startup":
             await send({"type": "lifespan.startup.complete"})
@@ -63,7 +63,7 @@ async def embedded(
     timeouts: HostTimeouts | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[HttpHost, str]]:
-    """The host and its URL."""
+    """Run the host and yield it with its URL."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -75,31 +75,31 @@ async def embedded(
 
 
 async def until(host: HttpHost, connections: int) -> None:
-    """Returns when the host has so many connections. A test that waits in vain fails by the time-out of its host."""
+    """Wait until the host has this number of connections. The timeout of the test's host bounds the wait."""
     while host.connections != connections:
         await trio.lowlevel.checkpoint()
 
 
-# --- on all hosts ----------------------------------------------------------------------------------------------------
+# --- all hosts --------------------------------------------------------------------------------------------------------
 
 
-async def test_every_host_serves_an_application(host: str) -> None:
+async def test_host_of_each_kind_serves_application(host: str) -> None:
     async with served(echo, host) as url:
         client = await RawHttp.to(url)
         for path in ("/", "/parts", "/deeper/still/"):
-            got = await client.ask("POST", path, b"hello")
+            got = await client.exchange("POST", path, b"hello")
             assert (got.status, got.body, got.headers["content-type"]) == (200, b"hello", "text/plain")
         await client.aclose()
 
 
-async def test_every_host_serves_many_at_once(host: str) -> None:
+async def test_host_of_each_kind_serves_concurrent_clients(host: str) -> None:
     async with served(echo, host) as url:
 
         async def one(number: int) -> None:
             client = await RawHttp.to(url)
             for count in range(5):
                 body = f"{number}.{count}".encode() * 100
-                assert (await client.ask("POST", "/", body)).body == body
+                assert (await client.exchange("POST", "/", body)).body == body
             await client.aclose()
 
         async with trio.open_nursery() as nursery:
@@ -107,29 +107,29 @@ async def test_every_host_serves_many_at_once(host: str) -> None:
                 nursery.start_soon(one, number)
 
 
-async def test_every_host_survives_clients_that_leave(host: str) -> None:
+async def test_host_of_each_kind_continues_after_disconnects(host: str) -> None:
     request = b"POST %b/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\nhello"
     async with served(echo, host) as url:
-        for cut in (0, 3, 20, 60, len(request) + 4):
+        for length in (0, 3, 20, 60, len(request) + 4):
             client = await RawHttp.to(url)
-            await client.write((request % client.prefix.encode())[:cut])
+            await client.write((request % client.prefix.encode())[:length])
             await client.aclose()
         client = await RawHttp.to(url)
-        assert (await client.ask("POST", "/", b"hello")).body == b"hello"
+        assert (await client.exchange("POST", "/", b"hello")).body == b"hello"
         await client.aclose()
 
 
-# --- the embedded one ------------------------------------------------------------------------------------------------
+# --- the embedded host ------------------------------------------------------------------------------------------------
 
 
-async def test_it_says_who_asks_and_where() -> None:
+async def test_scope_has_addresses_and_scheme() -> None:
     scopes: list[Scope] = []
 
-    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+    async def record_scope(scope: Scope, receive: Receive, send: Send) -> None:
         scopes.append(scope)
         await echo(scope, receive, send)
 
-    async with embedded(note) as (_, url):
+    async with embedded(record_scope) as (_, url):
         client = await RawHttp.to(url)
         await client.get("/")
         assert isinstance(client.stream, trio.SocketStream)
@@ -139,14 +139,14 @@ async def test_it_says_who_asks_and_where() -> None:
         await client.aclose()
 
 
-async def test_requests_that_are_sent_ahead_leave_others_their_turn() -> None:
-    turns: list[str] = []
+async def test_pipelined_requests_do_not_starve_other_connections() -> None:
+    order: list[str] = []
 
-    async def note(scope: Scope, receive: Receive, send: Send) -> None:
-        turns.append(str(scope["path"]))
+    async def record_scope(scope: Scope, receive: Receive, send: Send) -> None:
+        order.append(str(scope["path"]))
         await echo(scope, receive, send)
 
-    async with embedded(note) as (_, url):
+    async with embedded(record_scope) as (_, url):
         clients = [await RawHttp.to(url) for _ in range(2)]
         for number, client in enumerate(clients):
             await client.write(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number * 200)
@@ -154,26 +154,26 @@ async def test_requests_that_are_sent_ahead_leave_others_their_turn() -> None:
             for _ in range(200):
                 await client.answer()
             await client.aclose()
-    # Neither was served to its end before the other had its turn.
-    assert turns != sorted(turns)
-    assert turns != sorted(turns, reverse=True)
+    # Neither connection was served to its end before the other one.
+    assert order != sorted(order)
+    assert order != sorted(order, reverse=True)
 
 
-async def test_an_answer_in_many_parts_leaves_others_their_turn() -> None:
-    turns = 0
+async def test_response_in_many_parts_yields_to_other_tasks() -> None:
+    order = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal order
         while True:
-            turns += 1
+            order += 1
             await trio.lowlevel.checkpoint()
 
     async def many(scope: Scope, receive: Receive, send: Send) -> None:
-        before = turns
+        before = order
         await send({"type": "http.response.start", "status": 200})
         for _ in range(100):
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
-        await send({"type": "http.response.body", "body": str(turns - before).encode()})
+        await send({"type": "http.response.body", "body": str(order - before).encode()})
 
     async with embedded(many) as (_, url):
         client = await RawHttp.to(url)
@@ -185,7 +185,7 @@ async def test_an_answer_in_many_parts_leaves_others_their_turn() -> None:
         await client.aclose()
 
 
-async def test_small_writes_are_not_held_back() -> None:
+async def test_tcp_nodelay_set() -> None:
     async with embedded(echo) as (host, url):
         client = await RawHttp.to(url)
         await until(host, 1)
@@ -196,7 +196,7 @@ async def test_small_writes_are_not_held_back() -> None:
         await client.aclose()
 
 
-async def test_an_answer_that_ends_with_the_connection_is_reset_when_it_is_not_complete() -> None:
+async def test_incomplete_http_1_0_response_resets_connection() -> None:
     async def half(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body", "body": b"half", "more_body": True})
@@ -204,13 +204,13 @@ async def test_an_answer_that_ends_with_the_connection_is_reset_when_it_is_not_c
     async with embedded(half) as (_, url):
         client = await RawHttp.to(url)
         await client.write(b"GET / HTTP/1.0\r\n\r\n")
-        # A proper end would make half an answer a whole one.
+        # An orderly close would make the incomplete body look complete.
         with pytest.raises(trio.BrokenResourceError):
             await client.answer()
         await client.aclose()
 
 
-async def test_a_refused_client_sees_the_end_at_once() -> None:
+async def test_rejected_client_reads_end_of_stream_immediately() -> None:
     async with embedded(echo, timeouts=HostTimeouts(linger=1_000)) as (host, url):
         client = await RawHttp.to(url)
         await client.write(b"nonsense\r\n\r\n")
@@ -221,11 +221,11 @@ async def test_a_refused_client_sees_the_end_at_once() -> None:
         await until(host, 0)
 
 
-async def test_a_large_answer_waits_for_its_reader() -> None:
+async def test_large_response_waits_for_reader() -> None:
     async with embedded(echo) as (_, url):
         client = await RawHttp.to(url)
         await client.write(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
-        # All buffers are full by now.
+        # All buffers are full now.
         await trio.testing.wait_all_tasks_blocked(0.01)
         other = await RawHttp.to(url)
         assert (await other.get("/")).status == 200
@@ -235,22 +235,22 @@ async def test_a_large_answer_waits_for_its_reader() -> None:
         await other.aclose()
 
 
-async def test_a_client_that_takes_nothing_is_reset() -> None:
+async def test_client_that_reads_nothing_reset_at_stall_timeout() -> None:
     async with embedded(echo, timeouts=HostTimeouts(stall=0.05)) as (host, url):
         client = await RawHttp.to(url)
         await client.write(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
         await until(host, 1)
         await until(host, 0)
-        # What waited in the system is gone with it, so that it takes no memory.
+        # The reset also discards the data that the system had buffered.
         with pytest.raises((trio.BrokenResourceError, h11.RemoteProtocolError)):
             await client.answer()
         await client.aclose()
 
 
-async def test_a_send_that_is_cancelled_when_all_was_sent_ends_nothing() -> None:
+async def test_send_cancelled_after_last_byte_succeeds() -> None:
     caught: list[bool] = []
 
-    async def go_on(scope: Scope, receive: Receive, send: Send) -> None:
+    async def cancel_after_send(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         sending = trio.CancelScope()
 
@@ -268,22 +268,22 @@ async def test_a_send_that_is_cancelled_when_all_was_sent_ends_nothing() -> None
         caught.append(cancelled.cancelled_caught)
         await send({"type": "http.response.body", "body": b"y"})
 
-    async with embedded(go_on) as (_, url):
+    async with embedded(cancel_after_send) as (_, url):
         client = await RawHttp.to(url)
         assert (await client.get("/")).body == b"xy"
-        # A part that was sent must not look as if it was not.
+        # A part that was sent must not be reported as cancelled.
         assert caught == [False, True]
         await client.aclose()
 
 
-async def test_a_client_that_says_nothing_is_dropped() -> None:
+async def test_silent_client_disconnected_at_head_timeout() -> None:
     async with embedded(echo, timeouts=HostTimeouts(head=0.05)) as (_, url):
         client = await RawHttp.to(url)
         assert await client.closed()
         await client.aclose()
 
 
-async def test_a_client_that_begins_and_says_no_more_is_told() -> None:
+async def test_incomplete_request_head_returns_408() -> None:
     async with embedded(echo, timeouts=HostTimeouts(head=0.05)) as (_, url):
         client = await RawHttp.to(url)
         await client.write(b"GET / HTTP/1.1\r\n")
@@ -292,7 +292,7 @@ async def test_a_client_that_begins_and_says_no_more_is_told() -> None:
         await client.aclose()
 
 
-async def test_a_client_that_resets_the_connection_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_reset_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     released = trio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -311,26 +311,26 @@ async def test_a_client_that_resets_the_connection_is_no_error(caplog: pytest.Lo
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_two_thousand_that_come_and_go_leave_nothing() -> None:
+async def test_two_thousand_broken_connections_leak_no_objects() -> None:
     async with embedded(echo) as (host, url):
         port = int(url.rpartition(":")[2])
 
-        async def come_and_go(count: int) -> None:
+        async def connect_and_disconnect(count: int) -> None:
             for _ in range(count):
                 with socket.create_connection(("127.0.0.1", port)) as sock:
                     sock.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel")
                 await trio.lowlevel.checkpoint()
             await until(host, 0)
 
-        await come_and_go(200)
+        await connect_and_disconnect(200)
         gc.collect()
         before = len(gc.get_objects())
-        await come_and_go(1_800)
+        await connect_and_disconnect(1_800)
         gc.collect()
         assert len(gc.get_objects()) - before < 200
 
 
-async def test_idle_connections_are_small() -> None:
+async def test_idle_connection_uses_less_than_10_kb() -> None:
     import tracemalloc
 
     async with embedded(echo) as (host, url):
@@ -357,7 +357,7 @@ async def test_idle_connections_are_small() -> None:
             await client.aclose()
 
 
-async def test_a_full_host_accepts_when_one_leaves() -> None:
+async def test_host_at_capacity_accepts_after_disconnect() -> None:
     async with embedded(echo, limits=Limits(connections=2)) as (host, url):
         busy = [await RawHttp.to(url) for _ in range(2)]
         for client in busy:
@@ -374,15 +374,15 @@ async def test_a_full_host_accepts_when_one_leaves() -> None:
 
 
 def is_full(host: HttpHost) -> bool:
-    """Asked anew each time: a type checker takes a property for a constant."""
+    """Return whether the host is full. A type checker would take the property for a constant."""
     return host.is_full
 
 
-class Working:
-    """An application that works on for clients who have left, and answers others at once."""
+class DisconnectedWork:
+    """An application that runs on after a disconnect at `/work`, and responds immediately elsewhere."""
 
     def __init__(self) -> None:
-        self.left = 0
+        self.disconnected = 0
         self.done = 0
         self.release = trio.Event()
 
@@ -390,34 +390,34 @@ class Working:
         await receive()
         if scope["path"] == "/work":
             assert (await receive())["type"] == "http.disconnect"
-            self.left += 1
+            self.disconnected += 1
             await self.release.wait()
             assert (await receive())["type"] == "http.disconnect"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
         self.done += scope["path"] == "/work"
 
-    async def until_left(self, number: int) -> None:
-        while self.left < number:
+    async def until_disconnected(self, number: int) -> None:
+        while self.disconnected < number:
             await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_client_that_leaves_makes_room_although_its_request_goes_on(reset: bool) -> None:
-    app = Working()
+async def test_disconnect_with_running_request_counts_toward_capacity(reset: bool) -> None:
+    app = DisconnectedWork()
     async with embedded(app, limits=Limits(connections=2)) as (host, url):
-        gone = [await RawHttp.to(url) for _ in range(2)]
-        for client in gone:
+        closed_clients = [await RawHttp.to(url) for _ in range(2)]
+        for client in closed_clients:
             await client.write(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")
         await until(host, 2)
-        for client in gone:
+        for client in closed_clients:
             if reset:
                 assert isinstance(client.stream, trio.SocketStream)
                 client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await client.aclose()
-        await app.until_left(1)
+        await app.until_disconnected(1)
         await until(host, 0)
-        # As many as may be connected work on for nobody: so no more may come, and connect, and leave.
+        # Requests without a client fill the host, so that repeated connecting and disconnecting is bounded.
         assert is_full(host)
         later = await RawHttp.to(url)
         await later.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -425,24 +425,24 @@ async def test_a_client_that_leaves_makes_room_although_its_request_goes_on(rese
         assert host.connections == 0
         app.release.set()
         assert (await later.answer()).body == b"ok"
-        assert (app.left, app.done) == (2, 2)
+        assert (app.disconnected, app.done) == (2, 2)
         assert not is_full(host)
         await later.aclose()
 
 
-async def test_one_that_works_on_for_nobody_keeps_no_other_out_but_is_waited_for_at_the_end() -> None:
-    app = Working()
+async def test_host_stop_waits_for_request_of_disconnected_client() -> None:
+    app = DisconnectedWork()
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             address, port = listener.socket.getsockname()
             host = HttpHost(app, limits=Limits(connections=2))
             await nursery.start(host.run, [listener])
-            gone = await RawHttp.to(f"http://{address}:{port}")
-            await gone.write(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")
+            closed_client = await RawHttp.to(f"http://{address}:{port}")
+            await closed_client.write(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")
             await until(host, 1)
-            await gone.aclose()
-            await app.until_left(1)
+            await closed_client.aclose()
+            await app.until_disconnected(1)
             for _ in range(2):
                 client = await RawHttp.to(f"http://{address}:{port}")
                 assert (await client.get("/")).status == 200
@@ -455,7 +455,7 @@ async def test_one_that_works_on_for_nobody_keeps_no_other_out_but_is_waited_for
         assert app.done == 1
 
 
-async def test_a_full_host_ends_what_is_idle() -> None:
+async def test_host_at_capacity_closes_idle_connection() -> None:
     async with embedded(echo, limits=Limits(connections=3)) as (_, url):
         busy, idle, later = [await RawHttp.to(url) for _ in range(3)]
         await busy.write(b"POST / HTTP/1.1\r\n")
@@ -472,7 +472,7 @@ async def test_a_full_host_ends_what_is_idle() -> None:
 
 
 class FailingSocket:
-    """Stands for a socket whose `accept`, `getsockname` or `setsockopt` fails."""
+    """A socket whose `accept` fails, or returns a connection that is already closed."""
 
     def __init__(self, real: trio.socket.SocketType, failures: list[str]) -> None:
         self.real = real
@@ -485,7 +485,7 @@ class FailingSocket:
         accepted, address = await self.real.accept()
         if self.failures[:1] == ["gone"]:
             self.failures.pop(0)
-            # As it is when the client was too quick for us, on some systems.
+            # On some systems the client may disconnect before `accept` returns.
             accepted.close()
         return accepted, address
 
@@ -493,13 +493,13 @@ class FailingSocket:
         self.real.close()
 
 
-async def test_a_system_without_room_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_accept_failure_retried_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
             address, port = listener.socket.getsockname()
             failures = ["accept", "accept", "gone"]
-            listener.socket = FailingSocket(listener.socket, failures)  # type: ignore[assignment]  # what is used of it
+            listener.socket = FailingSocket(listener.socket, failures)  # type: ignore[assignment]  # has the members that are used
             host = HttpHost(echo)
             await nursery.start(host.run, [listener])
             client = await RawHttp.to(f"http://{address}:{port}")
@@ -510,7 +510,7 @@ async def test_a_system_without_room_is_asked_again(caplog: pytest.LogCaptureFix
             await client.aclose()
             assert failures == []
             host.stop()
-    # Once a minute at most: an attack must not fill the disk.
+    # The message is logged at most once a minute, so that an attack cannot fill the disk.
     assert caplog.text.count("accept failed: [Errno 24] Too many open files") == 1
     assert "Limits.connections" in caplog.text
 
@@ -524,7 +524,7 @@ def authority() -> trustme.CA:
 
 
 def contexts(authority: trustme.CA) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """For the server, and for a client that trusts it."""
+    """Return a context for the server, and one for a client that trusts it."""
     server, client = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     authority.issue_cert("127.0.0.1").configure_cert(server)
     authority.configure_trust(client)
@@ -532,31 +532,31 @@ def contexts(authority: trustme.CA) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 async def secure(url: str, context: ssl.SSLContext) -> RawHttp:
-    """A client by TLS."""
+    """Connect a client with TLS."""
     port = int(url.rpartition(":")[2])
     stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, https_compatible=True, ssl_context=context)
     return RawHttp(stream)
 
 
-async def test_https_is_served(authority: trustme.CA) -> None:
+async def test_tls_serves_https(authority: trustme.CA) -> None:
     ours, theirs = contexts(authority)
     scopes: list[Scope] = []
 
-    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+    async def record_scope(scope: Scope, receive: Receive, send: Send) -> None:
         scopes.append(scope)
         await echo(scope, receive, send)
 
-    async with embedded(note, tls=ours) as (host, url):
+    async with embedded(record_scope, tls=ours) as (host, url):
         client = await secure(url, theirs)
         for path in ("/", "/parts"):
-            assert (await client.ask("POST", path, b"hello")).body == b"hello"
+            assert (await client.exchange("POST", path, b"hello")).body == b"hello"
         assert len((await client.get("/large")).body) == len(LARGE)
         await client.aclose()
         await until(host, 0)
     assert scopes[0]["scheme"] == "https"
 
 
-async def test_a_client_that_does_not_speak_tls_is_dropped(authority: trustme.CA) -> None:
+async def test_plain_http_on_tls_port_disconnected(authority: trustme.CA) -> None:
     ours, theirs = contexts(authority)
     async with embedded(echo, tls=ours) as (host, url):
         client = await RawHttp.to(url)
@@ -569,7 +569,7 @@ async def test_a_client_that_does_not_speak_tls_is_dropped(authority: trustme.CA
         await again.aclose()
 
 
-async def test_a_handshake_that_does_not_end_is_dropped(authority: trustme.CA) -> None:
+async def test_incomplete_tls_handshake_disconnected(authority: trustme.CA) -> None:
     ours, _ = contexts(authority)
     async with embedded(echo, tls=ours, timeouts=HostTimeouts(head=0.05)) as (host, url):
         client = await RawHttp.to(url)
@@ -579,7 +579,7 @@ async def test_a_handshake_that_does_not_end_is_dropped(authority: trustme.CA) -
         await client.aclose()
 
 
-async def test_a_client_that_takes_nothing_by_tls_is_dropped(authority: trustme.CA) -> None:
+async def test_tls_client_that_reads_nothing_disconnected(authority: trustme.CA) -> None:
     ours, theirs = contexts(authority)
     async with embedded(echo, tls=ours, timeouts=HostTimeouts(stall=0.05, linger=0.05)) as (host, url):
         client = await secure(url, theirs)
@@ -589,17 +589,17 @@ async def test_a_client_that_takes_nothing_by_tls_is_dropped(authority: trustme.
         await client.aclose()
 
 
-# --- the socket ------------------------------------------------------------------------------------------------------
+# --- sockets ----------------------------------------------------------------------------------------------------------
 
 
 def pair() -> tuple[SocketPipe, socket.socket]:
-    """A connected pair; the other end is blocking."""
+    """Return a pipe and the blocking socket connected to it."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     return SocketPipe(ours), theirs
 
 
-async def test_a_socket_is_read_to_its_end() -> None:
+async def test_socket_pipe_reads_to_end_of_stream() -> None:
     pipe, other = pair()
     with other:
         other.send(b"hello")
@@ -610,7 +610,7 @@ async def test_a_socket_is_read_to_its_end() -> None:
     pipe.abort()
 
 
-async def test_a_socket_takes_what_has_room_and_says_when_there_is_more() -> None:
+async def test_socket_pipe_send_waits_while_buffer_is_full() -> None:
     pipe, other = pair()
     with other:
         sent = 0
@@ -632,7 +632,7 @@ async def test_a_socket_takes_what_has_room_and_says_when_there_is_more() -> Non
     await pipe.aclose()
 
 
-async def test_who_waits_for_a_socket_can_be_interrupted(nursery: trio.Nursery) -> None:
+async def test_socket_pipe_interrupt_raises_closed_resource_error(nursery: trio.Nursery) -> None:
     pipe, other = pair()
     with other:
         for _ in range(2):
@@ -645,7 +645,7 @@ async def test_who_waits_for_a_socket_can_be_interrupted(nursery: trio.Nursery) 
                 waiting.start_soon(wait)
                 await trio.testing.wait_all_tasks_blocked()
                 pipe.interrupt()
-        # It is as good as before.
+        # The pipe remains usable.
         other.send(b"hello")
         assert await pipe.receive_some() == b"hello"
         pipe.abort()
@@ -657,7 +657,7 @@ async def test_who_waits_for_a_socket_can_be_interrupted(nursery: trio.Nursery) 
             pipe.send_now(b"x")
 
 
-async def test_a_reset_is_a_broken_connection() -> None:
+async def test_socket_pipe_reset_raises_broken_resource_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as other:
         accepted, _ = server.accept()
         accepted.setblocking(False)
@@ -669,30 +669,30 @@ async def test_a_reset_is_a_broken_connection() -> None:
         await pipe.aclose()
 
 
-class Hasty(socket.socket):
-    """Says once that there is something to read, when there is not."""
+class SpuriousSocket(socket.socket):
+    """A socket whose first read would block although the system reported data."""
 
-    hasty = True
+    spurious = True
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        if self.hasty:
-            self.hasty = False
+        if self.spurious:
+            self.spurious = False
             raise BlockingIOError
         return super().recv(bufsize, flags)
 
 
-async def test_a_socket_that_has_nothing_after_all_is_waited_for() -> None:
+async def test_socket_pipe_spurious_readiness_waits_again() -> None:
     ours, theirs = socket.socketpair()
-    hasty = Hasty(fileno=ours.detach())
-    hasty.setblocking(False)
+    spurious = SpuriousSocket(fileno=ours.detach())
+    spurious.setblocking(False)
     with theirs:
         theirs.send(b"hello")
-        pipe = SocketPipe(hasty)
+        pipe = SocketPipe(spurious)
         assert await pipe.receive_some() == b"hello"
         await pipe.aclose()
 
 
-async def test_a_stream_that_was_dropped_is_not_used_again() -> None:
+async def test_stream_pipe_after_abort_raises() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     pipe = StreamPipe(ours, 1)
     await theirs.send_all(b"hello")
@@ -705,7 +705,7 @@ async def test_a_stream_that_was_dropped_is_not_used_again() -> None:
     assert await theirs.receive_some() == b""
 
 
-# --- writing without waiting -----------------------------------------------------------------------------------------
+# --- `write_now` ------------------------------------------------------------------------------------------------------
 
 
 def write_now_of(scope: Scope) -> WriteNow:
@@ -725,7 +725,7 @@ async def begin(receive: Receive, send: Send) -> None:
     await send(part(b"a"))
 
 
-async def test_what_is_written_without_waiting_is_in_order_with_the_rest() -> None:
+async def test_write_now_keeps_order_with_send() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         write_now = write_now_of(scope)
         with pytest.raises(RuntimeError, match="the response has not started"):
@@ -746,11 +746,11 @@ async def test_what_is_written_without_waiting_is_in_order_with_the_rest() -> No
         await client.aclose()
 
 
-async def test_what_does_not_go_out_at_once_goes_before_the_next_part() -> None:
+async def test_write_now_remainder_sent_before_next_part() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         write_now = write_now_of(scope)
         await begin(receive, send)
-        # More than the system keeps for a client that does not read.
+        # This is more than the system buffers for a client that does not read.
         assert not write_now(LARGE * 6)
         with pytest.raises(trio.BusyResourceError):
             write_now(b"too early")
@@ -772,33 +772,33 @@ async def test_what_does_not_go_out_at_once_goes_before_the_next_part() -> None:
         await client.aclose()
 
 
-async def test_what_is_written_for_a_client_that_has_gone_goes_nowhere() -> None:
+async def test_write_now_after_disconnect_has_no_effect() -> None:
     ended = trio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         write_now = write_now_of(scope)
         await begin(receive, send)
-        gone.set()
+        started.set()
 
-        left = trio.Event()
+        disconnected = trio.Event()
 
         async def watch() -> None:
             assert (await receive())["type"] == "http.disconnect"
-            left.set()
+            disconnected.set()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            while not left.is_set():
+            while not disconnected.is_set():
                 write_now(b"x")
                 await trio.lowlevel.checkpoint()
         assert write_now(b"x")
         ended.set()
 
-    gone = trio.Event()
+    started = trio.Event()
     async with embedded(app) as (host, url):
         client = await RawHttp.to(url)
         await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        await gone.wait()
+        await started.wait()
         assert isinstance(client.stream, trio.SocketStream)
         client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await client.aclose()
@@ -806,10 +806,10 @@ async def test_what_is_written_for_a_client_that_has_gone_goes_nowhere() -> None
         await until(host, 0)
 
 
-async def test_a_broken_write_tells_that_the_client_has_left() -> None:
-    """Also where nothing can be read that would tell it."""
+async def test_write_now_failure_reports_disconnect() -> None:
+    """Cover a socket that has no data to read, so that only the write detects the disconnect."""
 
-    class Broken(SocketPipe):
+    class BrokenPipe(SocketPipe):
         def send_now(self, data: bytes | memoryview) -> int:
             if bytes(data).endswith(b"b\r\n"):
                 raise trio.BrokenResourceError("broken")
@@ -836,7 +836,7 @@ async def test_a_broken_write_tells_that_the_client_has_left() -> None:
         async with trio.open_nursery() as nursery:
             host = HttpHost(app)
             await nursery.start(host.run)
-            host.start(host._connection(Broken(theirs), "http", None, None))
+            host.start(host._connection(BrokenPipe(theirs), "http", None, None))
             client = RawHttp(trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
             await client.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
             await ended.wait()
@@ -845,7 +845,7 @@ async def test_a_broken_write_tells_that_the_client_has_left() -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_tls_has_no_writing_without_waiting() -> None:
+async def test_tls_scope_has_no_write_now() -> None:
     ca = trustme.CA()
     server, trusting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     ca.issue_cert("127.0.0.1").configure_cert(server)
@@ -862,19 +862,19 @@ async def test_tls_has_no_writing_without_waiting() -> None:
         port = int(url.rpartition(":")[2])
         stream = await trio.open_ssl_over_tcp_stream("127.0.0.1", port, ssl_context=trusting, https_compatible=True)
         client = RawHttp(stream)
-        await client.ask("POST", "/", b"hello")
+        await client.exchange("POST", "/", b"hello")
         await client.aclose()
     assert offered == [COMPANION]
 
 
 @pytest.mark.parametrize("size", [0, 200_000])
-async def test_who_waits_for_the_client_is_told_of_the_end_however_much_was_sent_ahead(size: int) -> None:
-    told = trio.Event()
+async def test_pending_receive_returns_at_response_end_with_pipelined_data(size: int) -> None:
+    disconnected = trio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         async def watch() -> None:
             assert (await receive())["type"] == "http.disconnect"
-            told.set()
+            disconnected.set()
 
         if scope["path"] == "/":
             await receive()
@@ -894,7 +894,7 @@ async def test_who_waits_for_the_client_is_told_of_the_end_however_much_was_sent
         first = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
         nursery.start_soon(client.write, first + ahead if size else first)
         assert (await client.answer()).body == b"first"
-        await told.wait()
+        await disconnected.wait()
         if not size:
             await client.write(ahead)
         assert (await client.answer()).body == b"x" * size

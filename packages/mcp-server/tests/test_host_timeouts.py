@@ -1,4 +1,4 @@
-"""The deadlines of the HTTP host: looked at when one is due, and not in between."""
+"""Deadlines of the HTTP host: checked when they are due, and not in between."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mcp_server.host.timeouts import HostTimeouts, TimeoutScheduler
 FIELDS = [field.name for field in attrs.fields(HostTimeouts)]
 
 
-class Thing:
-    """Wants to be looked at at certain times."""
+class ScheduledItem:
+    """An item with deadlines at given times."""
 
-    def __init__(self, keeper: TimeoutScheduler, *times: float) -> None:
-        self.keeper = keeper
+    def __init__(self, scheduler: TimeoutScheduler, *times: float) -> None:
+        self.scheduler = scheduler
         self.times = [trio.current_time() + each for each in times]
         self.looked: list[float] = []
         self.look_at = math.inf
@@ -26,87 +26,89 @@ class Thing:
 
     def next(self) -> None:
         self.look_at = self.times.pop(0) if self.times else math.inf
-        self.keeper.at_latest(self.look_at)
+        self.scheduler.at_latest(self.look_at)
 
     def look(self, now: float) -> None:
         self.looked.append(now)
         self.next()
 
 
-Kept = tuple[TimeoutScheduler, list[Thing]]
+Scheduled = tuple[TimeoutScheduler, list[ScheduledItem]]
 
 
 @pytest.fixture
-def keeper(nursery: trio.Nursery) -> Kept:
-    things: list[Thing] = []
-    keeper = TimeoutScheduler(things)
-    nursery.start_soon(keeper.run)
-    return keeper, things
+def scheduler(nursery: trio.Nursery) -> Scheduled:
+    items: list[ScheduledItem] = []
+    scheduler = TimeoutScheduler(items)
+    nursery.start_soon(scheduler.run)
+    return scheduler, items
 
 
-async def test_each_is_looked_at_when_it_is_due(keeper: Kept, autojump_clock: trio.testing.MockClock) -> None:
+async def test_items_checked_at_their_deadlines(scheduler: Scheduled, autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
-    things = keeper[1]
-    things += [Thing(keeper[0], 5, 20), Thing(keeper[0], 1, 5), Thing(keeper[0])]
+    items = scheduler[1]
+    items += [ScheduledItem(scheduler[0], 5, 20), ScheduledItem(scheduler[0], 1, 5), ScheduledItem(scheduler[0])]
     await trio.sleep(100)
-    assert [[round(at - start, 3) for at in thing.looked] for thing in things] == [[5, 20], [1, 5], []]
+    assert [[round(at - start, 3) for at in item.looked] for item in items] == [[5, 20], [1, 5], []]
 
 
-async def test_looks_are_a_tenth_of_a_second_apart(keeper: Kept, autojump_clock: trio.testing.MockClock) -> None:
+async def test_checks_are_a_tenth_of_a_second_apart(
+    scheduler: Scheduled, autojump_clock: trio.testing.MockClock
+) -> None:
     start = trio.current_time()
-    keeper[1].append(Thing(keeper[0], 1, 1.01, 1.02, 1.5))
+    scheduler[1].append(ScheduledItem(scheduler[0], 1, 1.01, 1.02, 1.5))
     await trio.sleep(100)
-    assert [round(at - start, 3) for at in keeper[1][0].looked] == [1, 1.1, 1.2, 1.5]
+    assert [round(at - start, 3) for at in scheduler[1][0].looked] == [1, 1.1, 1.2, 1.5]
 
 
-async def test_an_earlier_wish_shortens_the_sleep(keeper: Kept, autojump_clock: trio.testing.MockClock) -> None:
+async def test_earlier_deadline_shortens_sleep(scheduler: Scheduled, autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
-    keeper[1].append(Thing(keeper[0], 50))
+    scheduler[1].append(ScheduledItem(scheduler[0], 50))
     await trio.sleep(3)
-    keeper[1].append(Thing(keeper[0], 2))
+    scheduler[1].append(ScheduledItem(scheduler[0], 2))
     await trio.sleep(100)
-    assert [round(at - start, 3) for thing in keeper[1] for at in thing.looked] == [50, 5]
+    assert [round(at - start, 3) for item in scheduler[1] for at in item.looked] == [50, 5]
 
 
-async def test_nothing_runs_while_nothing_is_due(nursery: trio.Nursery) -> None:
-    things: list[Thing] = []
-    keeper = TimeoutScheduler(things)
-    nursery.start_soon(keeper.run)
+async def test_scheduler_without_deadlines_sleeps_forever(nursery: trio.Nursery) -> None:
+    items: list[ScheduledItem] = []
+    scheduler = TimeoutScheduler(items)
+    nursery.start_soon(scheduler.run)
     await trio.testing.wait_all_tasks_blocked()
-    # Nothing but the housekeeper has a deadline, and it has none either.
+    # Only the scheduler could have a deadline, and it has no item.
     assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
 
 
-async def test_who_goes_while_others_are_looked_at_does_no_harm(
-    keeper: Kept, autojump_clock: trio.testing.MockClock
+async def test_item_removed_during_check_is_harmless(
+    scheduler: Scheduled, autojump_clock: trio.testing.MockClock
 ) -> None:
-    things = keeper[1]
+    items = scheduler[1]
 
-    class Leaving(Thing):
+    class SelfRemovingItem(ScheduledItem):
         def look(self, now: float) -> None:
             super().look(now)
-            things.remove(self)
+            items.remove(self)
 
-    things += [Leaving(keeper[0], 1, 2), Thing(keeper[0], 1, 2)]
-    first, second = things
+    items += [SelfRemovingItem(scheduler[0], 1, 2), ScheduledItem(scheduler[0], 1, 2)]
+    first, second = items
     await trio.sleep(10)
     assert (len(first.looked), len(second.looked)) == (1, 2)
 
 
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("value", [0, -1, math.nan])
-def test_a_time_is_positive(name: str, value: float) -> None:
+def test_timeout_not_positive_raises(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"HostTimeouts\.{name} must be more than 0"):
         HostTimeouts(**{name: value})
 
 
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("value", ["1", None, True])
-def test_a_time_is_a_number(name: str, value: object) -> None:
+def test_timeout_not_number_raises(name: str, value: object) -> None:
     with pytest.raises(TypeError, match=rf"HostTimeouts\.{name} must be a number"):
-        HostTimeouts(**{name: value})  # type: ignore[arg-type]  # the point
+        HostTimeouts(**{name: value})  # type: ignore[arg-type]  # the tested case
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_time_may_be_for_ever(name: str) -> None:
+def test_timeout_may_be_infinite(name: str) -> None:
     assert getattr(HostTimeouts(**{name: math.inf}), name) == math.inf

@@ -1,4 +1,4 @@
-"""The endpoint on each host, over sockets: what the tests in memory take for granted of a host."""
+"""The endpoint on each host, over sockets."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def _closed() -> AsyncIterator[None]:
         await _OPEN.pop().aclose()
 
 
-class Exchange:
-    """One request on a connection of its own."""
+class RawExchange:
+    """A request on a connection of its own."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -47,7 +47,7 @@ class Exchange:
         self.headers: dict[str, str] = {}
 
     @classmethod
-    async def start(cls, url: str, method: str, headers: dict[str, str], body: bytes = b"") -> Exchange:
+    async def start(cls, url: str, method: str, headers: dict[str, str], body: bytes = b"") -> RawExchange:
         parts = urlsplit(url)
         assert parts.hostname is not None
         assert parts.port is not None
@@ -79,7 +79,7 @@ class Exchange:
         return as_object(json.loads(await self.body()))
 
     async def event(self) -> Event | None:
-        """The next event; `None` at the end of the stream."""
+        """Return the next event; `None` at the end of the stream."""
         while not self._events:
             event = await self._next()
             if isinstance(event, h11.EndOfMessage):
@@ -121,42 +121,42 @@ def legacy(
     return url + "/mcp", "POST", {**headers, **({"Mcp-Session-Id": session} if session else {})}, body
 
 
-async def test_modern_requests(host: str) -> None:
-    gate = Gate()
-    async with served(gate.server.asgi(), host) as url:
-        reply = await Exchange.start(*modern(url, "echo", text="hi"))
+async def test_modern_requests_answered_streamed_and_cancelled(host: str) -> None:
+    tools = Gate()
+    async with served(tools.server.asgi(), host) as url:
+        reply = await RawExchange.start(*modern(url, "echo", text="hi"))
         assert text_of(await reply.json()) == "hi"
         assert reply.headers["content-type"] == "application/json"
-        reply = await Exchange.start(*modern(url, "steps", name="a"))
+        reply = await RawExchange.start(*modern(url, "steps", name="a"))
         assert (await reply.message())["method"] == "notifications/progress"
-        gate.let("a1")
+        tools.let("a1")
         assert (await reply.message())["method"] == "notifications/progress"
-        gate.let("a2")
+        tools.let("a2")
         assert text_of(await reply.message()) == "a"
         assert await reply.event() is None
         for tool in ("hold", "steps"):
-            reply = await Exchange.start(*modern(url, tool, name=f"left {tool}"))
-            await gate.until_running(f"left {tool}")
+            reply = await RawExchange.start(*modern(url, tool, name=f"left {tool}"))
+            await tools.until_running(f"left {tool}")
             await reply.leave()
-            await until(lambda tool=tool: f"left {tool}" in gate.cancelled)  # type: ignore[misc]  # mypy cannot tell the default
+            await until(lambda tool=tool: f"left {tool}" in tools.cancelled)  # type: ignore[misc]  # mypy does not infer the default
 
 
-async def test_a_slow_answer_becomes_a_stream_that_is_kept_alive(host: str) -> None:
-    gate = Gate()
+async def test_slow_response_becomes_stream_with_keep_alive_comments(host: str) -> None:
+    tools = Gate()
     policy = EndpointPolicy(stream_after=0.05, keep_alive=0.05)
-    async with served(gate.server.asgi(policy=policy), host) as url:
-        reply = await Exchange.start(*modern(url, "hold", name="a"))
+    async with served(tools.server.asgi(policy=policy), host) as url:
+        reply = await RawExchange.start(*modern(url, "hold", name="a"))
         comments = 0
         while comments < 3:
             event = await reply._next()
             comments += isinstance(event, h11.Data)
-        gate.let("a")
+        tools.let("a")
         assert text_of(await reply.message()) == "a"
 
 
-async def test_a_subscription(host: str) -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_subscription_notified_until_drain(host: str) -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with served(app, host) as url:
         body: JsonObject = {
             "jsonrpc": "2.0",
@@ -170,77 +170,77 @@ async def test_a_subscription(host: str) -> None:
             "MCP-Protocol-Version": R2026_07_28.name,
             "Mcp-Method": "subscriptions/listen",
         }
-        first = await Exchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
+        first = await RawExchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
         assert (await first.message())["method"] == "notifications/subscriptions/acknowledged"
-        second = await Exchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
+        second = await RawExchange.start(url + "/mcp", "POST", headers, json.dumps(body).encode())
         await second.message()
         await first.leave()
         await until(lambda: app.running == 1)
-        gate.server.remove_tool("fail")
+        tools.server.remove_tool("fail")
         assert (await second.message())["method"] == "notifications/tools/list_changed"
         await app.drain(5)
         assert (await second.message())["id"] == "s"
         assert await second.event() is None
 
 
-async def test_a_session(host: str) -> None:
-    gate = Gate()
-    app = gate.server.asgi(policy=EndpointPolicy(retry=0.001))
+async def test_session_streams_resumption_and_client_requests(host: str) -> None:
+    tools = Gate()
+    app = tools.server.asgi(policy=EndpointPolicy(retry=0.001))
     async with served(app, host) as url:
         params: JsonObject = {
             "protocolVersion": R2025_11_25.name,
             "capabilities": {"roots": {}},
             "clientInfo": {"name": "raw", "version": "0"},
         }
-        reply = await Exchange.start(*legacy(url, None, "initialize", params))
+        reply = await RawExchange.start(*legacy(url, None, "initialize", params))
         assert as_object((await reply.json())["result"])["protocolVersion"] == R2025_11_25.name
         session = reply.headers["mcp-session-id"]
-        told = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+        initialized = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
         target, method, headers, _ = legacy(url, session, "ping", {})
-        reply = await Exchange.start(target, method, headers, told)
+        reply = await RawExchange.start(target, method, headers, initialized)
         assert (await reply.body(), reply.status) == (b"", 202)
 
         listening = {"Accept": "text/event-stream", "Mcp-Session-Id": session}
-        standing = await Exchange.start(target, "GET", listening)
-        await standing.event()
-        gate.server.remove_tool("fail")
-        assert (await standing.message())["method"] == "notifications/tools/list_changed"
+        standalone = await RawExchange.start(target, "GET", listening)
+        await standalone.event()
+        tools.server.remove_tool("fail")
+        assert (await standalone.message())["method"] == "notifications/tools/list_changed"
 
         call: JsonObject = {"name": "release", "arguments": {"name": "a"}, "_meta": {"progressToken": 1}}
-        reply = await Exchange.start(*legacy(url, session, "tools/call", call, 2))
+        reply = await RawExchange.start(*legacy(url, session, "tools/call", call, 2))
         events = []
         while (event := await reply.event()) is not None:
             events.append(event)
         assert events[-1].retry == 1
-        again = await Exchange.start(target, "GET", {**listening, "Last-Event-ID": str(events[-1].id)})
-        gate.let("a")
+        again = await RawExchange.start(target, "GET", {**listening, "Last-Event-ID": str(events[-1].id)})
+        tools.let("a")
         assert (await again.message())["method"] == "notifications/progress"
         assert text_of(await again.message()) == "a"
         assert await again.event() is None
 
-        reply = await Exchange.start(*legacy(url, session, "tools/call", {"name": "look", "arguments": {}}, 3))
-        question = await reply.message()
-        answer = json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}).encode()
-        accepted = await Exchange.start(target, method, headers, answer)
+        reply = await RawExchange.start(*legacy(url, session, "tools/call", {"name": "look", "arguments": {}}, 3))
+        client_request = await reply.message()
+        answer = json.dumps({"jsonrpc": "2.0", "id": client_request["id"], "result": {"roots": []}}).encode()
+        accepted = await RawExchange.start(target, method, headers, answer)
         await accepted.body()
         assert accepted.status == 202
         assert text_of(await reply.message()) == "0"
 
-        # A client that leaves does not cancel, and may come back.
+        # A disconnect does not cancel the request, and the client can resume its stream.
         call = {"name": "steps", "arguments": {"name": "b"}, "_meta": {"progressToken": 2}}
-        reply = await Exchange.start(*legacy(url, session, "tools/call", call, 4))
+        reply = await RawExchange.start(*legacy(url, session, "tools/call", call, 4))
         primed = await reply.event()
         assert primed is not None
         await reply.message()
         await reply.leave()
-        again = await Exchange.start(target, "GET", {**listening, "Last-Event-ID": str(primed.id)})
+        again = await RawExchange.start(target, "GET", {**listening, "Last-Event-ID": str(primed.id)})
         await again.message()
-        gate.let("b1", "b2")
+        tools.let("b1", "b2")
         await again.message()
         assert text_of(await again.message()) == "b"
 
-        ended = await Exchange.start(target, "DELETE", listening)
+        ended = await RawExchange.start(target, "DELETE", listening)
         await ended.body()
         assert ended.status == 200
-        assert await standing.event() is None
+        assert await standalone.event() is None
         assert app.sessions == 0

@@ -1,7 +1,7 @@
-"""Requests that two programs in a row may read differently: each host refuses them, and no second request runs.
+"""Request smuggling: each host rejects requests of ambiguous length, and no second request runs.
 
-Each row is what a client writes in one go. All rows but those of `HARMLESS` end with a whole request for `/second`, which a
-proxy in front may have taken for a part of the first.
+Each row has the bytes that a client writes at once. All rows except those of `HARMLESS` end with a complete request for
+`/second`, which a proxy could take for a part of the first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from mcp_server.runners.hypercorn import serve_hypercorn
 
 Address = tuple[str, int]
 
-PATIENT: Final = HostTimeouts(linger=0.01)
-"""The client here reads to the end of the connection, which must not wait for it."""
+SHORT_LINGER: Final = HostTimeouts(linger=0.01)
+"""A short timeout, because the client reads to the end of the connection."""
 
 SECOND: Final = b"GET /second HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n"
 POST: Final = b"POST /first HTTP/1.1\r\nHost: h\r\n"
@@ -92,8 +92,9 @@ LENIENT: Final = {
     ("hypercorn", "bare-line-feed-in-value"): ["/first", "/second"],
     ("hypercorn", "blank-before-name"): ["/first"],
 }
-"""What is served all the same, as RFC 9112 sections 2.2 and 5.2 permit: what hypercorn passes on does not show how lines
-ended. The page `docs/howto/serve-over-http.md` says so."""
+"""Rows that Hypercorn serves, as RFC 9112 sections 2.2 and 5.2 permit: Hypercorn does not pass on line ends. The page
+`docs/howto/serve-over-http.md` documents this.
+"""
 
 HARMLESS: Final = {
     "http-1.0": (b"GET /first HTTP/1.0\r\n\r\n", ["/first"]),
@@ -108,7 +109,7 @@ FOREIGN_TARGETS: Final = ("http://other/mcp", "h:80", "*", "mcp", "//mcp", "http
 
 
 class Recorder:
-    """Answers each request with 200 and keeps the paths of those that came whole."""
+    """An application that responds with 200 and records the paths of complete requests."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -137,7 +138,7 @@ async def serving(kind: str, server: Server | None = None, **options: Unpack[Htt
     server = server or Server("sample", version="1")
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            run = partial(HOSTS[kind], server, "127.0.0.1:0", timeouts=PATIENT, **options)
+            run = partial(HOSTS[kind], server, "127.0.0.1:0", timeouts=SHORT_LINGER, **options)
             (url,) = await nursery.start(run)
             host, _, port = url.removeprefix("http://").removesuffix("/mcp").rpartition(":")
             yield host, int(port)
@@ -145,7 +146,7 @@ async def serving(kind: str, server: Server | None = None, **options: Unpack[Htt
 
 
 async def replies(address: Address, raw: bytes) -> list[int]:
-    """The statuses of all responses that come until the server ends the connection."""
+    """Return the statuses of all responses until the server closes the connection."""
     found = b""
     async with await trio.open_tcp_stream(*address) as stream:
         await stream.send_all(raw)
@@ -153,7 +154,7 @@ async def replies(address: Address, raw: bytes) -> list[int]:
             async for data in stream:
                 found += data
         except trio.BrokenResourceError:
-            pass  # it was closed with some of the request unread
+            pass  # the server closed the connection before it read the whole request
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) [^\r\n]*\r\n", found)]
 
 
@@ -163,7 +164,7 @@ each_host = pytest.mark.parametrize("kind", HOSTS)
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in HOSTS for name in REFUSED if (kind, name) not in LENIENT]
 )
-async def test_a_request_of_doubtful_length_is_refused_and_ends_the_connection(kind: str, name: str) -> None:
+async def test_request_of_ambiguous_length_rejected_and_connection_closed(kind: str, name: str) -> None:
     recorder = Recorder()
     async with serving(kind, companion=recorder) as address:
         statuses = await replies(address, REFUSED[name])
@@ -172,7 +173,7 @@ async def test_a_request_of_doubtful_length_is_refused_and_ends_the_connection(k
 
 
 @pytest.mark.parametrize(("kind", "name"), LENIENT)
-async def test_a_head_with_other_line_ends_is_read_by_hypercorn(kind: str, name: str) -> None:
+async def test_request_head_with_bare_line_feeds_accepted_by_hypercorn(kind: str, name: str) -> None:
     recorder = Recorder()
     async with serving(kind, companion=recorder) as address:
         await replies(address, REFUSED[name].replace(SECOND, SECOND.replace(b"X: y", b"Connection: close")))
@@ -181,7 +182,7 @@ async def test_a_head_with_other_line_ends_is_read_by_hypercorn(kind: str, name:
 
 @each_host
 @pytest.mark.parametrize("name", HARMLESS)
-async def test_a_request_of_certain_length_is_served_once(kind: str, name: str) -> None:
+async def test_request_of_unambiguous_length_served_once(kind: str, name: str) -> None:
     raw, paths = HARMLESS[name]
     recorder = Recorder()
     async with serving(kind, companion=recorder) as address:
@@ -191,7 +192,7 @@ async def test_a_request_of_certain_length_is_served_once(kind: str, name: str) 
 
 @each_host
 @pytest.mark.parametrize("target", FOREIGN_TARGETS)
-async def test_a_target_that_is_not_the_path_of_the_endpoint_calls_nothing(kind: str, target: str) -> None:
+async def test_foreign_target_calls_no_tool(kind: str, target: str) -> None:
     server, called = Server("sample", version="1"), list[str]()
 
     @server.tool
@@ -200,15 +201,15 @@ async def test_a_target_that_is_not_the_path_of_the_endpoint_calls_nothing(kind:
         return word
 
     async with serving(kind, server) as address:
-        here = f"{address[0]}:{address[1]}"
+        own_host = f"{address[0]}:{address[1]}"
         for path, status in ((target, None), ("/mcp", 200)):
-            statuses = await replies(address, call_of(path, here, word=path))
+            statuses = await replies(address, call_of(path, own_host, word=path))
             assert statuses == [status] if status else statuses[0] >= 400
     assert called == ["/mcp"]
 
 
 def call_of(target: str, host: str, **arguments: JsonValue) -> bytes:
-    """A call of the tool `note`."""
+    """Return a call of the tool `note`."""
     meta: JsonObject = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},

@@ -1,4 +1,4 @@
-"""The server's endpoint pair of HTTP+SSE, over the ASGI interface in memory."""
+"""The endpoint pair of HTTP+SSE, over the ASGI interface in memory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ HOST = ("host", "localhost:8000")
 LIMITS = Limits()
 
 
-def known_as(name: str | None) -> Identity:
+def identity_of(name: str | None) -> Identity:
     return Identity(principal=None if name is None else Principal(subject=name))
 
 
 class Client:
-    """One stream, and POSTs to where it says."""
+    """A client with one event stream that posts to the announced endpoint."""
 
     def __init__(self, pair: SsePair, principal: str | None = None) -> None:
         self.pair = pair
@@ -49,21 +49,21 @@ class Client:
         self.reads = trio.Event()
         self.reads.set()
         self.broken = False
-        self._asked = False
+        self._request_received = False
         self._parser = SseParser(LIMITS)
         self._arrived = trio.Event()
         self._last_id = 0
 
     async def run(self, *headers: tuple[str, str], method: str = "GET", root_path: str = "") -> None:
         request = HttpRequest(method=method, target="/sse", headers=Headers((HOST, *headers)))
-        identity = known_as(self.principal)
+        identity = identity_of(self.principal)
         await self.pair.serve_stream(request, self._receive, self._send, identity=identity, root_path=root_path)
         self.ended = True
         self._arrived.set()
 
     async def _receive(self) -> MutableMapping[str, object]:
-        if not self._asked:
-            self._asked = True
+        if not self._request_received:
+            self._request_received = True
             return {"type": "http.request", "body": b"", "more_body": False}
         await self.leave.wait()
         return {"type": "http.disconnect"}
@@ -146,44 +146,44 @@ async def post(
     method: str = "POST",
     cut: bool = False,
 ) -> tuple[int, bytes]:
-    """Posts in two portions; `cut`: and leaves before the second."""
+    """Post in two parts, and return the status and the body. `cut` disconnects before the second part."""
     given = {"content-type": "application/json", **dict((HOST,)), **dict(headers)}
     request = HttpRequest(method=method, target=target, headers=Headers(given.items()))
     parts: list[MutableMapping[str, object]] = [
         {"type": "http.request", "body": body[:10], "more_body": True},
         {"type": "http.disconnect"} if cut else {"type": "http.request", "body": body[10:]},
     ]
-    status, said = 0, b""
+    status, response_body = 0, b""
 
     async def receive() -> MutableMapping[str, object]:
         return parts.pop(0)
 
     async def send(message: MutableMapping[str, object]) -> None:
-        nonlocal status, said
+        nonlocal status, response_body
         if message["type"] == "http.response.start":
             status = int(str(message["status"]))
         else:
             part = message.get("body", b"")
             assert isinstance(part, bytes)
-            said += part
+            response_body += part
 
-    await pair.serve_post(request, receive, send, identity=known_as(principal))
-    return status, said
+    await pair.serve_post(request, receive, send, identity=identity_of(principal))
+    return status, response_body
 
 
 def make_pair(server: Server, policy: EndpointPolicy | None = None, limits: Limits | None = None) -> SsePair:
     legacy = attrs.evolve(limits or LIMITS)
-    server.revisions = tuple(LEGACY)  # type: ignore[misc]  # a server of its own for this pair
+    server.revisions = tuple(LEGACY)  # type: ignore[misc]  # the server is used by this pair only
     server.limits = legacy  # type: ignore[misc]
     return SsePair(server._service, server.connection, policy or EndpointPolicy(), legacy)
 
 
 @asynccontextmanager
 async def connected(
-    pair: SsePair, principal: str | None = None, *, root_path: str = "", patience: float = 30
+    pair: SsePair, principal: str | None = None, *, root_path: str = "", seconds: float = 30
 ) -> AsyncIterator[Client]:
     client = Client(pair, principal)
-    with trio.fail_after(patience):
+    with trio.fail_after(seconds):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: client.run(root_path=root_path))
             await client.event(0)
@@ -211,9 +211,7 @@ def server() -> Server:
     "http-sse.two-endpoints", "http-sse.endpoint-event", "http-sse.message-events", "http-sse.compat-server-both"
 )
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-async def test_a_client_posts_where_the_stream_says_and_reads_the_answers_there(
-    server: Server, revision: Revision
-) -> None:
+async def test_post_to_announced_endpoint_answered_on_stream(server: Server, revision: Revision) -> None:
     async with connected(make_pair(server), root_path="/app") as client:
         assert client.status == 200
         assert client.headers.get("content-type") == "text/event-stream"
@@ -227,7 +225,7 @@ async def test_a_client_posts_where_the_stream_says_and_reads_the_answers_there(
         assert {event.event for event in client.events[1:]} == {"message"}
 
 
-async def test_a_session_cannot_be_guessed(server: Server) -> None:
+async def test_session_id_has_128_bits_of_entropy(server: Server) -> None:
     pair = make_pair(server)
     sessions = set()
     for _ in range(20):
@@ -237,19 +235,19 @@ async def test_a_session_cannot_be_guessed(server: Server) -> None:
     assert min(map(len, sessions)) * math.log2(64) >= 128
 
 
-async def test_the_server_asks_on_the_stream_and_the_answer_is_posted(server: Server) -> None:
+async def test_client_request_on_stream_answered_by_post(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         await client.open()
         call: JsonObject = {"jsonrpc": "2.0", "id": "t", "method": "tools/call", "params": {"name": "think"}}
         assert await client.post(call) == 202
-        question = json.loads((await client.event(2)).data)
-        assert question["method"] == "sampling/createMessage"
+        client_request = json.loads((await client.event(2)).data)
+        assert client_request["method"] == "sampling/createMessage"
         result: JsonObject = {"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m-1"}
-        assert await client.post({"jsonrpc": "2.0", "id": question["id"], "result": result}) == 202
+        assert await client.post({"jsonrpc": "2.0", "id": client_request["id"], "result": result}) == 202
         assert (await client.response("t"))["result"] == {"content": [{"type": "text", "text": "m-1"}]}
 
 
-async def test_a_handler_sees_the_request_that_its_call_came_in(server: Server) -> None:
+async def test_context_http_is_request_of_call(server: Server) -> None:
     @server.tool
     async def header(context: Context) -> str:
         return str(context.http and context.http.headers.get("x-who"))
@@ -261,11 +259,11 @@ async def test_a_handler_sees_the_request_that_its_call_came_in(server: Server) 
         single = json.loads((await client.event(2)).data)
         assert await client.post([{**call, "id": "i"}], ("x-who", "Bob")) == 202
         several = json.loads((await client.event(3)).data)
-        said = [answer["result"]["content"][0]["text"] for answer in (single, *several)]
-        assert said == ["Ann", "Bob"]
+        texts = [answer["result"]["content"][0]["text"] for answer in (single, *several)]
+        assert texts == ["Ann", "Bob"]
 
 
-async def test_clients_are_told_of_changes(server: Server) -> None:
+async def test_change_notification_sent_on_stream(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         await client.open()
         server.remove_tool("echo")
@@ -273,7 +271,7 @@ async def test_clients_are_told_of_changes(server: Server) -> None:
 
 
 @pytest.mark.spec("http-sse.multiple-clients")
-async def test_each_client_gets_its_own_answers(server: Server) -> None:
+async def test_clients_receive_their_own_responses(server: Server) -> None:
     pair = make_pair(server)
     async with connected(pair) as other, connected(pair) as client:
         assert len(pair) == 2
@@ -291,7 +289,7 @@ async def test_each_client_gets_its_own_answers(server: Server) -> None:
     assert len(pair) == 0
 
 
-async def test_a_session_of_somebody_else_looks_like_none(server: Server) -> None:
+async def test_session_of_other_principal_returns_404(server: Server) -> None:
     pair = make_pair(server)
     async with connected(pair, "ann") as client:
         ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
@@ -304,77 +302,77 @@ async def test_a_session_of_somebody_else_looks_like_none(server: Server) -> Non
         assert (await post(pair, ping, client.target(), principal="ann"))[0] == 202
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------
+# --- rejections -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http-sse.origin-validate")
 @pytest.mark.parametrize(
     "header", [("host", "evil.example"), ("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")]
 )
-async def test_strangers_are_refused_on_both_endpoints(server: Server, header: tuple[str, str]) -> None:
+async def test_foreign_host_or_origin_rejected_on_both_endpoints(server: Server, header: tuple[str, str]) -> None:
     pair = make_pair(server)
-    stranger = Client(pair)
+    foreign_client = Client(pair)
     headers = [header] if header[0] != "host" else []
     request = HttpRequest(method="GET", target="/sse", headers=Headers([header] if not headers else [HOST, header]))
-    await pair.serve_stream(request, stranger._receive, stranger._send)
-    assert stranger.status == 403
+    await pair.serve_stream(request, foreign_client._receive, foreign_client._send)
+    assert foreign_client.status == 403
     async with connected(pair) as client:
         assert await client.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, header) == 403
         assert len(client.events) == 1
 
 
 @pytest.mark.parametrize(("method", "allowed"), [("POST", "GET"), ("DELETE", "GET")])
-async def test_the_stream_is_got(server: Server, method: str, allowed: str) -> None:
+async def test_stream_endpoint_with_other_method_returns_405(server: Server, method: str, allowed: str) -> None:
     client = Client(make_pair(server))
     await client.run(("content-type", "application/json"), method=method)
     assert client.status == 405
     assert allowed in (client.headers.get("allow") or "")
 
 
-async def test_messages_are_posted(server: Server) -> None:
+async def test_message_endpoint_with_get_returns_405(server: Server) -> None:
     assert (await post(make_pair(server), b"", "/messages?session=x", method="GET"))[0] == 405
 
 
-async def test_a_client_has_to_take_a_stream(server: Server) -> None:
+async def test_stream_without_event_stream_accepted_returns_406(server: Server) -> None:
     client = Client(make_pair(server))
     await client.run(("accept", "application/json"))
     assert client.status == 406
 
 
-async def test_a_body_that_is_no_message_or_too_large_is_refused(server: Server) -> None:
+async def test_invalid_or_large_body_rejected(server: Server) -> None:
     pair = make_pair(server, limits=Limits(message_bytes=1_000))
     async with connected(pair) as client:
         assert (await post(pair, b"{" * 20, client.target()))[0] == 400
-        status, said = await post(pair, b" " * 2_000, client.target())
+        status, response_body = await post(pair, b" " * 2_000, client.target())
         assert status == 413
-        assert b"Limits.message_bytes" in said
+        assert b"Limits.message_bytes" in response_body
         assert (await post(pair, b"{}" * 20, client.target(), ("content-type", "text/plain")))[0] == 415
         assert (await post(pair, b"{}" * 20, client.target(), cut=True))[0] == 400
         assert len(client.events) == 1
 
 
 @pytest.mark.spec("version.unsupported-error")
-async def test_error_without_id_in_the_refusal_of_a_post_has_the_form_of_the_session(server: Server) -> None:
+async def test_error_of_rejected_post_has_null_id_by_revision(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         for revision, null in ((None, True), (R2024_11_05, True), (LEGACY[-1], False)):
             if revision is not None:
                 await client.open(revision)
-            status, said = await post(client.pair, b"{", client.target())
+            status, response_body = await post(client.pair, b"{", client.target())
             assert status == 400
-            assert ("id" in json.loads(said)) is null
+            assert ("id" in json.loads(response_body)) is null
 
 
-async def test_modern_requests_are_refused_by_name(server: Server) -> None:
+async def test_modern_request_returns_400_with_supported_revisions(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         meta: JsonObject = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}).encode()
-        status, said = await post(client.pair, body, client.target())
+        status, response_body = await post(client.pair, body, client.target())
         assert status == 400
-        assert b"2026-07-28" in said
-        assert b"2024-11-05" in said
+        assert b"2026-07-28" in response_body
+        assert b"2024-11-05" in response_body
 
 
-async def test_batches_are_for_clients_that_agreed_on_them(server: Server) -> None:
+async def test_batch_accepted_only_in_2025_03_26(server: Server) -> None:
     pings: JsonValue = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("a", "b")]
     pair = make_pair(server)
     async with connected(pair) as client:
@@ -389,7 +387,7 @@ async def test_batches_are_for_clients_that_agreed_on_them(server: Server) -> No
         assert json.loads((await client.event(2)).data)["error"]["code"] == -32600
 
 
-async def test_sessions_are_bounded(server: Server) -> None:
+async def test_sessions_over_limit_return_503(server: Server) -> None:
     pair = make_pair(server, limits=Limits(sessions=1))
     async with connected(pair):
         late = Client(pair)
@@ -401,15 +399,15 @@ async def test_sessions_are_bounded(server: Server) -> None:
         assert len(pair) == 1
 
 
-# --- life ----------------------------------------------------------------------------------------------------------
+# --- lifetime ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_handlers_end_with_the_stream(server: Server) -> None:
-    begun, cancelled = trio.Event(), trio.Event()
+async def test_disconnect_cancels_handlers(server: Server) -> None:
+    started, cancelled = trio.Event(), trio.Event()
 
     @server.tool
     async def hang() -> str:
-        begun.set()
+        started.set()
         try:
             await trio.sleep_forever()
         finally:
@@ -418,17 +416,17 @@ async def test_the_handlers_end_with_the_stream(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         await client.open()
         await client.post({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "hang"}})
-        await begun.wait()
+        await started.wait()
         client.leave.set()
         await cancelled.wait()
 
 
-async def test_second_initialize_on_one_stream_begins_a_new_session(server: Server) -> None:
-    begun, cancelled = trio.Event(), trio.Event()
+async def test_second_initialize_begins_new_session(server: Server) -> None:
+    started, cancelled = trio.Event(), trio.Event()
 
     @server.tool
     async def hang() -> str:
-        begun.set()
+        started.set()
         try:
             await trio.sleep_forever()
         finally:
@@ -437,7 +435,7 @@ async def test_second_initialize_on_one_stream_begins_a_new_session(server: Serv
     async with connected(make_pair(server)) as client:
         await client.open()
         await client.post({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "hang"}})
-        await begun.wait()
+        await started.wait()
         assert (await client.open(R2025_03_26))["protocolVersion"] == "2025-03-26"
         await cancelled.wait()
         call: JsonObject = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
@@ -445,7 +443,7 @@ async def test_second_initialize_on_one_stream_begins_a_new_session(server: Serv
         assert json.loads((await client.event(3)).data) == [{"jsonrpc": "2.0", "id": 9, "result": {}}]
 
 
-async def test_a_host_that_finds_the_client_gone_ends_the_session(server: Server) -> None:
+async def test_failed_send_ends_session(server: Server) -> None:
     async with connected(make_pair(server)) as client:
         await client.open()
         client.broken = True
@@ -454,8 +452,8 @@ async def test_a_host_that_finds_the_client_gone_ends_the_session(server: Server
         assert client.ended
 
 
-async def test_a_silent_stream_is_kept_alive(server: Server, autojump_clock: trio.testing.MockClock) -> None:
-    async with connected(make_pair(server, EndpointPolicy(keep_alive=10)), patience=1_000) as client:
+async def test_silent_stream_has_keep_alive_comments(server: Server, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(make_pair(server, EndpointPolicy(keep_alive=10)), seconds=1_000) as client:
         await trio.sleep(25)
         assert client.comments == 2
         await client.call("ping")
@@ -465,7 +463,7 @@ async def test_a_silent_stream_is_kept_alive(server: Server, autojump_clock: tri
         assert client.comments == 3
 
 
-async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(server: Server) -> None:
+async def test_request_queue_full_responds_with_error_on_stream(server: Server) -> None:
     go = trio.Event()
 
     @server.tool
@@ -484,7 +482,7 @@ async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(
         assert isinstance(error, dict)
         assert "2 is over the limit of 1; the setting is Limits.waiting_requests" in str(error["message"])
         assert (await client.call("ping"))["result"] == {}
-        # A cancellation does not wait either, and makes room.
+        # A cancellation does not wait in the queue, and it frees a place there.
         assert (
             await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 12}})
             == 202
@@ -496,15 +494,15 @@ async def test_a_request_for_which_there_is_no_room_is_refused_and_nothing_else(
 
 
 @pytest.mark.parametrize("body", ['"result":5', '"result":null', '"error":"no"', '"result":{"a":NaN}', '"nothing":1'])
-async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_read(server: Server, body: str) -> None:
+async def test_unreadable_response_fails_client_request(server: Server, body: str) -> None:
     pair = make_pair(server)
     async with connected(pair) as client:
         await client.open()
         call: JsonObject = {"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": "think"}}
         assert await client.post(call) == 202
-        question = json.loads((await client.event(2)).data)
-        assert question["method"] == "sampling/createMessage"
-        bad = f'{{"jsonrpc":"2.0","id":{json.dumps(question["id"])},{body}}}'
+        client_request = json.loads((await client.event(2)).data)
+        assert client_request["method"] == "sampling/createMessage"
+        bad = f'{{"jsonrpc":"2.0","id":{json.dumps(client_request["id"])},{body}}}'
         status, _ = await post(pair, bad.encode(), client.target())
         assert status == 400
         error = (await client.response("c"))["error"]
@@ -512,10 +510,10 @@ async def test_a_handler_does_not_wait_for_an_answer_that_came_and_cannot_be_rea
         assert "the peer's response cannot be read" in str(error["message"])
 
 
-async def test_a_client_that_asks_and_does_not_read_is_slowed(server: Server) -> None:
+async def test_posts_of_client_that_reads_nothing_are_delayed(server: Server) -> None:
     statuses: list[int] = []
 
-    async def ask(client: Client) -> None:
+    async def send_pings(client: Client) -> None:
         for id in range(100):
             status = await client.post({"jsonrpc": "2.0", "id": f"p{id}", "method": "ping"})
             statuses.append(status)
@@ -524,7 +522,7 @@ async def test_a_client_that_asks_and_does_not_read_is_slowed(server: Server) ->
     async with connected(pair) as client, trio.open_nursery() as nursery:
         await client.open()
         client.reads = trio.Event()
-        nursery.start_soon(ask, client)
+        nursery.start_soon(send_pings, client)
         await trio.testing.wait_all_tasks_blocked()
         assert 5 < len(statuses) < 40
         client.reads.set()
@@ -533,12 +531,12 @@ async def test_a_client_that_asks_and_does_not_read_is_slowed(server: Server) ->
     assert set(statuses) == {202}
 
 
-async def test_a_stopping_server_lets_requests_end(server: Server, autojump_clock: trio.testing.MockClock) -> None:
-    begun = trio.Event()
+async def test_drain_completes_requests_until_timeout(server: Server, autojump_clock: trio.testing.MockClock) -> None:
+    started = trio.Event()
 
     @server.tool
     async def work(seconds: float) -> str:
-        begun.set()
+        started.set()
         await trio.sleep(seconds)
         return "done"
 
@@ -548,7 +546,7 @@ async def test_a_stopping_server_lets_requests_end(server: Server, autojump_cloc
         for id, seconds in (("short", 3), ("long", 100)):
             params: JsonObject = {"name": "work", "arguments": {"seconds": seconds}}
             await client.post({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-        await begun.wait()
+        await started.wait()
         await pair.drain(5)
         assert "result" in await client.response("short")
         assert [json.loads(event.data)["id"] for event in client.events[2:]] == ["short"]
@@ -558,7 +556,7 @@ async def test_a_stopping_server_lets_requests_end(server: Server, autojump_cloc
         await pair.drain(5)
 
 
-async def test_a_client_that_reads_nothing_does_not_hold_up_the_end(
+async def test_blocked_client_does_not_delay_end_of_session(
     server: Server, autojump_clock: trio.testing.MockClock
 ) -> None:
     pair = make_pair(server)
@@ -572,10 +570,10 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_end(
         assert len(pair) == 0
 
 
-# --- on real hosts -------------------------------------------------------------------------------------------------
+# --- all hosts --------------------------------------------------------------------------------------------------------
 
 
-async def _sent(url: str, text: str) -> trio.SocketStream:
+async def _send_raw(url: str, text: str) -> trio.SocketStream:
     parts = urlsplit(url)
     stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or 0)
     await stream.send_all(text.encode())
@@ -596,16 +594,16 @@ async def _post(url: str, endpoint: str, method: str, id: int | None = None, par
         {"jsonrpc": "2.0", "method": method, **({} if id is None else {"id": id}), "params": params or {}}
     )
     head = f"POST {endpoint} HTTP/1.1\r\nhost: {urlsplit(url).netloc}\r\ncontent-type: application/json\r\n"
-    async with await _sent(url, f"{head}content-length: {len(message)}\r\n\r\n{message}") as posted:
+    async with await _send_raw(url, f"{head}content-length: {len(message)}\r\n\r\n{message}") as posted:
         assert (await _until(posted, b"\r\n")).startswith(b"HTTP/1.1 202")
 
 
-async def test_the_pair_works_on_every_host(server: Server, host: str) -> None:
-    begun, cancelled = trio.Event(), trio.Event()
+async def test_host_of_each_kind_serves_http_sse(server: Server, host: str) -> None:
+    started, cancelled = trio.Event(), trio.Event()
 
     @server.tool
     async def hang() -> str:
-        begun.set()
+        started.set()
         try:
             await trio.sleep_forever()
         finally:
@@ -614,7 +612,7 @@ async def test_the_pair_works_on_every_host(server: Server, host: str) -> None:
     app = server.asgi(legacy_sse=True)
     async with served(app, host) as url:
         prefix = urlsplit(url).path
-        async with await _sent(url, f"GET {prefix}/sse HTTP/1.1\r\nhost: {urlsplit(url).netloc}\r\n\r\n") as stream:
+        async with await _send_raw(url, f"GET {prefix}/sse HTTP/1.1\r\nhost: {urlsplit(url).netloc}\r\n\r\n") as stream:
             found = re.search(rb"event: endpoint\ndata: (\S+)", await _until(stream, b"\n\n"))
             assert found is not None
             endpoint = found[1].decode()
@@ -628,6 +626,6 @@ async def test_the_pair_works_on_every_host(server: Server, host: str) -> None:
             assert b'data: {"jsonrpc":"2.0","id":7,"result":{' in await _until(stream, b"\n\n")
             await _post(url, endpoint, "notifications/initialized")
             await _post(url, endpoint, "tools/call", 8, {"name": "hang"})
-            await begun.wait()
+            await started.wait()
             assert app.sessions == 1
         await cancelled.wait()

@@ -1,4 +1,4 @@
-"""The guard in front of hosts that are not ours: slow bodies, and requests that two programs may read differently."""
+"""The request guard for other hosts: slow bodies, and requests of ambiguous length."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TIMEOUTS: Final = HostTimeouts(body=10, body_rate=100)
 LIMITS: Final = Limits(message_bytes=10_000)
 
 
-class Reader:
-    """An application that reads the body and answers 200."""
+class BodyReader:
+    """An application that reads the body and responds with 200."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -55,8 +55,8 @@ class Reader:
         await send({"type": "http.response.body", "body": b"done"})
 
 
-class Host:
-    """What a guard is given by its host: parts of a body that come from time to time."""
+class FakeHost:
+    """The interface of a host: the parts of a body with pauses before each."""
 
     def __init__(self, *parts: tuple[float, bytes], complete: bool = True) -> None:
         self._parts = list(parts)
@@ -79,8 +79,8 @@ class Host:
         assert [each["type"] for each in self.sent] == ["http.response.start", "http.response.body"]
         return self.sent[0]["status"]
 
-    async def ask(self, app: Application, *headers: tuple[bytes, bytes], version: str = "1.1") -> float:
-        """One request; the seconds that it took."""
+    async def run(self, app: Application, *headers: tuple[bytes, bytes], version: str = "1.1") -> float:
+        """Send a request through the guard and return its duration in seconds."""
         began = trio.current_time()
         guard = RequestGuard(app, limits=LIMITS, timeouts=TIMEOUTS)
         scope: Scope = {
@@ -94,54 +94,54 @@ class Host:
         return trio.current_time() - began
 
 
-async def test_a_body_above_the_rate_is_passed_on(autojump_clock: Clock) -> None:
-    host, app = Host((9, b"x" * 900), (9, b"y" * 100)), Reader()
-    assert await host.ask(app, (b"content-length", b"1000")) == 18
+async def test_body_above_minimum_rate_passed_on(autojump_clock: Clock) -> None:
+    host, app = FakeHost((9, b"x" * 900), (9, b"y" * 100)), BodyReader()
+    assert await host.run(app, (b"content-length", b"1000")) == 18
     assert (host.status, app.body) == (200, b"x" * 900 + b"y" * 100)
 
 
-async def test_a_body_below_the_rate_is_given_up(autojump_clock: Clock) -> None:
-    host, app = Host((9, b"one"), (9, b"two")), Reader()
-    await host.ask(app, (b"content-length", b"6"))
+async def test_body_below_minimum_rate_returns_408(autojump_clock: Clock) -> None:
+    host, app = FakeHost((9, b"one"), (9, b"two")), BodyReader()
+    await host.run(app, (b"content-length", b"6"))
     assert (host.status, app.body) == (408, b"one")
 
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
-async def test_a_body_that_drips_is_given_up_with_408(version: str, autojump_clock: Clock) -> None:
-    host, app = Host(*[(1.0, b"x")] * 1_000), Reader()
-    took = await host.ask(app, version=version)
+async def test_dripping_body_returns_408_at_body_timeout(version: str, autojump_clock: Clock) -> None:
+    host, app = FakeHost(*[(1.0, b"x")] * 1_000), BodyReader()
+    took = await host.run(app, version=version)
     assert host.status == 408
     assert app.disconnected.is_set()
     assert 10 <= took <= 12
-    assert ((b"connection", b"close") in host.sent[0]["headers"]) is (version == "1.1")  # type: ignore[operator]  # ASGI says so
-    assert b"HostTimeouts.body" in host.sent[1]["body"]  # type: ignore[operator]  # ASGI says so
+    assert ((b"connection", b"close") in host.sent[0]["headers"]) is (version == "1.1")  # type: ignore[operator]  # the types of ASGI are broad
+    assert b"HostTimeouts.body" in host.sent[1]["body"]  # type: ignore[operator]  # the types of ASGI are broad
 
 
 async def test_bytes_sent_at_once_earn_no_time(autojump_clock: Clock) -> None:
-    host = Host((0, b"x" * 9_999), complete=False)
-    assert await host.ask(Reader(), (b"content-length", b"10000")) == 10
+    host = FakeHost((0, b"x" * 9_999), complete=False)
+    assert await host.run(BodyReader(), (b"content-length", b"10000")) == 10
     assert host.status == 408
 
 
-async def test_a_body_of_unknown_length_has_the_time_of_the_longest_message(autojump_clock: Clock) -> None:
-    host = Host(*[(1.0, b"x" * 1_000)] * 1_000)
-    assert await host.ask(Reader()) == 10 + LIMITS.message_bytes / 100
+async def test_body_of_unknown_length_has_time_of_longest_message(autojump_clock: Clock) -> None:
+    host = FakeHost(*[(1.0, b"x" * 1_000)] * 1_000)
+    assert await host.run(BodyReader()) == 10 + LIMITS.message_bytes / 100
     assert host.status == 408
 
 
-async def test_time_of_the_application_is_not_charged_to_the_client(autojump_clock: Clock) -> None:
+async def test_application_time_not_counted_as_body_timeout(autojump_clock: Clock) -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await trio.sleep(1_000)
         await receive()
         await trio.sleep(1_000)
         await reader(scope, receive, send)
 
-    host, reader = Host((1, b"a"), (1, b"b"), (1, b"c")), Reader()
-    await host.ask(slow)
+    host, reader = FakeHost((1, b"a"), (1, b"b"), (1, b"c")), BodyReader()
+    await host.run(slow)
     assert (host.status, reader.body) == (200, b"bc")
 
 
-async def test_a_read_that_the_application_cancels_costs_the_client_its_time(autojump_clock: Clock) -> None:
+async def test_reads_cancelled_by_application_count_as_body_timeout(autojump_clock: Clock) -> None:
     async def impatient(scope: Scope, receive: Receive, send: Send) -> None:
         for _ in range(100):
             with trio.move_on_after(1):
@@ -149,12 +149,12 @@ async def test_a_read_that_the_application_cancels_costs_the_client_its_time(aut
                 assert message["type"] == "http.disconnect"
                 return
 
-    host = Host((math.inf, b""))
-    assert await host.ask(impatient) == 10
+    host = FakeHost((math.inf, b""))
+    assert await host.run(impatient) == 10
     assert host.status == 408
 
 
-async def test_after_the_body_the_client_may_stay_for_ever(autojump_clock: Clock) -> None:
+async def test_wait_for_disconnect_after_body_is_unlimited(autojump_clock: Clock) -> None:
     async def listening(scope: Scope, receive: Receive, send: Send) -> None:
         assert not (await receive()).get("more_body")
         with trio.move_on_after(1_000_000):
@@ -162,20 +162,20 @@ async def test_after_the_body_the_client_may_stay_for_ever(autojump_clock: Clock
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    host = Host((0, b""))
-    await host.ask(listening)
+    host = FakeHost((0, b""))
+    await host.run(listening)
     assert host.status == 200
 
 
-async def test_an_answer_that_has_begun_is_not_followed_by_another(autojump_clock: Clock) -> None:
+async def test_timeout_after_response_start_sends_no_second_response(autojump_clock: Clock) -> None:
     async def early(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while (await receive())["type"] != "http.disconnect":
             pass
         await send({"type": "http.response.body", "body": b""})
 
-    host = Host((1, b"a"), complete=False)
-    await host.ask(early)
+    host = FakeHost((1, b"a"), complete=False)
+    await host.run(early)
     assert [each["type"] for each in host.sent] == ["http.response.start"]
 
 
@@ -189,25 +189,25 @@ async def test_an_answer_that_has_begun_is_not_followed_by_another(autojump_cloc
         ("0.9", [], 505),
     ],
 )
-async def test_a_doubtful_request_does_not_reach_the_application(
+async def test_request_of_ambiguous_length_not_passed_on(
     version: str, headers: list[tuple[bytes, bytes]], status: int, autojump_clock: Clock
 ) -> None:
-    app = Reader()
+    app = BodyReader()
     for parts in ([(0.0, b"x")], [(1.0, b"x")] * 1_000, [(0.0, b"x" * 5_000)] * 1_000):
-        host = Host(*parts)
-        await host.ask(app, *headers, version=version)
+        host = FakeHost(*parts)
+        await host.run(app, *headers, version=version)
         assert host.status in (status, 408)
     assert app.body == b""
 
 
-# --- by hypercorn ----------------------------------------------------------------------------------------------------
+# --- Hypercorn --------------------------------------------------------------------------------------------------------
 
 SHORT: Final = HostTimeouts(body=0.05)
 
 
 @asynccontextmanager
-async def hypercorn_of(app: Reader) -> AsyncIterator[trio.SocketStream]:
-    """A connection to hypercorn, where a body has next to no time."""
+async def hypercorn_of(app: BodyReader) -> AsyncIterator[trio.SocketStream]:
+    """Connect to Hypercorn with a short body timeout."""
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             serve = partial(serve_hypercorn, Server("s", version="1"), "127.0.0.1:0", timeouts=SHORT, companion=app)
@@ -219,8 +219,8 @@ async def hypercorn_of(app: Reader) -> AsyncIterator[trio.SocketStream]:
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 4000000", b"Transfer-Encoding: chunked"])
-async def test_hypercorn_ends_a_connection_whose_body_stalls(framing: bytes) -> None:
-    app = Reader()
+async def test_hypercorn_closes_connection_of_stalled_body(framing: bytes) -> None:
+    app = BodyReader()
     async with hypercorn_of(app) as stream:
         await stream.send_all(b"POST / HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n1\r\nx\r\n" % framing)
         found = b"".join([bytes(data) async for data in stream])
@@ -228,8 +228,8 @@ async def test_hypercorn_ends_a_connection_whose_body_stalls(framing: bytes) -> 
     assert app.disconnected.is_set()
 
 
-async def test_hypercorn_ends_a_stream_of_http2_whose_body_stalls_and_serves_the_next() -> None:
-    app = Reader()
+async def test_hypercorn_ends_http_2_stream_of_stalled_body() -> None:
+    app = BodyReader()
     async with hypercorn_of(app) as stream:
         client = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
         client.initiate_connection()
@@ -243,7 +243,7 @@ async def test_hypercorn_ends_a_stream_of_http2_whose_body_stalls_and_serves_the
 
 
 async def h2_status(client: h2.connection.H2Connection, stream: trio.SocketStream, number: int) -> str:
-    """The status of the response on a stream of HTTP/2, once it is complete."""
+    """Return the status of a response on an HTTP/2 stream once it is complete."""
     status = ""
     while True:
         await stream.send_all(client.data_to_send())

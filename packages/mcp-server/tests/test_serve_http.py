@@ -21,7 +21,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from http_hosts import Answer, RawHttp
+from http_hosts import RawHttp, RawResponse
 from hypercorn.typing import Framework
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -129,7 +129,7 @@ async def begin(url: str, *, host: str = "127.0.0.1") -> RawHttp:
     return client
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: RawResponse) -> str:
     text = json.loads(answer.body)["result"]["content"][0]["text"]
     assert isinstance(text, str)
     return text

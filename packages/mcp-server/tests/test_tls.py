@@ -1,4 +1,4 @@
-"""HTTPS by both hosts: handshakes that stall, certificates that change, and the two ends of a wrong scheme."""
+"""HTTPS by both hosts: stalled handshakes, changed certificates, wrong schemes, and invalid certificates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-class Files:
+class CertificateFiles:
     """A certificate and its key, in two files."""
 
     def __init__(self, folder: Path, authority: trustme.CA) -> None:
@@ -64,8 +64,8 @@ class Files:
 
 
 @pytest.fixture
-def files(tmp_path: Path, authority: trustme.CA) -> Files:
-    made = Files(tmp_path, authority)
+def files(tmp_path: Path, authority: trustme.CA) -> CertificateFiles:
+    made = CertificateFiles(tmp_path, authority)
     made.issue()
     return made
 
@@ -77,8 +77,10 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 
 
 @asynccontextmanager
-async def serving(kind: str, files: Files | None, timeouts: HostTimeouts | None = None) -> AsyncIterator[int]:
-    """A server with a page for load balancers; gives its port."""
+async def serving(
+    kind: str, files: CertificateFiles | None, timeouts: HostTimeouts | None = None
+) -> AsyncIterator[int]:
+    """Serve with a health check and yield the port."""
     given = HttpOptions(healthz="/healthz")
     if files is not None:
         given |= HttpOptions(tls_cert=files.cert, tls_key=files.key)
@@ -90,7 +92,7 @@ async def serving(kind: str, files: Files | None, timeouts: HostTimeouts | None 
             nursery.cancel_scope.cancel()
 
 
-async def secured(port: int, context: ssl.SSLContext, name: str = "127.0.0.1") -> trio.SSLStream[trio.SocketStream]:
+async def open_tls(port: int, context: ssl.SSLContext, name: str = "127.0.0.1") -> trio.SSLStream[trio.SocketStream]:
     stream = trio.SSLStream(
         await trio.open_tcp_stream("127.0.0.1", port), context, server_hostname=name, https_compatible=True
     )
@@ -99,8 +101,8 @@ async def secured(port: int, context: ssl.SSLContext, name: str = "127.0.0.1") -
 
 
 async def get(port: int, context: ssl.SSLContext, name: str = "127.0.0.1") -> tuple[bytes, bytes | None]:
-    """The answer to a request, and the certificate of the server."""
-    stream = await secured(port, context, name)
+    """Return the response to a request and the certificate of the server."""
+    stream = await open_tls(port, context, name)
     certificate = stream.getpeercert(binary_form=True)
     await stream.send_all(REQUEST)
     found = b"".join([bytes(part) async for part in stream])
@@ -112,31 +114,31 @@ def der(issued: trustme.LeafCert) -> bytes:
     return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
 
 
-async def everything(stream: trio.SocketStream) -> bytes:
+async def read_all(stream: trio.SocketStream) -> bytes:
     try:
         return b"".join([bytes(part) async for part in stream])
     except trio.BrokenResourceError:
         return b""
 
 
-# --- handshakes that stall -------------------------------------------------------------------------------------------
+# --- stalled handshakes -----------------------------------------------------------------------------------------------
 
 
 def client_hello() -> bytes:
     outgoing = ssl.MemoryBIO()
-    shaking = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    handshake = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
-        shaking.do_handshake()
+        handshake.do_handshake()
     return outgoing.read()
 
 
 STALLS: Final[dict[str, Callable[[bytes], bytes]]] = {
     "nothing": lambda hello: b"",
     "a byte": lambda hello: hello[:1],
-    "half a hello": lambda hello: hello[: len(hello) // 2],
+    "half of a client hello": lambda hello: hello[: len(hello) // 2],
     "all but the last byte": lambda hello: hello[:-1],
-    "a hello and no more": lambda hello: hello,
-    "a record that is announced": lambda hello: b"\x16\x03\x01\x40\x00",
+    "only a client hello": lambda hello: hello,
+    "only a record header": lambda hello: b"\x16\x03\x01\x40\x00",
 }
 
 
@@ -157,27 +159,27 @@ async def embedded(authority: trustme.CA, limits: Limits) -> AsyncIterator[tuple
         nursery.cancel_scope.cancel()
 
 
-async def test_stalled_handshakes_count_block_no_other_and_end_with_the_deadline(
+async def test_stalled_handshakes_end_at_deadline_without_blocking_others(
     authority: trustme.CA, autojump_clock: trio.testing.MockClock
 ) -> None:
     hello = client_hello()
     async with embedded(authority, Limits()) as (host, port):
         stalled = []
-        for cut in (*STALLS.values(), *STALLS.values()):
+        for shorten in (*STALLS.values(), *STALLS.values()):
             stalled.append(await trio.open_tcp_stream("127.0.0.1", port))
-            await stalled[-1].send_all(cut(hello))
+            await stalled[-1].send_all(shorten(hello))
         assert (await get(port, trusting(authority)))[0].endswith(b"served")
         assert host.connections == len(stalled)
         began = trio.current_time()
         for each in stalled:
-            await everything(each)
+            await read_all(each)
             await each.aclose()
         assert trio.current_time() - began <= HostTimeouts().head + HostTimeouts().linger + 1
         await trio.testing.wait_all_tasks_blocked()
         assert host.connections == 0
 
 
-async def test_stalled_handshakes_make_room_when_the_host_is_full(
+async def test_host_at_capacity_drops_stalled_handshakes(
     authority: trustme.CA, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with embedded(authority, Limits(connections=4)) as (_, port):
@@ -189,37 +191,37 @@ async def test_stalled_handshakes_make_room_when_the_host_is_full(
             await each.aclose()
 
 
-@pytest.mark.parametrize("cut", STALLS.values(), ids=STALLS)
-async def test_hypercorn_ends_a_handshake_that_stalls(cut: Callable[[bytes], bytes], files: Files) -> None:
+@pytest.mark.parametrize("shorten", STALLS.values(), ids=STALLS)
+async def test_hypercorn_ends_stalled_handshake(shorten: Callable[[bytes], bytes], files: CertificateFiles) -> None:
     async with serving("hypercorn", files, HostTimeouts(head=0.05)) as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
-        await stream.send_all(cut(client_hello()))
-        await everything(stream)
+        await stream.send_all(shorten(client_hello()))
+        await read_all(stream)
         await stream.aclose()
 
 
-# --- certificates that change ----------------------------------------------------------------------------------------
+# --- changed certificates ---------------------------------------------------------------------------------------------
 
 
 @each_host
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-async def test_a_renewed_certificate_is_used_from_the_next_connection_on(
-    kind: str, name: str, files: Files, authority: trustme.CA
+async def test_renewed_certificate_used_for_next_connection(
+    kind: str, name: str, files: CertificateFiles, authority: trustme.CA
 ) -> None:
     first = files.issue()
     async with serving(kind, files) as port:
         assert (await get(port, trusting(authority), name))[1] == der(first)
-        before = await secured(port, trusting(authority), name)
+        open_stream = await open_tls(port, trusting(authority), name)
         second = files.issue()
         assert (await get(port, trusting(authority), name))[1] == der(second)
-        await before.send_all(REQUEST)
-        assert (await before.receive_some()).startswith(b"HTTP/1.1 200")
-        await trio.aclose_forcefully(before)
+        await open_stream.send_all(REQUEST)
+        assert (await open_stream.receive_some()).startswith(b"HTTP/1.1 200")
+        await trio.aclose_forcefully(open_stream)
 
 
 @each_host
-async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there(
-    kind: str, files: Files, authority: trustme.CA, caplog: pytest.LogCaptureFixture
+async def test_certificate_without_matching_key_used_after_key_arrives(
+    kind: str, files: CertificateFiles, authority: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = files.issue()
     async with serving(kind, files) as port:
@@ -228,25 +230,25 @@ async def test_a_certificate_without_its_key_is_not_used_until_the_key_is_there(
         with caplog.at_level(logging.ERROR, "mcp_server"):
             for _ in range(3):
                 assert (await get(port, trusting(authority)))[1] == der(first)
-        told = [each.message for each in caplog.records if "the previous one stays in use" in each.message]
-        assert len(told) == 1
-        assert "key.pem" in told[0]
+        messages = [each.message for each in caplog.records if "the previous one stays in use" in each.message]
+        assert len(messages) == 1
+        assert "key.pem" in messages[0]
         files.write_key(second)
         assert (await get(port, trusting(authority)))[1] == der(second)
 
 
-@pytest.mark.parametrize("harm", ["gone", "empty", "something else", "encrypted"])
-async def test_a_file_that_cannot_be_read_leaves_the_certificate_in_use(
-    harm: str, files: Files, authority: trustme.CA, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("fault", ["gone", "empty", "no certificate", "encrypted"])
+async def test_unreadable_certificate_file_keeps_previous_certificate(
+    fault: str, files: CertificateFiles, authority: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = files.issue()
     async with serving("embedded", files) as port:
-        if harm == "gone":
+        if fault == "gone":
             files.key.unlink()
-        elif harm == "encrypted":
+        elif fault == "encrypted":
             files.key.write_bytes(encrypted(first))
         else:
-            files.cert.write_bytes(b"" if harm == "empty" else b"Dear Sir or Madam")
+            files.cert.write_bytes(b"" if fault == "empty" else b"not a certificate")
         for _ in range(2):
             assert (await get(port, trusting(authority)))[1] == der(first)
         assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
@@ -269,28 +271,28 @@ def encrypted(issued: trustme.LeafCert) -> bytes:
 # --- the wrong scheme ------------------------------------------------------------------------------------------------
 
 
-async def test_plain_http_to_the_https_port_is_answered_with_what_to_do(files: Files) -> None:
+async def test_plain_http_on_https_port_returns_400_with_advice(files: CertificateFiles) -> None:
     async with serving("embedded", files) as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(REQUEST)
-        found = await everything(stream)
+        found = await read_all(stream)
         assert found.startswith(b"HTTP/1.1 400 ")
         assert b"this port expects HTTPS: use https:// in the URL" in found
         await stream.aclose()
 
 
-async def test_tls_to_the_http_port_is_answered_with_what_to_do() -> None:
+async def test_tls_on_http_port_returns_400_with_advice() -> None:
     async with serving("embedded", None) as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(client_hello())
-        found = await everything(stream)
+        found = await read_all(stream)
         assert found.startswith(b"HTTP/1.1 400 ")
         assert b"this is TLS, and this port expects plain HTTP: use http:// in the URL" in found
         await stream.aclose()
 
 
-async def connect(url: str, tls: Tls | ssl.SSLContext | None) -> McpError:
-    """What a client says that cannot connect."""
+async def connect_error(url: str, tls: Tls | ssl.SSLContext | None) -> McpError:
+    """Return the error of a client that cannot connect."""
     with pytest.raises(McpError) as caught:
         async with open_http(url, tls=tls, proxies=False):
             pass
@@ -298,21 +300,21 @@ async def connect(url: str, tls: Tls | ssl.SSLContext | None) -> McpError:
 
 
 @each_host
-async def test_a_client_with_the_wrong_scheme_says_which_is_right(
-    kind: str, files: Files, authority: trustme.CA
+async def test_client_with_wrong_scheme_error_names_right_scheme(
+    kind: str, files: CertificateFiles, authority: trustme.CA
 ) -> None:
     async with serving(kind, None) as port:
-        error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(authority))
+        error = await connect_error(f"https://127.0.0.1:{port}/mcp", trusting(authority))
         assert isinstance(error, ConnectionEnded)
         assert (
             f"https://127.0.0.1:{port}: the server does not use TLS on this port; try http:// instead" in error.message
         )
     async with serving(kind, files) as port:
-        error = await connect(f"http://127.0.0.1:{port}/mcp", None)
+        error = await connect_error(f"http://127.0.0.1:{port}/mcp", None)
         assert re.search("use https:// (in the URL|instead of http://)", error.message)
 
 
-# --- certificates that a client must not take ------------------------------------------------------------------------
+# --- certificates that a client rejects -------------------------------------------------------------------------------
 
 PAST: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
@@ -326,36 +328,36 @@ PAST: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         (["other.example"], None, "its certificate is for another IP address"),
     ],
 )
-async def test_a_certificate_that_is_not_good_is_refused_with_host_and_reason(
+async def test_invalid_certificate_rejected_with_host_and_reason(
     kind: str,
     names: list[str],
     times: tuple[datetime.datetime, datetime.datetime] | None,
     why: str,
-    files: Files,
+    files: CertificateFiles,
     authority: trustme.CA,
 ) -> None:
     files.issue(*names, since=times and times[0], until=times and times[1])
     async with serving(kind, files) as port:
-        error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(authority))
+        error = await connect_error(f"https://127.0.0.1:{port}/mcp", trusting(authority))
     assert isinstance(error, ConnectionEnded)
     assert f"no secure connection to https://127.0.0.1:{port}: {why}" in error.message
 
 
-async def test_a_certificate_of_an_unknown_authority_is_refused_with_the_setting(files: Files) -> None:
+async def test_unknown_authority_rejected_with_setting(files: CertificateFiles) -> None:
     async with serving("embedded", files) as port:
-        error = await connect(f"https://127.0.0.1:{port}/mcp", trusting(trustme.CA()))
+        error = await connect_error(f"https://127.0.0.1:{port}/mcp", trusting(trustme.CA()))
     assert "from an authority that is not trusted; to trust the authority, set Tls.ca_file" in error.message
 
 
-async def test_a_certificate_that_signed_itself_is_refused_with_the_setting(tmp_path: Path) -> None:
-    files = Files(tmp_path, trustme.CA())
+async def test_self_signed_certificate_rejected_with_setting(tmp_path: Path) -> None:
+    files = CertificateFiles(tmp_path, trustme.CA())
     write_self_signed(files)
     async with serving("embedded", files) as port:
-        error = await connect(f"https://127.0.0.1:{port}/mcp", None)
+        error = await connect_error(f"https://127.0.0.1:{port}/mcp", None)
     assert "its certificate is self-signed and not trusted; to trust it, set Tls.ca_file" in error.message
 
 
-def write_self_signed(files: Files) -> None:
+def write_self_signed(files: CertificateFiles) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
