@@ -1,4 +1,4 @@
-"""An HTTP client that counts its bytes: it can break off after any of them, in either direction."""
+"""An HTTP client that counts its bytes and can cut its connection after any of them, in either direction."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ META: JsonObject = {
 
 Body: TypeAlias = "JsonValue | Sequence[JsonValue] | bytes"
 
-_PATIENCE = 5.0
-"""Seconds that a client which has said all goes on reading."""
+_READ_TIMEOUT = 5.0
+"""Seconds for which a half-closed client continues to read."""
 
 
-class Cut(Exception):
-    """The client has closed its connection, as it was told to."""
+class ConnectionCut(Exception):
+    """The client has closed its connection at its cut point."""
 
 
 @attrs.frozen(kw_only=True)
-class Scissors:
-    """Where a client breaks off."""
+class CutPoint:
+    """The byte after which a client cuts its connection."""
 
     sends: int | None = None
-    """After so many bytes that it sent."""
+    """Number of sent bytes."""
     reads: int | None = None
-    """After so many bytes that it read."""
+    """Number of read bytes."""
     half: bool = False
-    """It only says that it sends no more, and reads what still comes."""
+    """Whether the client only closes its sending side and continues to read."""
 
 
-UNCUT = Scissors()
+UNCUT = CutPoint()
 
 
 class Reader:
-    """The responses in a stream of bytes, also in one that breaks off."""
+    """A parser of the responses in a byte stream, which may be cut."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -75,7 +75,7 @@ class Reader:
         self.status = int(status)
         self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
         length = self.headers.get("content-length")
-        # Without a length: in chunks, or to the end of the connection; and some statuses have no body at all.
+        # Without a length the body is chunked or ends with the connection. Some statuses have no body.
         self._left = 0 if self.status in (100, 204, 304) else None if length is None else int(length)
 
     def _take_body(self) -> None:
@@ -96,8 +96,8 @@ class Reader:
                 return
             length = int(size, 16)
             if len(rest) < length + 2:
-                # What came of a chunk is for the reader, though not all of it came.
-                self._seen(rest[:length])
+                # The received part of an incomplete chunk may contain whole events.
+                self._feed_partial(rest[:length])
                 return
             self._give(rest[:length])
             self._rest = rest[length + 2 :]
@@ -107,7 +107,7 @@ class Reader:
         self.body += data
         self._feed_events(self.body)
 
-    def _seen(self, part: bytes) -> None:
+    def _feed_partial(self, part: bytes) -> None:
         self._feed_events(self.body + part)
 
     def _feed_events(self, body: bytes) -> None:
@@ -115,18 +115,18 @@ class Reader:
             self.events = [each for each in SseParser(Limits()).receive_data(body) if isinstance(each, Event)]
 
     def ended(self) -> None:
-        """The connection has ended, and with it a body that says so in no other way."""
+        """Handle the end of the connection, which may also be the end of the body."""
         if self.status and self._left is None and "transfer-encoding" not in self.headers:
             self.complete = True
 
     def following(self) -> Reader:
-        """What came behind the response."""
+        """Return a reader for the bytes after the response."""
         assert self.complete
         made = Reader()
         made.feed(self._rest)
         return made
 
-    # --- what it says
+    # --- content
 
     def json(self) -> JsonObject:
         assert self.headers["content-type"] == "application/json", (self.status, self.headers, self.body)
@@ -141,48 +141,48 @@ class Reader:
         return ids[-1] if ids else None
 
 
-class Wire:
-    """One connection."""
+class RawConnection:
+    """An HTTP connection."""
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream, scissors: Scissors = UNCUT) -> None:
+    def __init__(self, stream: trio.abc.HalfCloseableStream, cut_point: CutPoint = UNCUT) -> None:
         self.stream = stream
         self.reader = Reader()
         self.sent = 0
         self.read = 0
-        self.whole: list[str] = []
-        self._scissors = scissors
+        self.sent_completely: list[str] = []
+        self._cut_point = cut_point
 
     async def send(self, data: bytes, what: str = "") -> None:
-        """Sends a request, or as much of it as may be. `whole` has `what` when all of it was sent."""
+        """Send a request up to the cut point. `sent_completely` records `what` if all of it was sent."""
         if self.reader.complete:
             self.reader = self.reader.following()
-        most = self._scissors.sends
-        part = data if most is None else data[: most - self.sent]
+        limit = self._cut_point.sends
+        part = data if limit is None else data[: limit - self.sent]
         if part:
             await self.stream.send_all(part)
         self.sent += len(part)
         if what and len(part) == len(data):
-            self.whole.append(what)
-        if self.sent == most:
-            if self._scissors.half:
+            self.sent_completely.append(what)
+        if self.sent == limit:
+            if self._cut_point.half:
                 await self.stream.send_eof()
-                # Whoever says no more may be taken for gone, and gets no end to read then.
-                with trio.move_on_after(_PATIENCE):
+                # The server may take a half-closed connection for a disconnect and not close it.
+                with trio.move_on_after(_READ_TIMEOUT):
                     await self.until(lambda: False, eof=True)
             await self.cut()
 
     async def cut(self) -> None:
         await self.aclose()
-        raise Cut
+        raise ConnectionCut
 
     async def until(self, ready: Callable[[], bool], *, eof: bool = False) -> None:
-        """Reads until it has what it waits for."""
+        """Read until the predicate is true."""
         while not ready():
-            most = self._scissors.reads
-            if self.read == most:
+            limit = self._cut_point.reads
+            if self.read == limit:
                 await self.cut()
             try:
-                data = bytes(await self.stream.receive_some(65_536 if most is None else most - self.read))
+                data = bytes(await self.stream.receive_some(65_536 if limit is None else limit - self.read))
             except trio.BrokenResourceError:
                 data = b""
             if not data:
@@ -191,21 +191,21 @@ class Wire:
                 return
             self.read += len(data)
             self.reader.feed(data)
-        if self.read == self._scissors.reads:
+        if self.read == self._cut_point.reads:
             await self.cut()
 
     async def answer(self) -> Reader:
-        """Reads a whole response."""
+        """Read a complete response."""
         await self.until(lambda: self.reader.complete)
         return self.reader
 
     async def message(self, number: int) -> JsonObject:
-        """Reads until the stream has so many messages, and gives the last of them."""
+        """Read until the stream has this number of messages, and return the last of them."""
         await self.until(lambda: len(self.reader.messages()) >= number)
         return self.reader.messages()[number - 1]
 
-    async def ask(self, data: bytes, what: str = "") -> Reader:
-        """A whole exchange; the connection can have another one."""
+    async def exchange(self, data: bytes, what: str = "") -> Reader:
+        """Send a request and read the complete response. The connection remains usable."""
         await self.send(data, what)
         return await self.answer()
 
@@ -217,7 +217,7 @@ class Wire:
 
 
 def http(method: str = "POST", path: str = "/mcp", body: Body = b"", **headers: str | None) -> bytes:
-    """A request, as bytes. `_` in the names of headers stands for `-`; `None` leaves a header out."""
+    """Return the bytes of a request. `_` in the names of headers is sent as `-`; `None` omits a header."""
     data = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
     given: dict[str, str | None] = {"host": "localhost", "accept": BOTH}
     if method == "POST":
@@ -231,7 +231,7 @@ def request(method: str, params: Mapping[str, JsonValue] | None = None, id: Json
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": dict(params or {})}
 
 
-def note(method: str, params: JsonObject | None = None) -> JsonObject:
+def notification(method: str, params: JsonObject | None = None) -> JsonObject:
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
 
@@ -243,7 +243,7 @@ def call(tool: str, /, *, id: JsonValue = 1, token: JsonValue = None, **argument
 
 
 def modern(message: JsonObject, **headers: str | None) -> bytes:
-    """A modern request, with its envelope and its headers."""
+    """Return the bytes of a modern request with its metadata and headers."""
     params = as_object(message["params"])
     meta = as_object(params.get("_meta", {}))
     name = params.get("name") or params.get("uri")
@@ -267,7 +267,7 @@ def initialize(revision: Revision) -> JsonObject:
 
 
 def legacy(session: str | None, revision: Revision, body: Body = b"", method: str = "POST", **more: str) -> bytes:
-    """A request of a session."""
+    """Return the bytes of a request of a session."""
     version = revision.name if revision.version_header else None
     return http(method, body=body, mcp_session_id=session, mcp_protocol_version=version, **more)
 
@@ -278,7 +278,7 @@ Connect = Callable[[], Awaitable[trio.abc.HalfCloseableStream]]
 
 
 def connector(host: HttpHost, nursery: trio.Nursery) -> Connect:
-    """Connections in memory. A client has no room for what it did not read yet, so that writing to it waits."""
+    """Return a function that connects in memory. A write to a client blocks until the client reads."""
 
     async def connect() -> trio.abc.HalfCloseableStream:
         to_server, from_client = trio.testing.memory_stream_one_way_pair()

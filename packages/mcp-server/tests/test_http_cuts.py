@@ -1,4 +1,4 @@
-"""Connections that break at every point: each request has one outcome, nothing is left, and the next client is served."""
+"""Connections that break at every point: each request has one outcome, no state remains, and the next client is served."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from mcp_server.transports.http.endpoint import HttpEndpoint
 HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"])
 
 
-class Cut(Reply):
-    """A connection that breaks at its nth use by the application."""
+class BrokenReply(Reply):
+    """A connection that breaks at the n-th call by the application."""
 
-    def __init__(self, body: bytes, at: int, *, loudly: bool) -> None:
+    def __init__(self, body: bytes, at: int, *, raises: bool) -> None:
         super().__init__([body])
         self.uses = 0
         self.at = at
-        self.loudly = loudly
+        self.raises = raises
 
     def _use(self) -> None:
         self.uses += 1
@@ -42,24 +42,24 @@ class Cut(Reply):
 
     async def send(self, message: Message) -> None:
         self._use()
-        if self.left.is_set() and not self.loudly:
+        if self.left.is_set() and not self.raises:
             return
         await super().send(message)
 
 
-def start(client: Client, message: object, at: int, *, loudly: bool) -> Cut:
-    reply = Cut(json.dumps(message).encode(), at, loudly=loudly)
+def start(client: Client, message: object, at: int, *, raises: bool) -> BrokenReply:
+    reply = BrokenReply(json.dumps(message).encode(), at, raises=raises)
     client.nursery.start_soon(client._run, reply, client._scope("POST", message, {}))  # type: ignore[arg-type]  # JSON
     return reply
 
 
-def chatty() -> Server:
-    """A server whose tool tells, asks nothing, waits, and answers."""
+def make_server() -> Server:
+    """Return a server whose tool reports progress, waits, and returns."""
     server = Server("x", version="0")
 
     @server.tool
     async def steps(context: Context) -> str:
-        """Steps."""
+        """Report three steps."""
         await context.progress(1)
         await trio.sleep(1)
         await context.progress(2)
@@ -69,7 +69,7 @@ def chatty() -> Server:
     return server
 
 
-def nothing_left(app: HttpEndpoint) -> None:
+def check_no_state(app: HttpEndpoint) -> None:
     assert (app.running, len(app._modern_requests)) == (0, 0)
     for session in app._sessions:
         assert (len(session._calls), session._queue.unused) == (0, True)
@@ -79,20 +79,20 @@ def nothing_left(app: HttpEndpoint) -> None:
 
 
 @HOOKED
-@pytest.mark.parametrize("loudly", [True, False])
+@pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("revision", [R2025_03_26, R2025_11_25, R2026_07_28], ids=str)
-async def test_a_connection_may_break_at_every_point(
-    revision: Revision, loudly: bool, hooked: bool, autojump_clock: trio.testing.MockClock
+async def test_connection_broken_at_every_point_leaves_no_state(
+    revision: Revision, raises: bool, hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    app = chatty().asgi(policy=EndpointPolicy(keep_alive=0.3, stream_after=0.2))
+    app = make_server().asgi(policy=EndpointPolicy(keep_alive=0.3, stream_after=0.2))
     async with hosted(app, revision, hooked=hooked) as client:
         if revision is not R2026_07_28:
             await client.open()
         uses = 0
         for at in range(1, 100):
-            reply = start(client, client.call("steps", token=1), at, loudly=loudly)
+            reply = start(client, client.call("steps", token=1), at, raises=raises)
             await reply.returned.wait()
-            nothing_left(app)
+            check_no_state(app)
             if at > reply.uses:
                 break
             uses += 1
@@ -100,20 +100,20 @@ async def test_a_connection_may_break_at_every_point(
         assert text_of(await client.post(client.call("steps", token=1)).answer()) == "done"
 
 
-class Traveller:
-    """A client that loses its connections, and always comes back."""
+class ResumingClient:
+    """A client that loses its connections and resumes."""
 
-    def __init__(self, client: Client, gate: Gate, count: int) -> None:
+    def __init__(self, client: Client, tools: Gate, count: int) -> None:
         self.client = client
-        self.gate = gate
+        self.tools = tools
         self.count = count
-        self.let = 0
+        self.released = 0
         self.reply: Reply = client.post(client.call("steps", name="a", token=1, count=count))
-        self.seen: list[bytes] = []
+        self.messages: list[bytes] = []
         self.last: str | None = None
 
     def read(self) -> bool:
-        """Takes the next event, if it is there."""
+        """Read the next event, if there is one."""
         reply = self.reply
         while not reply._events and reply._fed < len(reply.chunks):
             reply._events += [
@@ -125,13 +125,13 @@ class Traveller:
         event = reply._events.pop(0)
         self.last = event.id or self.last
         if event.data:
-            self.seen.append(event.data)
+            self.messages.append(event.data)
         return True
 
     async def do(self, action: str) -> None:
-        if action == "let" and self.let < self.count:
-            self.let += 1
-            self.gate.let(f"a{self.let}")
+        if action == "let" and self.released < self.count:
+            self.released += 1
+            self.tools.let(f"a{self.released}")
         elif action == "read":
             self.read()
         elif action in ("break", "again") and self.last is not None:
@@ -141,15 +141,15 @@ class Traveller:
             self.reply = self.client.get(self.last)
         await trio.testing.wait_all_tasks_blocked()
 
-    async def arrive(self) -> None:
-        """Fetches the rest."""
-        while self.let < self.count:
+    async def finish(self) -> None:
+        """Read the remaining events."""
+        while self.released < self.count:
             await self.do("let")
         while self.read():
             pass
         if self.reply.status == 200 and self.reply.media == "application/json":
-            self.seen.append(await self.reply.body())
-        while self.reply.status != 405 and "result" not in (json.loads(self.seen[-1]) if self.seen else {}):
+            self.messages.append(await self.reply.body())
+        while self.reply.status != 405 and "result" not in (json.loads(self.messages[-1]) if self.messages else {}):
             await self.do("break")
             while self.read():
                 pass
@@ -157,17 +157,17 @@ class Traveller:
 
 @given(st.integers(1, 4), st.lists(st.sampled_from(["read", "let", "break", "again"]), max_size=25))
 @settings(max_examples=100, deadline=None)
-def test_a_client_that_keeps_coming_back_has_each_event_once(count: int, actions: list[str]) -> None:
+def test_resuming_client_receives_each_event_once(count: int, actions: list[str]) -> None:
     async def scenario() -> None:
-        gate = Gate()
-        async with hosted(gate.server.asgi(), R2025_11_25) as client:
+        tools = Gate()
+        async with hosted(tools.server.asgi(), R2025_11_25) as client:
             await client.open()
-            traveller = Traveller(client, gate, count)
+            resuming = ResumingClient(client, tools, count)
             await trio.testing.wait_all_tasks_blocked()
             for action in actions:
-                await traveller.do(action)
-            await traveller.arrive()
-            messages = [json.loads(data) for data in traveller.seen]
+                await resuming.do(action)
+            await resuming.finish()
+            messages = [json.loads(data) for data in resuming.messages]
             assert [message["params"]["progress"] for message in messages[:-1]] == list(range(1, count + 1))
             assert text_of(messages[-1]) == "a"
 

@@ -1,4 +1,4 @@
-"""Modern HTTP: each request by itself."""
+"""Requests of modern revisions over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def code_of(answer: JsonObject) -> JsonValue:
     return as_object(answer["error"])["code"]
 
 
-# --- the form of the answer ------------------------------------------------------------------------------------------
+# --- the form of the response -----------------------------------------------------------------------------------------
 
 
 @HOOKED
@@ -38,7 +38,7 @@ def code_of(answer: JsonObject) -> JsonValue:
     "http.session-id-not-minted",
     "compat.server-dual-modern-request",
 )
-async def test_a_call_that_only_returns_is_answered_by_json(hooked: bool) -> None:
+async def test_call_without_notifications_answered_with_json(hooked: bool) -> None:
     async with hosted(Gate().server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call("echo", text="hello"))
         assert text_of(await reply.json()) == "hello"
@@ -58,15 +58,15 @@ async def test_a_call_that_only_returns_is_answered_by_json(hooked: bool) -> Non
     "http.sse-no-requests",
     "progress.on-request-stream",
 )
-async def test_the_first_notification_makes_a_stream_of_the_answer(hooked: bool) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(), hooked=hooked) as client:
+async def test_first_notification_starts_event_stream(hooked: bool) -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call("steps", name="a", token="t"))
         first = await reply.message()
         assert first["method"] == "notifications/progress"
         assert reply.headers["x-accel-buffering"] == "no"
         assert reply.media == "text/event-stream"
-        gate.let("a1", "a2")
+        tools.let("a1", "a2")
         events = await reply.rest()
         assert [event.event for event in events] == ["message", "message"]
         assert [event.id for event in events] == [None, None]
@@ -74,19 +74,19 @@ async def test_the_first_notification_makes_a_stream_of_the_answer(hooked: bool)
         assert reply.complete
 
 
-async def test_notifications_that_nobody_asked_for_make_no_stream() -> None:
-    gate = Gate()
-    gate.let("a1", "a2")
-    async with hosted(gate.server.asgi()) as client:
+async def test_progress_without_token_starts_no_stream() -> None:
+    tools = Gate()
+    tools.let("a1", "a2")
+    async with hosted(tools.server.asgi()) as client:
         assert text_of(await client.post(client.call("steps", name="a")).json()) == "a"
 
 
 @HOOKED
-async def test_a_slow_answer_becomes_a_stream_so_that_proxies_see_life(
+async def test_slow_response_becomes_stream_with_keep_alive_comments(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    gate = Gate()
-    app = gate.server.asgi(policy=EndpointPolicy(stream_after=5, keep_alive=15))
+    tools = Gate()
+    app = tools.server.asgi(policy=EndpointPolicy(stream_after=5, keep_alive=15))
     async with hosted(app, hooked=hooked) as client:
         reply = client.post(client.call("hold", name="a"))
         await trio.sleep(4.9)
@@ -96,24 +96,24 @@ async def test_a_slow_answer_becomes_a_stream_so_that_proxies_see_life(
         assert reply.chunks == [b": still here\n\n"]
         await trio.sleep(31)
         assert reply.chunks == [b": still here\n\n"] * 3
-        gate.let("a")
+        tools.let("a")
         assert text_of(await reply.message()) == "a"
 
 
 @pytest.mark.spec("http.sse-comment-keepalive")
-async def test_comments_are_sent_only_to_a_silent_stream(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(policy=EndpointPolicy(keep_alive=10))) as client:
+async def test_keep_alive_comment_only_on_silent_stream(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10))) as client:
         reply = client.post(client.call("steps", name="a", token=1, count=3))
         await trio.sleep(8)
-        gate.let("a1")
+        tools.let("a1")
         await trio.sleep(9)
         assert not any(chunk.startswith(b":") for chunk in reply.chunks)
         await trio.sleep(2)
         assert reply.chunks[-1].startswith(b":")
 
 
-async def test_the_endpoint_may_prefer_streams() -> None:
+async def test_answer_policy_stream_prefers_event_stream() -> None:
     async with hosted(Gate().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
         reply = client.post(client.call("echo", text="hello"))
         assert text_of(await reply.message()) == "hello"
@@ -124,10 +124,10 @@ async def test_the_endpoint_may_prefer_streams() -> None:
 @pytest.mark.parametrize(
     ("accept", "media"), [("application/json", "application/json"), ("text/event-stream", "text/event-stream")]
 )
-async def test_the_client_has_the_form_that_it_takes(accept: str, media: str) -> None:
-    gate = Gate()
-    gate.let("a1", "a2")
-    async with hosted(gate.server.asgi()) as client:
+async def test_accept_header_selects_response_form(accept: str, media: str) -> None:
+    tools = Gate()
+    tools.let("a1", "a2")
+    async with hosted(tools.server.asgi()) as client:
         for message in (
             client.call("echo", text="a"),
             client.call("steps", name="a", token=1),
@@ -139,24 +139,24 @@ async def test_the_client_has_the_form_that_it_takes(accept: str, media: str) ->
             assert reply.media == media
 
 
-async def test_a_client_that_takes_only_json_waits_for_its_answer_however_long_it_takes(
+async def test_client_accepting_only_json_waits_for_response(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("hold", name="a"), accept="application/json")
         await trio.sleep(1000)
         assert reply.status == 0
-        gate.let("a")
+        tools.let("a")
         assert text_of(await reply.json()) == "a"
 
 
-async def test_two_tasks_of_a_handler_write_to_one_stream_in_their_order() -> None:
+async def test_notifications_of_handler_tasks_share_one_stream() -> None:
     server = Server("x", version="0")
 
     @server.tool
     async def many(context: Context) -> str:
-        """Many."""
+        """Log 50 messages concurrently."""
         async with trio.open_nursery() as nursery:
             for number in range(50):
                 nursery.start_soon(context.info, number)
@@ -168,7 +168,7 @@ async def test_two_tasks_of_a_handler_write_to_one_stream_in_their_order() -> No
         messages = [json.loads(event.data) for event in await reply.rest()]
         assert sorted(each["params"]["data"] for each in messages[:-1]) == list(range(50))
         assert text_of(messages[-1]) == "done"
-        # What came while one was written went out together.
+        # Messages that arrive during a write are sent together.
         assert len(reply.chunks) < 10
 
 
@@ -179,7 +179,7 @@ async def test_two_tasks_of_a_handler_write_to_one_stream_in_their_order() -> No
 @pytest.mark.parametrize(
     "method", ["no/such", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"]
 )
-async def test_a_method_that_does_not_exist_is_answered_404(method: str) -> None:
+async def test_unknown_method_returns_404(method: str) -> None:
     async with hosted(Gate().server.asgi()) as client:
         reply = client.post(client.request(method))
         assert code_of(await reply.json()) == ErrorCode.METHOD_NOT_FOUND
@@ -187,7 +187,7 @@ async def test_a_method_that_does_not_exist_is_answered_404(method: str) -> None
 
 
 @pytest.mark.spec("http.header-mismatch-400", "http.unsupported-version-400", "http.missing-capability-400")
-async def test_errors_of_the_request_itself_are_answered_400() -> None:
+async def test_request_errors_return_400() -> None:
     server = Gate().server
     async with hosted(server.asgi()) as client:
         reply = client.post(client.call("echo", text="a"), mcp_name="other")
@@ -210,14 +210,14 @@ async def test_errors_of_the_request_itself_are_answered_400() -> None:
 
 
 @pytest.mark.spec("http.other-error-status-unspecified")
-async def test_errors_of_handlers_have_status_200() -> None:
+async def test_handler_errors_return_200() -> None:
     async with hosted(Gate().server.asgi()) as client:
         reply = client.post(client.call("nobody"))
         assert code_of(await reply.json()) == ErrorCode.INVALID_PARAMS
         assert reply.status == 200
 
 
-async def test_a_result_that_json_cannot_say_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_result_not_encodable_as_json_returns_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     async with hosted(Gate().server.asgi()) as client:
         for accept in ("application/json", "text/event-stream"):
             answer = await client.post(client.call("half"), accept=accept).answer()
@@ -225,18 +225,18 @@ async def test_a_result_that_json_cannot_say_is_an_internal_error(caplog: pytest
     assert "cannot be sent" in caplog.text
 
 
-async def test_nothing_internal_is_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+async def test_handler_exception_text_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async with hosted(Gate().server.asgi()) as client:
         reply = client.post(client.call("fail"))
         assert b"secret" not in await reply.body()
     assert "a secret" in caplog.text
 
 
-# --- other messages --------------------------------------------------------------------------------------------------
+# --- notifications, batches, sessions ---------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.notification-accepted-202", "cancellation.unknown-id-ignored", "cancellation.malformed-ignored")
-async def test_notifications_are_accepted() -> None:
+async def test_notifications_return_202() -> None:
     async with hosted(Gate().server.asgi()) as client:
         await client.tell("notifications/progress", {"progressToken": 1, "progress": 1})
         await client.tell("notifications/cancelled", {"requestId": 77})
@@ -244,18 +244,18 @@ async def test_notifications_are_accepted() -> None:
         await client.tell("notifications/unheard-of")
 
 
-async def test_a_cancellation_does_not_reach_the_request_of_another_client_with_the_same_id() -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+async def test_cancelled_notification_does_not_reach_other_request_with_same_id() -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("hold", name="a", id=1))
-        await gate.until_running("a")
+        await tools.until_running("a")
         await client.tell("notifications/cancelled", {"requestId": 1})
-        gate.let("a")
+        tools.let("a")
         assert text_of(await reply.answer()) == "a"
 
 
 @pytest.mark.spec("http.batch-rejected")
-async def test_batches_and_answers_are_refused() -> None:
+async def test_batch_or_response_returns_400() -> None:
     async with hosted(Gate().server.asgi()) as client:
         for message in ([client.call("echo", text="a")], {"jsonrpc": "2.0", "id": 1, "result": {}}):
             reply = client.start("POST", json.dumps(message).encode(), mcp_protocol_version=R2026_07_28.name)
@@ -264,7 +264,7 @@ async def test_batches_and_answers_are_refused() -> None:
 
 
 @pytest.mark.spec("http.get-405", "http.delete-405", "http.session-id-ignored", "http.last-event-id-ignored")
-async def test_a_modern_server_has_neither_get_nor_delete() -> None:
+async def test_get_and_delete_at_modern_only_server_return_405() -> None:
     async with hosted(Gate(revisions=MODERN).server.asgi()) as client:
         for method in ("GET", "DELETE"):
             reply = client.start(method)
@@ -275,25 +275,25 @@ async def test_a_modern_server_has_neither_get_nor_delete() -> None:
 
 
 @pytest.mark.spec("http.multiple-clients")
-async def test_two_clients_may_use_the_same_ids_at_once() -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+async def test_concurrent_requests_with_same_id_answered() -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         replies = [client.post(client.call("hold", name=name, id=1)) for name in "abc"]
-        await gate.until_running("a", "b", "c")
-        gate.let("a", "b", "c")
+        await tools.until_running("a", "b", "c")
+        tools.let("a", "b", "c")
         assert [text_of(await reply.answer()) for reply in replies] == ["a", "b", "c"]
 
 
 @pytest.mark.spec(
     "elicitation.state-associated-with-user", "elicitation.bind-identity", "jsonrpc.stateless-no-connection-affinity"
 )
-async def test_rounds_of_input_work_and_belong_to_who_began_them() -> None:
-    gate = Gate()
+async def test_mrtr_retry_bound_to_principal() -> None:
+    tools = Gate()
 
     async def identify(request: HttpRequest) -> str | None:
         return request.headers.get("authorization")
 
-    async with hosted(gate.server.asgi(authenticate=identify)) as client:
+    async with hosted(tools.server.asgi(authenticate=identify)) as client:
         first = as_object((await client.post(client.call("look"), authorization="a").json())["result"])
         assert first["resultType"] == "input_required"
         (key,) = as_object(first["inputRequests"])
@@ -306,20 +306,20 @@ async def test_rounds_of_input_work_and_belong_to_who_began_them() -> None:
         assert code_of(stolen) == ErrorCode.INVALID_PARAMS
 
 
-async def test_a_handler_knows_who_asks_and_by_what_request() -> None:
+async def test_context_has_principal_and_http_request() -> None:
     async with hosted(Gate().server.asgi()) as client:
         assert text_of(await client.post(client.call("who"), user_agent="test").json()) == "None POST test"
 
 
-async def test_releasing_a_stream_does_nothing_here() -> None:
-    gate = Gate()
-    gate.let("a")
-    async with hosted(gate.server.asgi()) as client:
+async def test_release_stream_has_no_effect() -> None:
+    tools = Gate()
+    tools.let("a")
+    async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("release", name="a", token=1))
         assert text_of(await reply.answer()) == "a"
 
 
-# --- clients that leave ----------------------------------------------------------------------------------------------
+# --- clients that disconnect ------------------------------------------------------------------------------------------
 
 
 @HOOKED
@@ -330,71 +330,69 @@ async def test_releasing_a_stream_does_nothing_here() -> None:
     "cancellation.stop-processing",
 )
 @pytest.mark.parametrize("tool", ["hold", "steps"])
-async def test_a_client_that_leaves_cancels_its_request(
-    tool: str, hooked: bool, autojump_clock: trio.testing.MockClock
-) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(), hooked=hooked) as client:
+async def test_disconnect_cancels_request(tool: str, hooked: bool, autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call(tool, name="a", token=1))
-        await gate.until_running("a")
+        await tools.until_running("a")
         await trio.sleep(1)
         sent = len(reply.chunks)
         reply.leave()
         await reply.returned.wait()
-        assert gate.cancelled == ["a"]
+        assert tools.cancelled == ["a"]
         assert len(reply.chunks) == sent
 
 
-async def test_a_client_that_leaves_while_it_does_not_read_frees_the_handler(
+async def test_disconnect_of_blocked_client_cancels_handler(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
-        await gate.until_running("a")
+        await tools.until_running("a")
         await trio.sleep(10)
         reply.leave()
         await reply.returned.wait()
-        assert gate.cancelled == ["a"]
+        assert tools.cancelled == ["a"]
         assert trio.current_time() < 20
 
 
 @HOOKED
-async def test_an_answer_that_comes_while_the_response_becomes_a_stream_goes_by_the_stream(
+async def test_response_ready_during_stream_start_sent_on_stream(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(policy=EndpointPolicy(stream_after=1)), hooked=hooked) as client:
+    tools = Gate()
+    async with hosted(tools.server.asgi(policy=EndpointPolicy(stream_after=1)), hooked=hooked) as client:
         reply = client.start("POST", client.call("hold", name="a"), blocked=True)
         await trio.sleep(2)
-        gate.let("a")
+        tools.let("a")
         await trio.testing.wait_all_tasks_blocked()
         reply.reading.set()
         assert text_of(await reply.message()) == "a"
 
 
-async def test_a_host_that_ends_does_not_wait_for_clients_that_take_nothing(
+async def test_host_shutdown_does_not_wait_for_blocked_client(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         client.start("POST", client.call("steps", name="a", token=1), blocked=True)
         await trio.sleep(5)
     assert trio.current_time() < 10
 
 
-async def test_a_client_that_takes_nothing_for_a_minute_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+async def test_blocked_client_abandoned_after_one_minute(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
         await trio.sleep(61)
         await reply.returned.wait()
-        assert gate.cancelled == ["a"]
+        assert tools.cancelled == ["a"]
 
 
-async def test_a_client_that_leaves_within_the_body_costs_nothing() -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_disconnect_within_body_ends_request() -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with hosted(app) as client:
         reply = client.start("POST", b'{"jsonrpc"', whole=False)
         await trio.testing.wait_all_tasks_blocked()
@@ -404,7 +402,7 @@ async def test_a_client_that_leaves_within_the_body_costs_nothing() -> None:
         assert (reply.status, app.running) == (0, 0)
 
 
-async def test_a_body_may_come_in_parts_and_is_bounded_while_it_comes() -> None:
+async def test_body_in_parts_accepted_up_to_limit() -> None:
     async with hosted(Gate(Limits(message_bytes=1000)).server.asgi()) as client:
         message = client.call("echo", text="a")
         text = json.dumps(message).encode()
@@ -418,27 +416,27 @@ async def test_a_body_may_come_in_parts_and_is_bounded_while_it_comes() -> None:
         assert (await reply.body(), reply.status)[1] == 413
 
 
-async def test_a_request_that_ended_leaves_nothing() -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_ended_request_frees_its_state() -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with hosted(app) as client:
         for leave in (False, True):
             reply = client.post(client.call("steps", name="a", token=1))
             await reply.message()
             if leave:
                 reply.leave()
-            gate.let("a1", "a2")
+            tools.let("a1", "a2")
             await reply.returned.wait()
-            gate.gates.clear()
+            tools.gates.clear()
         assert (app.running, app.sessions, len(app._modern_requests)) == (0, 0, 0)
 
 
-async def test_a_handler_that_is_cancelled_while_it_sends_spoils_nothing() -> None:
+async def test_handler_cancelled_during_send_keeps_stream_intact() -> None:
     server = Server("x", version="0")
 
     @server.tool
-    async def hasty(context: Context) -> str:
-        """Hasty."""
+    async def cancel_sends(context: Context) -> str:
+        """Cancel each send."""
         for number in range(20):
             with trio.CancelScope() as scope:
                 scope.cancel()
@@ -447,23 +445,23 @@ async def test_a_handler_that_is_cancelled_while_it_sends_spoils_nothing() -> No
 
     async with hosted(server.asgi()) as client:
         message = client.request(
-            "tools/call", {"name": "hasty", "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
+            "tools/call", {"name": "cancel_sends", "_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
         )
         messages = [json.loads(event.data) for event in await client.post(message).rest()]
         assert text_of(messages[-1]) == "done"
 
 
-async def test_a_handler_cannot_ask_by_a_request() -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+async def test_client_request_in_modern_revision_raises() -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         client.post(client.call("hold", name="a"))
-        await gate.until_running("a")
-        call = gate.contexts[0]._call
+        await tools.until_running("a")
+        call = tools.contexts[0]._call
         with pytest.raises(LocalProtocolError, match="must not send"):
             await call.channel.request_client(ROOTS_LIST, ListRootsRequestParams(), call)
 
 
-async def test_deviations_that_are_survived_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tolerated_deviation_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", logger="mcp_server")
     async with hosted(Gate().server.asgi()) as client:
         message = client.call("echo", text="a")
@@ -473,7 +471,7 @@ async def test_deviations_that_are_survived_are_logged(caplog: pytest.LogCapture
     assert "tolerated deviation" in caplog.text or "request rejected" in caplog.text
 
 
-# --- how many at a time ----------------------------------------------------------------------------------------------
+# --- request queues ---------------------------------------------------------------------------------------------------
 
 
 async def identify(request: HttpRequest) -> str | None:
@@ -481,48 +479,48 @@ async def identify(request: HttpRequest) -> str | None:
 
 
 @HOOKED
-async def test_no_more_requests_of_one_principal_run_or_wait_than_allowed(hooked: bool) -> None:
-    gate = Gate(Limits(running_requests=1, waiting_requests=1))
-    app = gate.server.asgi(authenticate=identify)
+async def test_request_queue_of_principal_full_returns_429(hooked: bool) -> None:
+    tools = Gate(Limits(running_requests=1, waiting_requests=1))
+    app = tools.server.asgi(authenticate=identify)
     async with hosted(app, hooked=hooked) as client:
         client.headers["authorization"] = "me"
         running = client.post(client.call("hold", name="a"))
-        await gate.until_running("a")
+        await tools.until_running("a")
         waiting = client.post(client.call("hold", name="b"))
         await trio.testing.wait_all_tasks_blocked()
-        assert gate.running == ["a"]
+        assert tools.running == ["a"]
         refused = client.post(client.call("hold", name="c", id="c"))
         answer = await refused.json()
         assert (refused.status, answer["id"], code_of(answer)) == (429, "c", ErrorCode.INTERNAL_ERROR)
         assert "Limits.waiting_requests" in str(as_object(answer["error"])["message"])
         assert int(refused.headers["retry-after"]) > 0
-        # Others have places of their own, and a subscription needs none.
+        # Other principals have their own queue, and a subscription needs no place in one.
         assert text_of(await client.post(client.call("echo", text="you"), authorization="you").answer()) == "you"
         listening = client.post(client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
         assert (await listening.message())["method"] == "notifications/subscriptions/acknowledged"
-        # Who leaves while it waits has left its place in the queue as well.
+        # A queued request of a disconnected client leaves the queue.
         waiting.leave()
         await waiting.returned.wait()
-        assert gate.running == ["a"]
+        assert tools.running == ["a"]
         third = client.post(client.call("hold", name="d"))
         await trio.testing.wait_all_tasks_blocked()
-        gate.let("a", "d")
+        tools.let("a", "d")
         assert text_of(await running.answer()) == "a"
         assert text_of(await third.answer()) == "d"
 
 
-async def test_where_nobody_is_told_apart_each_request_is_a_client_of_its_own() -> None:
-    gate = Gate(Limits(running_requests=1, waiting_requests=0))
-    async with hosted(gate.server.asgi()) as client:
+async def test_request_queue_without_authentication_is_per_request() -> None:
+    tools = Gate(Limits(running_requests=1, waiting_requests=0))
+    async with hosted(tools.server.asgi()) as client:
         replies = [client.post(client.call("hold", name=name)) for name in "abc"]
-        await gate.until_running("a", "b", "c")
-        gate.let("a", "b", "c")
+        await tools.until_running("a", "b", "c")
+        tools.let("a", "b", "c")
         assert [text_of(await each.answer()) for each in replies] == ["a", "b", "c"]
 
 
-async def test_nothing_is_kept_of_a_principal_that_has_no_request() -> None:
-    gate = Gate()
-    app = gate.server.asgi(authenticate=identify)
+async def test_request_queue_of_principal_without_requests_is_removed() -> None:
+    tools = Gate()
+    app = tools.server.asgi(authenticate=identify)
     async with hosted(app) as client:
         for who in "abc":
             client.headers["authorization"] = who
@@ -531,11 +529,11 @@ async def test_nothing_is_kept_of_a_principal_that_has_no_request() -> None:
         assert len(app._queues) == 0
 
 
-# --- what the requirements say besides -------------------------------------------------------------------------------
+# --- other requirements -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.notification-rejected-4xx", "http.notification-rejected-body")
-async def test_a_notification_that_cannot_be_accepted_is_refused_by_an_error_without_an_id() -> None:
+async def test_rejected_notification_has_error_without_id() -> None:
     async with hosted(Gate().server.asgi()) as client:
         params: JsonObject = {"requestId": 5}
         note = {**client.request("notifications/cancelled", params)}
@@ -549,7 +547,7 @@ async def test_a_notification_that_cannot_be_accepted_is_refused_by_an_error_wit
 
 
 @pytest.mark.spec("header.validation-precedence-unspecified")
-async def test_a_request_with_which_several_things_are_wrong_has_status_400_in_any_case() -> None:
+async def test_request_with_several_errors_returns_400() -> None:
     async with hosted(Gate().server.asgi()) as client:
         whole = client.call("echo", text="x")
         bare: JsonObject = {**whole, "params": {"name": "echo", "arguments": {"text": "x"}}}
@@ -565,12 +563,12 @@ async def test_a_request_with_which_several_things_are_wrong_has_status_400_in_a
 
 
 @pytest.mark.spec("compat.http-sse-server", "http.sse-transport-not-adopted", "http.sse-transport-migrate")
-async def test_the_old_endpoints_stand_beside_the_one_that_is_always_there_only_where_they_are_asked_for() -> None:
-    for asked in (False, True):
-        async with hosted(Gate().server.asgi(legacy_sse=asked)) as client:
+async def test_legacy_sse_endpoints_only_when_enabled() -> None:
+    for enabled in (False, True):
+        async with hosted(Gate().server.asgi(legacy_sse=enabled)) as client:
             client.path = "/sse"
             old = client.get()
-            if asked:
+            if enabled:
                 assert (await old.event()).event == "endpoint"
             else:
                 assert (await old.body() != b"", old.status) == (True, 404)
@@ -579,20 +577,20 @@ async def test_the_old_endpoints_stand_beside_the_one_that_is_always_there_only_
 
 
 @pytest.mark.spec("subscription.method-available")
-async def test_who_is_told_that_there_are_changes_can_listen_to_them() -> None:
+async def test_declared_change_notifications_can_be_subscribed() -> None:
     async with hosted(Gate().server.asgi()) as client:
         offered = as_object(as_object((await client.ask("server/discover"))["result"])["capabilities"])
         assert as_object(offered["tools"])["listChanged"] is True
         assert as_object(offered["resources"])["subscribe"] is True
-        wanted: JsonObject = {"toolsListChanged": True, "resourceSubscriptions": ["memo://x"]}
-        listening = client.post(client.request("subscriptions/listen", {"notifications": wanted}))
+        requested: JsonObject = {"toolsListChanged": True, "resourceSubscriptions": ["memo://x"]}
+        listening = client.post(client.request("subscriptions/listen", {"notifications": requested}))
         acknowledged = await listening.message()
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
-        assert as_object(acknowledged["params"])["notifications"] == wanted
+        assert as_object(acknowledged["params"])["notifications"] == requested
 
 
 @pytest.mark.spec("compat.no-core-tasks")
-async def test_the_tasks_of_2025_11_25_are_not_said_in_a_modern_answer() -> None:
+async def test_tasks_capability_absent_in_modern_revision() -> None:
     async with hosted(Gate().server.asgi()) as client:
         offered = as_object(as_object((await client.ask("server/discover"))["result"])["capabilities"])
         assert "tasks" not in offered

@@ -1,4 +1,4 @@
-"""Connections that break at every byte, in either direction, and a server that is killed: who comes next is served."""
+"""Connections that break at each byte, in either direction, and a server that is killed: the next client is served."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from http_wires import (
     UNCUT,
     Body,
     Connect,
-    Cut,
-    Scissors,
-    Wire,
+    ConnectionCut,
+    CutPoint,
+    RawConnection,
     call,
     connector,
     http,
     initialize,
     legacy,
     modern,
-    note,
+    notification,
 )
-from http_wires import request as asking
+from http_wires import request as rpc_request
 
 from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -46,20 +46,20 @@ from mcp_server.transports.http.endpoint import HttpEndpoint
 
 Clock = trio.testing.MockClock
 
-PATIENCE = 10_000_000
-"""Seconds of the mock clock. What stands still fails."""
+TIMEOUT = 10_000_000
+"""Seconds of the mock clock for one test."""
 
-SOON = 10.0
-"""Seconds, after which a server has noticed that a client left at the latest."""
+DISCONNECT_DELAY = 10.0
+"""The time limit for the server to detect a disconnect, in seconds."""
 
-MOMENT = 0.02
+POLL_INTERVAL = 0.02
 
-IDLE = 2_000.0
-"""Seconds, after which nobody waits any more for an answer of a client that is gone."""
+CLIENT_REQUEST_TIMEOUT = 2_000.0
+"""The time after which the server abandons client requests of a disconnected client, in seconds."""
 
 
 class Tools:
-    """A server that counts the handlers that run."""
+    """A server that counts its running handlers."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -91,45 +91,45 @@ class Tools:
                 try:
                     return str(len(await context.list_roots()))
                 except ConnectionEnded:
-                    return "nobody is there"
+                    return "disconnected"
 
         @server.resource("memo://{name}")
         async def memo(name: str) -> str:
             return name
 
 
-class World:
-    """A server, a client whose connection breaks, and others."""
+class FaultTestbed:
+    """A server, a client whose connection breaks, and other connections."""
 
     def __init__(self, tools: Tools, endpoint: HttpEndpoint, host: HttpHost, connect: Connect) -> None:
         self.tools = tools
         self.endpoint = endpoint
         self.host = host
-        self.scissors = UNCUT
+        self.cut_point = UNCUT
         self.revision: Revision = R2025_11_25
         self.session = ""
         self.lost_sessions = 0
-        self.wire: Wire
+        self.connection: RawConnection
         self._connect = connect
-        self._sides: list[Wire] = []
-        self._control: Wire | None = None
+        self._others: list[RawConnection] = []
+        self._kept: RawConnection | None = None
 
-    async def begin(self, scissors: Scissors) -> None:
-        """Connects the client, to break off where it is told."""
+    async def begin(self, cut_point: CutPoint) -> None:
+        """Connect the client, to be cut at the point."""
         self.session = ""
-        self.wire = Wire(await self._connect(), scissors)
+        self.connection = RawConnection(await self._connect(), cut_point)
 
-    async def side(self) -> Wire:
-        """Another connection, which does not break."""
-        wire = Wire(await self._connect())
-        self._sides.append(wire)
-        return wire
+    async def connect_other(self) -> RawConnection:
+        """Open another connection, which does not break."""
+        connection = RawConnection(await self._connect())
+        self._others.append(connection)
+        return connection
 
-    async def ask(self, data: bytes, status: int = 200) -> bytes:
-        """One exchange by another connection, which is kept."""
-        if self._control is None:
-            self._control = Wire(await self._connect())
-        answer = await self._control.ask(data)
+    async def exchange(self, data: bytes, status: int = 200) -> bytes:
+        """Exchange a request and its response on a connection that stays open."""
+        if self._kept is None:
+            self._kept = RawConnection(await self._connect())
+        answer = await self._kept.exchange(data)
         assert answer.status == status, answer.body
         return answer.body
 
@@ -137,53 +137,53 @@ class World:
         return legacy(self.session, self.revision, body, method, **more)
 
     async def open(self, revision: Revision) -> None:
-        """Opens a session."""
+        """Open a session."""
         self.revision = revision
-        wire = await self.side()
-        self.session = (await wire.ask(http(body=initialize(revision)))).headers["mcp-session-id"]
-        await wire.aclose()
-        await self.ask(self.legacy(note("notifications/initialized")), 202)
+        connection = await self.connect_other()
+        self.session = (await connection.exchange(http(body=initialize(revision)))).headers["mcp-session-id"]
+        await connection.aclose()
+        await self.exchange(self.legacy(notification("notifications/initialized")), 202)
 
-    async def get(self, last_event_id: str | None) -> Wire:
-        """Opens a stream of the session by another connection."""
-        wire = await self.side()
-        await wire.send(
+    async def get(self, last_event_id: str | None) -> RawConnection:
+        """Open a stream of the session on another connection."""
+        connection = await self.connect_other()
+        await connection.send(
             self.legacy(method="GET", **({} if last_event_id is None else {"last_event_id": last_event_id}))
         )
-        return wire
+        return connection
 
-    async def is_served(self) -> None:
-        """Somebody else gets the right answer."""
-        answer = json.loads(await self.ask(modern(call("echo", id="other", text="here"))))
+    async def check_served(self) -> None:
+        """Check that another client receives its response."""
+        answer = json.loads(await self.exchange(modern(call("echo", id="other", text="here"))))
         assert answer["id"] == "other"
         assert text_of(answer) == "here"
 
     async def end(self) -> None:
-        """All leave but the one who is kept: of the others nothing may remain."""
-        for wire in (self.wire, *self._sides):
-            await wire.aclose()
-        self._sides.clear()
-        with trio.move_on_after(SOON):
-            while self.left != (0, 0, 1, self.lost_sessions):  # noqa: ASYNC110  # nothing tells when that is
-                await trio.sleep(MOMENT)
-        assert self.left == (0, 0, 1, self.lost_sessions)
+        """Close all connections except the kept one, and check that no state of them remains."""
+        for connection in (self.connection, *self._others):
+            await connection.aclose()
+        self._others.clear()
+        with trio.move_on_after(DISCONNECT_DELAY):
+            while self.remaining != (0, 0, 1, self.lost_sessions):  # noqa: ASYNC110  # there is no event for this
+                await trio.sleep(POLL_INTERVAL)
+        assert self.remaining == (0, 0, 1, self.lost_sessions)
 
     async def leave(self) -> None:
-        """Even the one who is kept leaves."""
-        for wire in (self._control, *self._sides, getattr(self, "wire", None)):
-            if wire is not None:
-                await wire.aclose()
+        """Close all connections."""
+        for connection in (self._kept, *self._others, getattr(self, "wire", None)):
+            if connection is not None:
+                await connection.aclose()
 
     @property
-    def left(self) -> tuple[int, int, int, int]:
-        """Handlers, requests, connections and sessions."""
+    def remaining(self) -> tuple[int, int, int, int]:
+        """The numbers of handlers, requests, connections and sessions."""
         return self.tools.running, self.endpoint.running, self.host.connections, self.endpoint.sessions
 
 
 @asynccontextmanager
-async def world_of(tools: Tools, *, sockets: bool = False) -> AsyncIterator[World]:
+async def open_testbed(tools: Tools, *, sockets: bool = False) -> AsyncIterator[FaultTestbed]:
     endpoint = tools.server.asgi(legacy_sse=True)
-    with trio.fail_after(30 if sockets else PATIENCE):
+    with trio.fail_after(30 if sockets else TIMEOUT):
         async with trio.open_nursery() as nursery:
             host = HttpHost(endpoint, timeouts=HostTimeouts(idle=math.inf))
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1") if sockets else []
@@ -192,206 +192,212 @@ async def world_of(tools: Tools, *, sockets: bool = False) -> AsyncIterator[Worl
             async def connect() -> trio.abc.HalfCloseableStream:
                 return await trio.testing.open_stream_to_socket_listener(listeners[0])
 
-            world = World(tools, endpoint, host, connect if sockets else connector(host, nursery))
+            testbed = FaultTestbed(tools, endpoint, host, connect if sockets else connector(host, nursery))
             try:
-                yield world
+                yield testbed
             finally:
-                await world.leave()
+                await testbed.leave()
                 nursery.cancel_scope.cancel()
 
 
-# --- what is said ----------------------------------------------------------------------------------------------------
+# --- conversations ----------------------------------------------------------------------------------------------------
 
 
-class Talk:
-    """What a client says and hears, on a connection that may break, and what has to hold then."""
+class Conversation:
+    """The messages of a client on a connection that may break, and the checks after it."""
 
-    async def prepare(self, world: World) -> None:
-        """Before."""
+    async def prepare(self, testbed: FaultTestbed) -> None:
+        """Prepare the server before the connection opens."""
 
-    async def talk(self, world: World) -> None:
-        """What is said."""
-        raise AssertionError(world)
+    async def run(self, testbed: FaultTestbed) -> None:
+        """Send and receive the messages."""
+        raise AssertionError(testbed)
 
-    async def afterwards(self, world: World) -> None:
-        """When the connection is gone."""
-
-
-class ModernJson(Talk):
-    async def talk(self, world: World) -> None:
-        assert text_of((await world.wire.ask(modern(call("echo", text="a")))).json()) == "a"
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        """Check the state after the connection has ended."""
 
 
-class ModernStream(Talk):
-    async def talk(self, world: World) -> None:
-        *told, answer = (await world.wire.ask(modern(call("steps", token=7)))).messages()
-        assert [as_object(each["params"])["progress"] for each in told] == [1, 2]
+class ModernJson(Conversation):
+    async def run(self, testbed: FaultTestbed) -> None:
+        assert text_of((await testbed.connection.exchange(modern(call("echo", text="a")))).json()) == "a"
+
+
+class ModernStream(Conversation):
+    async def run(self, testbed: FaultTestbed) -> None:
+        *reported, answer = (await testbed.connection.exchange(modern(call("steps", token=7)))).messages()
+        assert [as_object(each["params"])["progress"] for each in reported] == [1, 2]
         assert text_of(answer) == "done"
 
 
-class Listen(Talk):
-    async def talk(self, world: World) -> None:
-        wire = world.wire
-        await wire.send(
-            modern(asking("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["memo://x"]}}))
+class Listen(Conversation):
+    async def run(self, testbed: FaultTestbed) -> None:
+        connection = testbed.connection
+        await connection.send(
+            modern(rpc_request("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["memo://x"]}}))
         )
-        assert (await wire.message(1))["method"] == "notifications/subscriptions/acknowledged"
-        world.tools.server.resource_updated("memo://x")
-        assert (await wire.message(2))["method"] == "notifications/resources/updated"
+        assert (await connection.message(1))["method"] == "notifications/subscriptions/acknowledged"
+        testbed.tools.server.resource_updated("memo://x")
+        assert (await connection.message(2))["method"] == "notifications/resources/updated"
 
 
-class WholeSession(Talk):
-    """One connection, kept from the first to the last request."""
+class WholeSession(Conversation):
+    """A session on one connection, from the first to the last request."""
 
-    async def talk(self, world: World) -> None:
-        wire = world.wire
-        opened = await wire.ask(http(body=initialize(R2025_11_25)), "open")
+    async def run(self, testbed: FaultTestbed) -> None:
+        connection = testbed.connection
+        opened = await connection.exchange(http(body=initialize(R2025_11_25)), "open")
         session = opened.headers["mcp-session-id"]
-        assert (await wire.ask(legacy(session, R2025_11_25, note("notifications/initialized")))).status == 202
-        assert text_of((await wire.ask(legacy(session, R2025_11_25, call("echo", text="a")))).json()) == "a"
-        assert (await wire.ask(legacy(session, R2025_11_25, b"", "DELETE"), "delete")).status == 200
+        assert (
+            await connection.exchange(legacy(session, R2025_11_25, notification("notifications/initialized")))
+        ).status == 202
+        assert text_of((await connection.exchange(legacy(session, R2025_11_25, call("echo", text="a")))).json()) == "a"
+        assert (await connection.exchange(legacy(session, R2025_11_25, b"", "DELETE"), "delete")).status == 200
 
-    async def afterwards(self, world: World) -> None:
-        # Who did not hear of its session cannot end it.
-        world.lost_sessions += ("open" in world.wire.whole) - ("delete" in world.wire.whole)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        # A client without the session id cannot delete the session.
+        testbed.lost_sessions += ("open" in testbed.connection.sent_completely) - (
+            "delete" in testbed.connection.sent_completely
+        )
 
 
-class InSession(Talk):
+class SessionConversation(Conversation):
     revision: Revision = R2025_11_25
 
-    async def prepare(self, world: World) -> None:
-        await world.open(self.revision)
+    async def prepare(self, testbed: FaultTestbed) -> None:
+        await testbed.open(self.revision)
 
-    async def afterwards(self, world: World) -> None:
-        await world.ask(world.legacy(method="DELETE"))
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        await testbed.exchange(testbed.legacy(method="DELETE"))
 
 
-class Stream(InSession):
-    """An answer with notifications. Who knows an id of it fetches what it lost, no more and no less."""
+class Stream(SessionConversation):
+    """A response with notifications. A client that knows an event id can resume it without loss or repetition."""
 
-    async def talk(self, world: World) -> None:
-        check_steps((await world.wire.ask(world.legacy(call("steps", token=7)))).messages())
+    async def run(self, testbed: FaultTestbed) -> None:
+        check_steps((await testbed.connection.exchange(testbed.legacy(call("steps", token=7)))).messages())
 
-    async def afterwards(self, world: World) -> None:
-        await fetch_rest(world, check_steps)
-        await super().afterwards(world)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        await fetch_rest(testbed, check_steps)
+        await super().check_after(testbed)
 
 
 def check_steps(messages: list[JsonObject]) -> None:
-    *told, answer = messages
-    assert [as_object(each["params"])["progress"] for each in told] == [1, 2]
+    *reported, answer = messages
+    assert [as_object(each["params"])["progress"] for each in reported] == [1, 2]
     assert text_of(answer) == "done"
 
 
-async def fetch_rest(world: World, check: Callable[[list[JsonObject]], None]) -> None:
-    """Fetches what the broken connection lost of its stream, where one was begun that is not over."""
-    seen = world.wire.reader
-    if seen.last_event_id is None or seen.complete:
+async def fetch_rest(testbed: FaultTestbed, check: Callable[[list[JsonObject]], None]) -> None:
+    """Resume the stream of the broken connection, if it began and has not ended."""
+    received = testbed.connection.reader
+    if received.last_event_id is None or received.complete:
         return
-    wire = await world.get(seen.last_event_id)
-    rest = await wire.answer()
+    connection = await testbed.get(received.last_event_id)
+    rest = await connection.answer()
     if rest.status == 405:
-        # All of it had come, but for the end.
-        check(seen.messages())
+        # The client had received all events, but not the end of the stream.
+        check(received.messages())
     else:
-        check(seen.messages() + rest.messages())
-    await wire.aclose()
+        check(received.messages() + rest.messages())
+    await connection.aclose()
 
 
-class Question(InSession):
-    """A call that asks its client, who may come back to hear the question."""
+class ClientRequestOnStream(SessionConversation):
+    """A call that sends a client request; the client may resume the stream to receive it."""
 
-    async def talk(self, world: World) -> None:
-        await world.wire.send(world.legacy(call("look")), "call")
-        await answer(world, await world.wire.message(1))
-        assert text_of(await world.wire.message(2)) == "1"
-        await world.wire.answer()
+    async def run(self, testbed: FaultTestbed) -> None:
+        await testbed.connection.send(testbed.legacy(call("look")), "call")
+        await answer(testbed, await testbed.connection.message(1))
+        assert text_of(await testbed.connection.message(2)) == "1"
+        await testbed.connection.answer()
 
-    async def afterwards(self, world: World) -> None:
-        seen = world.wire.reader
-        if seen.complete or "call" not in world.wire.whole:
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        received = testbed.connection.reader
+        if received.complete or "call" not in testbed.connection.sent_completely:
             pass
-        elif seen.last_event_id is None:
-            # Nobody will ever answer.
-            await trio.sleep(IDLE)
-        elif len(seen.messages()) < 2:
-            wire = await world.get(seen.last_event_id)
-            if not seen.messages():
-                await answer(world, await wire.message(1))
-            elif world.tools.running:
-                await answer(world, seen.messages()[0])
-            *asked, last = seen.messages() + (await wire.answer()).messages()
-            assert [each["method"] for each in asked] == ["roots/list"]
+        elif received.last_event_id is None:
+            # No client can respond.
+            await trio.sleep(CLIENT_REQUEST_TIMEOUT)
+        elif len(received.messages()) < 2:
+            connection = await testbed.get(received.last_event_id)
+            if not received.messages():
+                await answer(testbed, await connection.message(1))
+            elif testbed.tools.running:
+                await answer(testbed, received.messages()[0])
+            *client_requests, last = received.messages() + (await connection.answer()).messages()
+            assert [each["method"] for each in client_requests] == ["roots/list"]
             assert text_of(last) == "1"
-        await super().afterwards(world)
+        await super().check_after(testbed)
 
 
-async def answer(world: World, question: JsonObject) -> None:
-    assert question["method"] == "roots/list"
-    await world.ask(world.legacy(roots(question["id"])), 202)
+async def answer(testbed: FaultTestbed, client_request: JsonObject) -> None:
+    assert client_request["method"] == "roots/list"
+    await testbed.exchange(testbed.legacy(roots(client_request["id"])), 202)
 
 
 def roots(id: JsonValue) -> JsonObject:
     return {"jsonrpc": "2.0", "id": id, "result": {"roots": [{"uri": "file:///a"}]}}
 
 
-class AnswerToQuestion(InSession):
-    """The answer to what the server asks, by the connection that may break: it counts when all of it was sent."""
+class ResponseToClientRequest(SessionConversation):
+    """The response to a client request on the connection that may break. It counts if it was sent completely."""
 
-    calling: Wire
-    question: JsonObject
+    calling: RawConnection
+    client_request: JsonObject
 
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        self.calling = await world.side()
-        await self.calling.send(world.legacy(call("look")))
-        self.question = await self.calling.message(1)
+    async def prepare(self, testbed: FaultTestbed) -> None:
+        await super().prepare(testbed)
+        self.calling = await testbed.connect_other()
+        await self.calling.send(testbed.legacy(call("look")))
+        self.client_request = await self.calling.message(1)
 
-    async def talk(self, world: World) -> None:
-        assert (await world.wire.ask(world.legacy(roots(self.question["id"])), "answer")).status == 202
+    async def run(self, testbed: FaultTestbed) -> None:
+        assert (
+            await testbed.connection.exchange(testbed.legacy(roots(self.client_request["id"])), "answer")
+        ).status == 202
 
-    async def afterwards(self, world: World) -> None:
-        if "answer" not in world.wire.whole:
-            assert world.tools.running == 1
-            await answer(world, self.question)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        if "answer" not in testbed.connection.sent_completely:
+            assert testbed.tools.running == 1
+            await answer(testbed, self.client_request)
         assert text_of(await self.calling.message(2)) == "1"
         await self.calling.answer()
-        await super().afterwards(world)
+        await super().check_after(testbed)
 
 
-class Standing(InSession):
-    """The standalone stream: a notice that went down with a connection is had again by its id."""
+class StandaloneStream(SessionConversation):
+    """The standalone stream. Resumption by event id delivers the notifications that the broken connection lost."""
 
-    told: list[str]
+    reported: list[str]
 
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        self.told = []
+    async def prepare(self, testbed: FaultTestbed) -> None:
+        await super().prepare(testbed)
+        self.announced = []
         for uri in ("memo://x", "memo://y"):
-            await world.ask(world.legacy(asking("resources/subscribe", {"uri": uri})))
+            await testbed.exchange(testbed.legacy(rpc_request("resources/subscribe", {"uri": uri})))
 
-    async def talk(self, world: World) -> None:
-        await world.wire.send(world.legacy(method="GET"))
-        await world.wire.until(lambda: bool(world.wire.reader.events))
-        self.tell(world, "memo://x")
-        assert updated(await world.wire.message(1)) == "memo://x"
-        await world.wire.cut()
+    async def run(self, testbed: FaultTestbed) -> None:
+        await testbed.connection.send(testbed.legacy(method="GET"))
+        await testbed.connection.until(lambda: bool(testbed.connection.reader.events))
+        self.announce(testbed, "memo://x")
+        assert updated(await testbed.connection.message(1)) == "memo://x"
+        await testbed.connection.cut()
 
-    async def afterwards(self, world: World) -> None:
-        seen = world.wire.reader
-        wire = await world.get(seen.last_event_id)
-        await wire.until(lambda: bool(wire.reader.status))
-        self.tell(world, "memo://y")
-        told: list[str] = []
-        while "memo://y" not in told:
-            told.append(updated(await wire.message(len(told) + 1)))
-        if seen.last_event_id is not None:
-            assert [updated(each) for each in seen.messages()] + told == self.told
-        await super().afterwards(world)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        received = testbed.connection.reader
+        connection = await testbed.get(received.last_event_id)
+        await connection.until(lambda: bool(connection.reader.status))
+        self.announce(testbed, "memo://y")
+        reported: list[str] = []
+        while "memo://y" not in reported:
+            reported.append(updated(await connection.message(len(reported) + 1)))
+        if received.last_event_id is not None:
+            assert [updated(each) for each in received.messages()] + reported == self.announced
+        await super().check_after(testbed)
 
-    def tell(self, world: World, uri: str) -> None:
-        world.tools.server.resource_updated(uri)
-        self.told.append(uri)
+    def announce(self, testbed: FaultTestbed, uri: str) -> None:
+        testbed.tools.server.resource_updated(uri)
+        self.announced.append(uri)
 
 
 def updated(message: JsonObject) -> str:
@@ -399,55 +405,57 @@ def updated(message: JsonObject) -> str:
     return str(as_object(message["params"])["uri"])
 
 
-class Resume(InSession):
-    """The rest of a stream, by a connection that breaks as well."""
+class Resume(SessionConversation):
+    """The rest of a stream, on a connection that may break as well."""
 
     first: str
     before: list[JsonObject]
 
-    async def prepare(self, world: World) -> None:
-        await super().prepare(world)
-        # A client that reads only the beginning.
-        broken = Wire((await world.side()).stream)
-        await broken.send(world.legacy(call("steps", token=7)))
+    async def prepare(self, testbed: FaultTestbed) -> None:
+        await super().prepare(testbed)
+        # Read only the beginning of the stream.
+        broken = RawConnection((await testbed.connect_other()).stream)
+        await broken.send(testbed.legacy(call("steps", token=7)))
         await broken.message(1)
         await broken.aclose()
         self.first = str(broken.reader.last_event_id)
         self.before = broken.reader.messages()
 
-    async def talk(self, world: World) -> None:
-        rest = await world.wire.ask(world.legacy(method="GET", last_event_id=self.first))
+    async def run(self, testbed: FaultTestbed) -> None:
+        rest = await testbed.connection.exchange(testbed.legacy(method="GET", last_event_id=self.first))
         check_steps(self.before + rest.messages())
 
-    async def afterwards(self, world: World) -> None:
-        seen = world.wire.reader
-        if not seen.complete:
-            wire = await world.get(seen.last_event_id or self.first)
-            rest = await wire.answer()
-            check_steps(self.before + seen.messages() + (rest.messages() if rest.status == 200 else []))
-        await super().afterwards(world)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        received = testbed.connection.reader
+        if not received.complete:
+            connection = await testbed.get(received.last_event_id or self.first)
+            rest = await connection.answer()
+            check_steps(self.before + received.messages() + (rest.messages() if rest.status == 200 else []))
+        await super().check_after(testbed)
 
 
-class Delete(InSession):
-    async def talk(self, world: World) -> None:
-        assert (await world.wire.ask(world.legacy(method="DELETE"), "delete")).status == 200
+class Delete(SessionConversation):
+    async def run(self, testbed: FaultTestbed) -> None:
+        assert (await testbed.connection.exchange(testbed.legacy(method="DELETE"), "delete")).status == 200
 
-    async def afterwards(self, world: World) -> None:
-        await world.ask(world.legacy(method="DELETE"), 404 if "delete" in world.wire.whole else 200)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        await testbed.exchange(
+            testbed.legacy(method="DELETE"), 404 if "delete" in testbed.connection.sent_completely else 200
+        )
 
 
-class BatchStream(InSession):
-    """Requests in one array, answered by a stream."""
+class BatchStream(SessionConversation):
+    """A batch that is answered by a stream."""
 
     revision = R2025_03_26
 
-    async def talk(self, world: World) -> None:
-        members = [call("steps", token=7), call("echo", id=2, text="a"), asking("ping", id=3)]
-        check_batch((await world.wire.ask(world.legacy(members))).messages())
+    async def run(self, testbed: FaultTestbed) -> None:
+        members = [call("steps", token=7), call("echo", id=2, text="a"), rpc_request("ping", id=3)]
+        check_batch((await testbed.connection.exchange(testbed.legacy(members))).messages())
 
-    async def afterwards(self, world: World) -> None:
-        await fetch_rest(world, check_batch)
-        await super().afterwards(world)
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        await fetch_rest(testbed, check_batch)
+        await super().check_after(testbed)
 
 
 def check_batch(messages: list[JsonObject]) -> None:
@@ -456,77 +464,81 @@ def check_batch(messages: list[JsonObject]) -> None:
     assert (text_of(answers[1]), text_of(answers[2]), answers[3]["result"]) == ("done", "a", {})
 
 
-class BatchJson(InSession):
+class BatchJson(SessionConversation):
     revision = R2025_03_26
 
-    async def talk(self, world: World) -> None:
-        answer = await world.wire.ask(world.legacy([call("echo", id=2, text="a"), asking("ping", id=3)]))
+    async def run(self, testbed: FaultTestbed) -> None:
+        answer = await testbed.connection.exchange(
+            testbed.legacy([call("echo", id=2, text="a"), rpc_request("ping", id=3)])
+        )
         assert {each["id"] for each in json.loads(answer.body)} == {2, 3}
 
 
-class OldStream(Talk):
+class OldStream(Conversation):
     """The stream of 2024-11-05, which is the session."""
 
-    async def talk(self, world: World) -> None:
-        await world.wire.send(http("GET", "/sse"))
-        await world.wire.until(lambda: bool(world.wire.reader.events))
-        target = world.wire.reader.events[0].data.decode()
+    async def run(self, testbed: FaultTestbed) -> None:
+        await testbed.connection.send(http("GET", "/sse"))
+        await testbed.connection.until(lambda: bool(testbed.connection.reader.events))
+        target = testbed.connection.reader.events[0].data.decode()
         for count, message in enumerate((initialize(R2024_11_05), call("steps", token=7))):
-            await world.ask(http("POST", target, message), 202)
-            await old_message(world.wire, 1 + 3 * count)
-        await world.wire.cut()
+            await testbed.exchange(http("POST", target, message), 202)
+            await old_message(testbed.connection, 1 + 3 * count)
+        await testbed.connection.cut()
 
-    async def afterwards(self, world: World) -> None:
-        events = world.wire.reader.events
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        events = testbed.connection.reader.events
         if events:
-            while world.endpoint.sessions:  # noqa: ASYNC110  # likewise
-                await trio.sleep(MOMENT)
-            await world.ask(http("POST", events[0].data.decode(), asking("ping")), 404)
+            while testbed.endpoint.sessions:  # noqa: ASYNC110  # there is no event for this
+                await trio.sleep(POLL_INTERVAL)
+            await testbed.exchange(http("POST", events[0].data.decode(), rpc_request("ping")), 404)
 
 
-class OldPost(Talk):
-    """A POST of 2024-11-05: its message counts when all of it was sent, and then once."""
+class OldPost(Conversation):
+    """A POST of 2024-11-05. Its message counts once, if it was sent completely."""
 
-    stream: Wire
+    stream: RawConnection
     target: str
 
-    async def prepare(self, world: World) -> None:
-        self.stream = await world.side()
+    async def prepare(self, testbed: FaultTestbed) -> None:
+        self.stream = await testbed.connect_other()
         await self.stream.send(http("GET", "/sse"))
         await self.stream.until(lambda: bool(self.stream.reader.events))
         self.target = self.stream.reader.events[0].data.decode()
-        await world.ask(http("POST", self.target, initialize(R2024_11_05)), 202)
+        await testbed.exchange(http("POST", self.target, initialize(R2024_11_05)), 202)
         await old_message(self.stream, 1)
 
-    async def talk(self, world: World) -> None:
-        assert (await world.wire.ask(http("POST", self.target, call("echo", text="a")), "call")).status == 202
+    async def run(self, testbed: FaultTestbed) -> None:
+        assert (
+            await testbed.connection.exchange(http("POST", self.target, call("echo", text="a")), "call")
+        ).status == 202
 
-    async def afterwards(self, world: World) -> None:
-        await world.ask(http("POST", self.target, asking("ping", id="last")), 202)
-        expected = [1, "last"] if "call" in world.wire.whole else ["last"]
+    async def check_after(self, testbed: FaultTestbed) -> None:
+        await testbed.exchange(http("POST", self.target, rpc_request("ping", id="last")), 202)
+        expected = [1, "last"] if "call" in testbed.connection.sent_completely else ["last"]
         last = await old_message(self.stream, 1 + len(expected))
         assert sorted(map(str, [each["id"] for each in old_messages(self.stream)[1:]])) == [str(id) for id in expected]
         assert "result" in last
 
 
-def old_messages(wire: Wire) -> list[JsonObject]:
-    return [as_object(json.loads(event.data)) for event in wire.reader.events[1:]]
+def old_messages(connection: RawConnection) -> list[JsonObject]:
+    return [as_object(json.loads(event.data)) for event in connection.reader.events[1:]]
 
 
-async def old_message(wire: Wire, number: int) -> JsonObject:
-    await wire.until(lambda: len(old_messages(wire)) >= number)
-    return old_messages(wire)[number - 1]
+async def old_message(connection: RawConnection, number: int) -> JsonObject:
+    await connection.until(lambda: len(old_messages(connection)) >= number)
+    return old_messages(connection)[number - 1]
 
 
-TALKS: tuple[type[Talk], ...] = (
+CONVERSATIONS: tuple[type[Conversation], ...] = (
     ModernJson,
     ModernStream,
     Listen,
     WholeSession,
     Stream,
-    Question,
-    AnswerToQuestion,
-    Standing,
+    ClientRequestOnStream,
+    ResponseToClientRequest,
+    StandaloneStream,
     Resume,
     Delete,
     BatchStream,
@@ -536,65 +548,69 @@ TALKS: tuple[type[Talk], ...] = (
 )
 
 
-# --- every byte ------------------------------------------------------------------------------------------------------
+# --- cuts -------------------------------------------------------------------------------------------------------------
 
 
-async def play(world: World, talk: Talk, scissors: Scissors) -> Wire:
-    """One talk that is broken off, and all that has to hold after it."""
-    await world.begin(scissors)
-    await talk.prepare(world)
+async def run_conversation(testbed: FaultTestbed, conversation: Conversation, cut_point: CutPoint) -> RawConnection:
+    """Run a conversation with a cut and all checks after it."""
+    await testbed.begin(cut_point)
+    await conversation.prepare(testbed)
     broken = False
     try:
-        await talk.talk(world)
-    except Cut:
+        await conversation.run(testbed)
+    except ConnectionCut:
         broken = True
-    # What is read may be framed in fewer chunks than before.
-    assert broken or scissors.sends is None
-    await world.wire.aclose()
-    await world.is_served()
-    await talk.afterwards(world)
-    await world.end()
-    return world.wire
+    # The data may be framed in fewer chunks than in the first run.
+    assert broken or cut_point.sends is None
+    await testbed.connection.aclose()
+    await testbed.check_served()
+    await conversation.check_after(testbed)
+    await testbed.end()
+    return testbed.connection
 
 
 @pytest.mark.spec("sse.disconnect-any-time", "sse.get-close-any-time", "http.multiple-clients")
-@pytest.mark.parametrize("how", ["leaves", "falls silent", "stops reading"])
-@pytest.mark.parametrize("kind", TALKS)
-async def test_a_client_may_leave_at_any_byte(
-    kind: type[Talk], how: str, caplog: pytest.LogCaptureFixture, autojump_clock: Clock
+@pytest.mark.parametrize("mode", ["leaves", "falls silent", "stops reading"])
+@pytest.mark.parametrize("kind", CONVERSATIONS)
+async def test_disconnect_at_any_byte_leaves_no_state(
+    kind: type[Conversation], mode: str, caplog: pytest.LogCaptureFixture, autojump_clock: Clock
 ) -> None:
-    async with world_of(Tools()) as world:
-        talk = kind()
-        whole = await play(world, talk, UNCUT)
-        # What the client sees first is the end of its connection, not that of the task.
+    async with open_testbed(Tools()) as testbed:
+        conversation = kind()
+        full_run = await run_conversation(testbed, conversation, UNCUT)
+        # The client may see the end of its connection before the task of the server ends.
         await trio.testing.wait_all_tasks_blocked()
         tasks = trio.lowlevel.current_statistics().tasks_living
-        count = whole.read if how == "stops reading" else whole.sent
-        # Falling silent is the same to the server as leaving, but for who is there to be answered.
-        for at in range(0, count + 1, 3 if how == "falls silent" else 1):
-            match how:
+        count = full_run.read if mode == "stops reading" else full_run.sent
+        # For the server, a half-closed connection equals a disconnect, except that a response can be sent.
+        for at in range(0, count + 1, 3 if mode == "falls silent" else 1):
+            match mode:
                 case "leaves":
-                    scissors = Scissors(sends=at)
+                    cut_point = CutPoint(sends=at)
                 case "falls silent":
-                    scissors = Scissors(sends=at, half=True)
+                    cut_point = CutPoint(sends=at, half=True)
                 case _:
-                    scissors = Scissors(reads=at)
-            await play(world, talk, scissors)
+                    cut_point = CutPoint(reads=at)
+            await run_conversation(testbed, conversation, cut_point)
         await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == tasks
     assert not [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-@pytest.mark.parametrize("how", ["leaves", "stops reading"])
-@pytest.mark.parametrize("kind", [kind for kind in TALKS if kind is not Question])
-async def test_sockets_may_break_as_well(kind: type[Talk], how: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with world_of(Tools(), sockets=True) as world:
-        talk = kind()
-        whole = await play(world, talk, UNCUT)
+@pytest.mark.parametrize("mode", ["leaves", "stops reading"])
+@pytest.mark.parametrize("kind", [kind for kind in CONVERSATIONS if kind is not ClientRequestOnStream])
+async def test_broken_socket_leaves_no_state(
+    kind: type[Conversation], mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_testbed(Tools(), sockets=True) as testbed:
+        conversation = kind()
+        full_run = await run_conversation(testbed, conversation, UNCUT)
         tasks, descriptors = trio.lowlevel.current_statistics().tasks_living, open_descriptors()
-        count = whole.sent if how == "leaves" else whole.read
+        count = full_run.sent if mode == "leaves" else full_run.read
         for at in range(0, count, max(1, count // 12)):
-            await play(world, talk, Scissors(sends=at) if how == "leaves" else Scissors(reads=at))
+            await run_conversation(
+                testbed, conversation, CutPoint(sends=at) if mode == "leaves" else CutPoint(reads=at)
+            )
         assert (trio.lowlevel.current_statistics().tasks_living, open_descriptors()) == (tasks, descriptors)
     assert not [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
@@ -603,7 +619,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-# --- a server that is killed -----------------------------------------------------------------------------------------
+# --- a server that is killed ------------------------------------------------------------------------------------------
 
 SOURCE = """
 import trio
@@ -625,83 +641,87 @@ async def echo(text: str) -> str:
 
 @contextmanager
 def process(folder: Path, bind: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The server in a process of its own, and where it listens."""
+    """Run the server in another process, and yield the process and the address."""
     command = [sys.executable, "-m", "mcp_server", "run", "killed", "--http", bind, "--store", "kept.sqlite"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as started:
         try:
             assert started.stderr is not None
-            said = started.stderr.readline()
-            found = re.fullmatch(r"killed is served at http://(127\.0\.0\.1:\d+)/mcp\n", said)
-            assert found, said
+            line = started.stderr.readline()
+            found = re.fullmatch(r"killed is served at http://(127\.0\.0\.1:\d+)/mcp\n", line)
+            assert found, line
             yield started, found[1]
         finally:
             started.kill()
 
 
 @attrs.define
-class Broken:
-    """A call of which the client heard some, before the server was killed."""
+class InterruptedCall:
+    """A call of which the client received some events before the server was killed."""
 
     id: int
-    told: list[JsonObject]
+    reported: list[JsonObject]
     last_event_id: str | None
 
 
-class Returning:
-    """A client with one session, which outlives the server."""
+class PersistentClient:
+    """A client with one session that outlives the server."""
 
     def __init__(self) -> None:
         self.session = ""
-        self.wire: Wire
+        self.connection: RawConnection
 
     def request(self, body: Body = b"", method: str = "POST", **more: str) -> bytes:
         return legacy(self.session, R2025_11_25, body, method, **more)
 
     async def connect(self, address: str) -> None:
         host, _, port = address.partition(":")
-        self.wire = Wire(await trio.open_tcp_stream(host, int(port)))
+        self.connection = RawConnection(await trio.open_tcp_stream(host, int(port)))
         if not self.session:
-            self.session = (await self.wire.ask(http(body=initialize(R2025_11_25)))).headers["mcp-session-id"]
-            assert (await self.wire.ask(self.request(note("notifications/initialized")))).status == 202
-        assert text_of((await self.wire.ask(self.request(call("echo", text="a")))).json()) == "a"
+            self.session = (await self.connection.exchange(http(body=initialize(R2025_11_25)))).headers[
+                "mcp-session-id"
+            ]
+            assert (
+                await self.connection.exchange(self.request(notification("notifications/initialized")))
+            ).status == 202
+        assert text_of((await self.connection.exchange(self.request(call("echo", text="a")))).json()) == "a"
 
     async def begin(self, id: int, events: int) -> None:
-        """Calls a tool, and reads some events of its answer."""
-        await self.wire.send(self.request(call("count", id=id, token=id)))
-        await self.wire.until(lambda: len(self.wire.reader.events) > events)
+        """Call a tool and read some events of its response."""
+        await self.connection.send(self.request(call("count", id=id, token=id)))
+        await self.connection.until(lambda: len(self.connection.reader.events) > events)
 
-    async def fetch(self, broken: Broken) -> None:
-        """Fetches what is missing: nothing is lost, nothing comes twice, and the request is answered."""
-        rest = await self.wire.ask(self.request(method="GET", last_event_id=str(broken.last_event_id)))
-        *told, answer = broken.told + rest.messages()
-        steps = [as_object(each["params"])["progress"] for each in told]
+    async def fetch(self, broken: InterruptedCall) -> None:
+        """Resume the stream and check that each event is received once and that the request is answered."""
+        rest = await self.connection.exchange(self.request(method="GET", last_event_id=str(broken.last_event_id)))
+        *reported, answer = broken.reported + rest.messages()
+        steps = [as_object(each["params"])["progress"] for each in reported]
         assert steps == list(range(1, len(steps) + 1))
         assert answer["id"] == broken.id
         assert "restarted" in str(as_object(answer["error"])["message"])
-        over = await self.wire.ask(self.request(method="GET", last_event_id=str(rest.last_event_id)))
+        over = await self.connection.exchange(self.request(method="GET", last_event_id=str(rest.last_event_id)))
         assert over.status == 405
 
 
 @pytest.mark.spec("resume.replay", "resume.no-cross-stream", "resume.always-get", "session.assign")
-async def test_a_server_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_killed_server_resumes_sessions_and_streams(tmp_path: Path) -> None:
     (tmp_path / "killed.py").write_text(SOURCE)
     address = "127.0.0.1:0"
-    client = Returning()
-    broken: Broken | None = None
+    client = PersistentClient()
+    broken: InterruptedCall | None = None
     with trio.fail_after(60):
         for id, events in enumerate((0, 1, 4, 17), start=1):
             with process(tmp_path, address) as (running, address):
                 await client.connect(address)
-                async with client.wire.stream:
+                async with client.connection.stream:
                     if broken is not None:
                         await client.fetch(broken)
                     await client.begin(id, events)
                     running.send_signal(signal.SIGKILL)
                     assert running.wait() == -signal.SIGKILL
-                reader = client.wire.reader
-                broken = Broken(id, reader.messages(), reader.last_event_id)
+                reader = client.connection.reader
+                broken = InterruptedCall(id, reader.messages(), reader.last_event_id)
         assert broken is not None
         with process(tmp_path, address):
             await client.connect(address)
-            async with client.wire.stream:
+            async with client.connection.stream:
                 await client.fetch(broken)

@@ -1,4 +1,4 @@
-"""Subscriptions over modern HTTP, and the end of an endpoint."""
+"""Subscriptions over modern HTTP, shutdown, and paths of an endpoint."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"
 TAG = "io.modelcontextprotocol/subscriptionId"
 
 
-def listen(client: Client, id: JsonValue = "s", **wanted: JsonValue) -> Reply:
-    return client.post(client.request("subscriptions/listen", {"notifications": wanted}, id=id))
+def listen(client: Client, id: JsonValue = "s", **filter_: JsonValue) -> Reply:
+    return client.post(client.request("subscriptions/listen", {"notifications": filter_}, id=id))
 
 
-async def told(reply: Reply) -> tuple[object, object]:
-    """The method of the next message, and the subscription that it is tagged with."""
+async def next_notification(reply: Reply) -> tuple[object, object]:
+    """Return the method of the next message and its subscription id."""
     message = await reply.message()
     return message.get("method"), as_object(as_object(message["params"])["_meta"])[TAG]
 
@@ -54,9 +54,9 @@ async def told(reply: Reply) -> tuple[object, object]:
     "subscription.omitted-is-false",
 )
 @pytest.mark.parametrize("id", [0, "0", "", 7])
-async def test_a_subscription_is_a_stream_of_its_notices(id: JsonValue, hooked: bool) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(), hooked=hooked) as client:
+async def test_subscription_stream_has_requested_notifications(id: JsonValue, hooked: bool) -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi(), hooked=hooked) as client:
         reply = listen(client, id, toolsListChanged=True, promptsListChanged=True, resourceSubscriptions=["memo://x"])
         message = await reply.message()
         params = as_object(message["params"])
@@ -64,28 +64,28 @@ async def test_a_subscription_is_a_stream_of_its_notices(id: JsonValue, hooked: 
         assert params["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": ["memo://x"]}
         tag = as_object(params["_meta"])[TAG]
         assert (tag, type(tag)) == (id, type(id))
-        gate.server.resource_updated("memo://y")
-        gate.server.remove_tool("fail")
-        gate.server.remove_tool("half")
-        gate.server.resource_updated("memo://x")
-        assert await told(reply) == ("notifications/tools/list_changed", id)
-        assert await told(reply) == ("notifications/resources/updated", id)
+        tools.server.resource_updated("memo://y")
+        tools.server.remove_tool("fail")
+        tools.server.remove_tool("half")
+        tools.server.resource_updated("memo://x")
+        assert await next_notification(reply) == ("notifications/tools/list_changed", id)
+        assert await next_notification(reply) == ("notifications/resources/updated", id)
         await trio.testing.wait_all_tasks_blocked()
         assert not reply.complete
         assert reply.headers["x-accel-buffering"] == "no"
 
 
 @HOOKED
-async def test_a_plain_function_tells_of_changes_from_its_worker_thread(hooked: bool) -> None:
+async def test_change_in_worker_thread_notifies_subscription(hooked: bool) -> None:
     server = Server("plain", version="1")
 
     @server.resource("memo://x")
     def memo() -> str:
-        return "a memo"
+        return "the text"
 
     @server.tool
     def change() -> str:
-        """Changes the memo, and what is there to be called."""
+        """Change the memo and the list of tools."""
         server.resource_updated("memo://x")
         server.add_tool(lambda: None, name="another")
         return "changed"
@@ -96,61 +96,61 @@ async def test_a_plain_function_tells_of_changes_from_its_worker_thread(hooked: 
         await trio.testing.wait_all_tasks_blocked()
         call = client.post(client.request("tools/call", {"name": "change", "arguments": {}}))
         assert "isError" not in as_object((await call.json())["result"])
-        assert await told(reply) == ("notifications/resources/updated", "s")
-        assert await told(reply) == ("notifications/tools/list_changed", "s")
+        assert await next_notification(reply) == ("notifications/resources/updated", "s")
+        assert await next_notification(reply) == ("notifications/tools/list_changed", "s")
 
 
 @pytest.mark.spec("subscription.server-multiple-concurrent", "subscription.server-stops-after-cancel")
-async def test_each_subscription_is_told_until_its_client_leaves() -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_concurrent_subscriptions_notified_until_disconnect() -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with hosted(app) as client:
         replies = [listen(client, "same", toolsListChanged=True) for _ in range(3)]
         for reply in replies:
             await reply.message()
-        gate.server.remove_tool("fail")
+        tools.server.remove_tool("fail")
         for reply in replies:
-            assert await told(reply) == ("notifications/tools/list_changed", "same")
+            assert await next_notification(reply) == ("notifications/tools/list_changed", "same")
         replies[0].leave()
         await replies[0].returned.wait()
         before = len(replies[0].chunks)
-        gate.server.remove_tool("half")
+        tools.server.remove_tool("half")
         for reply in replies[1:]:
-            assert await told(reply) == ("notifications/tools/list_changed", "same")
+            assert await next_notification(reply) == ("notifications/tools/list_changed", "same")
         assert len(replies[0].chunks) == before
         assert app.running == 2
-        assert len(gate.server._service._channels) == 2
+        assert len(tools.server._service._channels) == 2
 
 
-async def test_a_subscriber_that_does_not_read_holds_up_nobody(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
-        stuck = client.start(
+async def test_blocked_subscriber_does_not_delay_others(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
+        blocked_reply = client.start(
             "POST", client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         )
-        await stuck.message()
-        stuck.reading = trio.Event()
+        await blocked_reply.message()
+        blocked_reply.reading = trio.Event()
         reply = listen(client, toolsListChanged=True)
         await reply.message()
         for name in ("fail", "half", "look"):
-            gate.server.remove_tool(name)
-            assert (await told(reply))[0] == "notifications/tools/list_changed"
-        stuck.reading.set()
-        # What came meanwhile is told once.
-        assert (await told(stuck))[0] == "notifications/tools/list_changed"
+            tools.server.remove_tool(name)
+            assert (await next_notification(reply))[0] == "notifications/tools/list_changed"
+        blocked_reply.reading.set()
+        # Changes during the block are sent once.
+        assert (await next_notification(blocked_reply))[0] == "notifications/tools/list_changed"
         await trio.sleep(1)
-        assert (await told(stuck))[0] == "notifications/tools/list_changed"
+        assert (await next_notification(blocked_reply))[0] == "notifications/tools/list_changed"
         await trio.sleep(1)
-        assert len(stuck.chunks) == 3
+        assert len(blocked_reply.chunks) == 3
 
 
 @pytest.mark.spec("http.sse-comment-keepalive")
 @HOOKED
-async def test_a_silent_subscription_is_kept_alive_without_another_task(
+async def test_silent_subscription_has_keep_alive_comments_without_companion(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(policy=EndpointPolicy(keep_alive=10)), hooked=hooked) as client:
+    tools = Gate()
+    async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10)), hooked=hooked) as client:
         reply = listen(client, toolsListChanged=True)
         await trio.sleep(35)
         assert reply.chunks[1:] == [b": still here\n\n"] * 3
@@ -158,35 +158,35 @@ async def test_a_silent_subscription_is_kept_alive_without_another_task(
 
 
 @pytest.mark.spec("http.listen-not-request-scoped", "subscription.no-unsubscribed-notifications")
-async def test_notices_go_nowhere_else() -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+async def test_change_notifications_only_on_subscription_stream() -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         call = client.post(client.call("steps", name="a", token=1))
         await call.message()
         empty = listen(client)
         assert as_object((await empty.message())["params"])["notifications"] == {}
-        gate.server.remove_tool("fail")
-        gate.let("a1", "a2")
+        tools.server.remove_tool("fail")
+        tools.let("a1", "a2")
         methods = [json.loads(event.data).get("method") for event in await call.rest()]
         assert methods == ["notifications/progress", None]
         assert len(empty.chunks) == 1
 
 
-async def test_what_changes_while_the_acknowledgement_is_sent_is_told() -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi()) as client:
+async def test_change_during_acknowledgment_sent_afterward() -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi()) as client:
         message = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="s")
         reply = client.start("POST", message, blocked=True)
         await trio.testing.wait_all_tasks_blocked()
-        gate.server.remove_tool("fail")
+        tools.server.remove_tool("fail")
         reply.reading.set()
-        assert await told(reply) == ("notifications/subscriptions/acknowledged", "s")
-        assert await told(reply) == ("notifications/tools/list_changed", "s")
+        assert await next_notification(reply) == ("notifications/subscriptions/acknowledged", "s")
+        assert await next_notification(reply) == ("notifications/tools/list_changed", "s")
 
 
-async def test_a_subscription_that_begins_while_the_server_stops_ends_properly() -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_subscription_started_during_drain_ends_with_result() -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with hosted(app) as client:
         message = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="s")
         reply = client.start("POST", message, blocked=True)
@@ -194,16 +194,16 @@ async def test_a_subscription_that_begins_while_the_server_stops_ends_properly()
         client.nursery.start_soon(app.drain, 5)
         await trio.testing.wait_all_tasks_blocked()
         reply.reading.set()
-        assert await told(reply) == ("notifications/subscriptions/acknowledged", "s")
+        assert await next_notification(reply) == ("notifications/subscriptions/acknowledged", "s")
         assert (await reply.message())["id"] == "s"
 
 
-async def test_notices_of_what_the_server_did_not_declare_are_not_told() -> None:
+async def test_notification_of_undeclared_capability_dropped() -> None:
     server = Server("x", version="0")
 
     @server.tool
     async def early() -> None:
-        """Early."""
+        """Return nothing."""
 
     async with hosted(server.asgi()) as client:
         reply = listen(client, toolsListChanged=True, promptsListChanged=True)
@@ -211,16 +211,16 @@ async def test_notices_of_what_the_server_did_not_declare_are_not_told() -> None
 
         @server.prompt
         async def late() -> str:
-            """Late."""
+            """Return a text."""
             return "late"
 
         server.remove_tool("early")
-        assert (await told(reply))[0] == "notifications/tools/list_changed"
+        assert (await next_notification(reply))[0] == "notifications/tools/list_changed"
         assert len(reply.chunks) == 2
 
 
 @pytest.mark.spec("subscription.filter-missing-invalid")
-async def test_a_subscription_without_a_filter_is_refused() -> None:
+async def test_subscription_without_filter_or_stream_rejected() -> None:
     async with hosted(Gate().server.asgi()) as client:
         reply = client.post(client.request("subscriptions/listen"))
         assert as_object((await reply.json())["error"])["code"] == ErrorCode.INVALID_PARAMS
@@ -230,7 +230,7 @@ async def test_a_subscription_without_a_filter_is_refused() -> None:
         assert reply.status == 406
 
 
-async def test_the_template_of_engines_follows_what_is_registered() -> None:
+async def test_engine_template_follows_registrations() -> None:
     server = Server("x", version="0")
     app = server.asgi()
     async with hosted(app) as client:
@@ -238,14 +238,14 @@ async def test_the_template_of_engines_follows_what_is_registered() -> None:
 
         @server.tool
         async def late() -> None:
-            """Late."""
+            """Return nothing."""
 
         assert "result" in await client.ask("tools/list")
         assert app._template() is app._template()
 
         @server.prompt
         async def hello(name: str) -> str:
-            """Hello."""
+            """Return the name."""
             return name
 
         ref: JsonObject = {"ref": {"type": "ref/prompt", "name": "hello"}, "argument": {"name": "name", "value": ""}}
@@ -258,7 +258,7 @@ async def test_the_template_of_engines_follows_what_is_registered() -> None:
         assert "result" in await client.ask("completion/complete", ref)
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------
+# --- shutdown ---------------------------------------------------------------------------------------------------------
 
 
 @HOOKED
@@ -268,11 +268,9 @@ async def test_the_template_of_engines_follows_what_is_registered() -> None:
     "subscription.server-teardown-http-closes",
     "cancellation.server-only-for-listen",
 )
-async def test_subscriptions_end_properly_when_the_server_stops(
-    hooked: bool, autojump_clock: trio.testing.MockClock
-) -> None:
-    gate = Gate()
-    app = gate.server.asgi()
+async def test_drain_ends_subscription_with_result(hooked: bool, autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    app = tools.server.asgi()
     async with hosted(app, hooked=hooked) as client:
         reply = listen(client, 5, toolsListChanged=True)
         await reply.message()
@@ -286,7 +284,7 @@ async def test_subscriptions_end_properly_when_the_server_stops(
 
 
 @HOOKED
-async def test_a_request_whose_body_ends_while_the_server_stops_is_refused(hooked: bool) -> None:
+async def test_request_body_completed_during_drain_returns_503(hooked: bool) -> None:
     app = Gate().server.asgi()
     rest = trio.Event()
 
@@ -308,66 +306,68 @@ async def test_a_request_whose_body_ends_while_the_server_stops_is_refused(hooke
 
 
 @HOOKED
-async def test_calls_may_finish_when_the_server_stops(hooked: bool, autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    app = gate.server.asgi(healthz="/healthz")
+async def test_running_calls_complete_during_drain_until_timeout(
+    hooked: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    tools = Gate()
+    app = tools.server.asgi(healthz="/healthz")
     async with hosted(app, hooked=hooked) as client, trio.open_nursery() as nursery:
         quick = client.post(client.call("hold", name="quick"))
         slow = client.post(client.call("hold", name="slow"))
         loud = client.post(client.call("steps", name="loud", token=1))
-        await gate.until_running("quick", "slow", "loud")
+        await tools.until_running("quick", "slow", "loud")
         nursery.start_soon(app.drain, 3)
         await trio.sleep(1)
         refused = client.post(client.call("echo", text="a"))
         assert (await refused.body() != b"", refused.status) == (True, 503)
         assert "retry-after" in refused.headers
         client.path = "/healthz"
-        unwell = client.start("GET")
-        assert (await unwell.body(), unwell.status) == (b"stopping\n", 503)
-        gate.let("quick")
+        health = client.start("GET")
+        assert (await health.body(), health.status) == (b"stopping\n", 503)
+        tools.let("quick")
         assert text_of(await quick.answer()) == "quick"
         await slow.body()
         assert slow.status == 503
         assert [event.data for event in (await loud.rest())[1:]] == []
-        assert sorted(gate.cancelled) == ["loud", "slow"]
+        assert sorted(tools.cancelled) == ["loud", "slow"]
     assert app.running == 0
 
 
 @pytest.mark.spec("sse.get-retry")
-async def test_sessions_end_gently_when_the_server_stops(autojump_clock: trio.testing.MockClock) -> None:
-    gate = Gate()
-    app = gate.server.asgi(policy=EndpointPolicy(retry=3))
+async def test_drain_ends_sessions_with_retry(autojump_clock: trio.testing.MockClock) -> None:
+    tools = Gate()
+    app = tools.server.asgi(policy=EndpointPolicy(retry=3))
     async with session(app) as client:
-        standing = client.get()
-        await standing.event()
+        standalone = client.get()
+        await standalone.event()
         older = Client(app, client.nursery, R2025_06_18)
         await older.open()
         plain = older.get()
         slow = client.post(client.call("hold", name="slow"), accept="application/json")
-        await gate.until_running("slow")
+        await tools.until_running("slow")
         await app.drain(2)
         late = client.get()
         assert (await late.body() != b"", late.status) == (True, 503)
-        assert [event.retry for event in await standing.rest()] == [3000]
+        assert [event.retry for event in await standalone.rest()] == [3000]
         assert await plain.rest() == []
         await slow.body()
-        assert gate.cancelled == ["slow"]
+        assert tools.cancelled == ["slow"]
         assert app.running == 0
 
 
-async def test_a_host_that_announces_its_life_is_answered() -> None:
+async def test_lifespan_events_answered_and_websocket_raises() -> None:
     app = Gate().server.asgi()
-    heard = ["lifespan.startup", "lifespan.shutdown"]
-    said: list[object] = []
+    inbound = ["lifespan.startup", "lifespan.shutdown"]
+    outbound: list[object] = []
 
     async def receive() -> Message:
-        return {"type": heard.pop(0)}
+        return {"type": inbound.pop(0)}
 
     async def send(message: Message) -> None:
-        said.append(message["type"])
+        outbound.append(message["type"])
 
     await app({"type": "lifespan"}, receive, send)
-    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert outbound == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     with pytest.raises(ValueError, match="not websocket"):
         await app({"type": "websocket"}, receive, send)
 
@@ -391,7 +391,7 @@ async def test_a_host_that_announces_its_life_is_answered() -> None:
         ("/toolsmcp", "/tools", 404),
     ],
 )
-async def test_the_endpoint_has_one_path_wherever_it_is_mounted(path: str, root: str, status: int) -> None:
+async def test_endpoint_path_relative_to_root_path(path: str, root: str, status: int) -> None:
     app = Gate().server.asgi()
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
@@ -405,13 +405,13 @@ async def test_the_endpoint_has_one_path_wherever_it_is_mounted(path: str, root:
         assert "location" not in reply.headers
 
 
-async def test_the_endpoint_may_be_the_root() -> None:
+async def test_endpoint_path_may_be_root() -> None:
     async with hosted(Gate().server.asgi(path="/")) as client:
         client.path = "/"
         assert text_of(await client.post(client.call("echo", text="a")).json()) == "a"
 
 
-async def test_the_pair_of_2024_ends_with_the_endpoint(autojump_clock: trio.testing.MockClock) -> None:
+async def test_drain_ends_http_sse_stream(autojump_clock: trio.testing.MockClock) -> None:
     app = Gate().server.asgi(legacy_sse=True)
     async with hosted(app, R2024_11_05) as client:
         client.path = "/sse"
@@ -422,16 +422,16 @@ async def test_the_pair_of_2024_ends_with_the_endpoint(autojump_clock: trio.test
         assert app.sessions == 0
 
 
-async def test_health_is_told_to_anybody() -> None:
+async def test_healthz_returns_200_for_any_host() -> None:
     async with hosted(Gate().server.asgi(healthz="/healthz")) as client:
         client.path = "/healthz"
         reply = client.start("GET", host="10.1.2.3")
         assert (await reply.body(), reply.status) == (b"ok\n", 200)
 
 
-async def test_the_pair_of_2024_is_served_where_it_is_wanted() -> None:
-    gate = Gate()
-    async with hosted(gate.server.asgi(), R2024_11_05) as client:
+async def test_http_sse_endpoints_when_enabled_with_failing_authentication() -> None:
+    tools = Gate()
+    async with hosted(tools.server.asgi(), R2024_11_05) as client:
         client.path = "/sse"
         reply = client.get()
         await reply.body()
@@ -441,7 +441,7 @@ async def test_the_pair_of_2024_is_served_where_it_is_wanted() -> None:
         raise ZeroDivisionError
 
     for broken in (False, True):
-        app = gate.server.asgi(legacy_sse=True, authenticate=identify if broken else None)
+        app = tools.server.asgi(legacy_sse=True, authenticate=identify if broken else None)
         async with hosted(app, R2024_11_05) as client:
             client.path = "/sse"
             stream = client.get()

@@ -1,4 +1,4 @@
-"""Changes that are announced while a session is only in the store, or has no stream: its client is notified later, once."""
+"""Changes announced while a session is only in the store, or has no stream: its client is notified once, later."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from mcp_server import PendingNotification, Server, SqliteStore, StoreError
 
 
 class Process:
-    """One process of the server: a server, its endpoint, and its hold of the file."""
+    """A process of the server: a server, its endpoint, and its open store."""
 
     def __init__(self, folder: Path) -> None:
-        self.gate = Gate()
+        self.tools = Gate()
         self.store = SqliteStore(folder / "sessions.sqlite")
-        self.app = self.gate.server.asgi(store=self.store)
+        self.app = self.tools.server.asgi(store=self.store)
 
     def announce(self, *uris: str) -> None:
         for uri in uris:
-            self.gate.server.resource_updated(uri)
+            self.tools.server.resource_updated(uri)
 
 
 @asynccontextmanager
 async def process(folder: Path, client: Client) -> AsyncIterator[Process]:
-    """A process that a client talks to. At the end it is killed: from one moment on nothing of it reaches the file."""
+    """Run a process that a client is connected to. The block ends as if the process were killed: nothing more is
+    stored.
+    """
     try:
         async with trio.open_nursery() as nursery:
             started = Process(folder)
@@ -49,31 +51,31 @@ async def process(folder: Path, client: Client) -> AsyncIterator[Process]:
             client.replies.clear()
             nursery.cancel_scope.cancel()
     except* trio.ClosedResourceError:
-        pass  # what the process still wanted to write
+        pass  # writes that were pending
 
 
 def new_client(revision: Revision = R2025_11_25) -> Client:
-    """A client that talks to whichever process there is."""
+    """Return a client that can be connected to each process."""
     nursery = trio.lowlevel.current_task().parent_nursery
     assert nursery is not None
     return Client(Gate().server.asgi(), nursery, revision)
 
 
-async def settled(store: SqliteStore) -> None:
-    """Wait until nothing more happens: each call of the store is done, and what follows from it."""
+async def wait_until_settled(store: SqliteStore) -> None:
+    """Wait until the calls of the store and the tasks that follow from them have ended."""
     while True:
         await trio.testing.wait_all_tasks_blocked()
-        asked = store.thread.requested
-        # Calls are done in their order, so this one is done after all that wait.
+        calls = store.thread.requested
+        # The store runs calls in order, so this one ends after all pending calls.
         await store.load("")
         await trio.testing.wait_all_tasks_blocked()
-        if store.thread.requested == asked + 1:
+        if store.thread.requested == calls + 1:
             break
 
 
-async def heard(reply: Reply, process: Process) -> list[str]:
-    """Return what a standalone stream said until now: the URI of each update, and the method of other notifications."""
-    await settled(process.store)
+async def notifications_of(reply: Reply, process: Process) -> list[str]:
+    """Return the notifications on a standalone stream so far: the URI of each update, the method of others."""
+    await wait_until_settled(process.store)
     found = []
     while reply._events or reply._fed < len(reply.chunks):
         if reply._events:
@@ -90,9 +92,7 @@ async def heard(reply: Reply, process: Process) -> list[str]:
 
 
 @pytest.mark.parametrize("revision", [R2024_11_05, R2025_06_18, R2025_11_25], ids=str)
-async def test_change_announced_before_the_first_request_of_a_session_is_delivered(
-    tmp_path: Path, revision: Revision
-) -> None:
+async def test_change_before_first_request_of_session_delivered(tmp_path: Path, revision: Revision) -> None:
     client = new_client(revision)
     async with process(tmp_path, client) as first:
         await client.open()
@@ -100,15 +100,15 @@ async def test_change_announced_before_the_first_request_of_a_session_is_deliver
             await client.ask("resources/subscribe", {"uri": f"memo://{number}"})
         stream = client.get()
         first.announce("memo://0")
-        assert await heard(stream, first) == ["memo://0"]
+        assert await notifications_of(stream, first) == ["memo://0"]
     async with process(tmp_path, client) as second:
         second.announce("memo://1", "memo://2", "memo://1", "memo://unknown")
         await client.ask("ping")
         second.announce("memo://3")
         stream = client.get()
-        assert await heard(stream, second) == ["memo://1", "memo://2", "memo://3"]
+        assert await notifications_of(stream, second) == ["memo://1", "memo://2", "memo://3"]
     async with process(tmp_path, client) as third:
-        assert await heard(client.get(), third) == []
+        assert await notifications_of(client.get(), third) == []
 
 
 LISTS = [
@@ -118,9 +118,9 @@ LISTS = [
 ]
 
 
-def change_lists(gate: Gate) -> None:
+def change_lists(tools: Gate) -> None:
     """Remove a tool, and add a prompt and a resource."""
-    server = gate.server
+    server = tools.server
     server.remove_tool("fail")
 
     @server.prompt
@@ -132,34 +132,34 @@ def change_lists(gate: Gate) -> None:
         return "listed"
 
 
-async def test_changes_of_lists_are_delivered_to_a_session_that_only_the_store_knows(tmp_path: Path) -> None:
+async def test_list_changes_delivered_to_stored_session(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client):
         await client.open()
     async with process(tmp_path, client) as second:
-        change_lists(second.gate)
-        assert sorted(await heard(client.get(), second)) == sorted(LISTS)
+        change_lists(second.tools)
+        assert sorted(await notifications_of(client.get(), second)) == sorted(LISTS)
 
 
-async def test_change_announced_while_a_session_has_no_stream_outlives_the_process(tmp_path: Path) -> None:
+async def test_change_for_session_without_stream_delivered_after_restart(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client) as first:
         await client.open()
         await client.ask("resources/subscribe", {"uri": "memo://x"})
         first.announce("memo://x")
-        first.gate.server.remove_tool("fail")
-    # A process in which nothing happens at all changes nothing.
+        first.tools.server.remove_tool("fail")
+    # A process without events changes nothing.
     async with process(tmp_path, client):
         pass
     async with process(tmp_path, client) as second:
         second.announce("memo://x")
         stream = client.get()
-        assert await heard(stream, second) == ["memo://x", LISTS[0]]
+        assert await notifications_of(stream, second) == ["memo://x", LISTS[0]]
         second.announce("memo://x")
-        assert await heard(stream, second) == ["memo://x"]
+        assert await notifications_of(stream, second) == ["memo://x"]
 
 
-async def test_change_is_delivered_once_when_its_process_is_killed_while_the_client_reads_nothing(
+async def test_change_delivered_once_when_process_is_killed_during_blocked_stream(
     tmp_path: Path,
 ) -> None:
     client = new_client()
@@ -171,15 +171,15 @@ async def test_change_is_delivered_once_when_its_process_is_killed_while_the_cli
         primed = await stream.event()
         stream.reading = trio.Event()
         first.announce("memo://x")
-        await settled(first.store)
-        # The first one is in the log, and waits for its client. The second one waits for the first.
+        await wait_until_settled(first.store)
+        # The first change is in the log and waits for the client. The second one waits for the first.
         first.announce("memo://y")
-        await settled(first.store)
+        await wait_until_settled(first.store)
     async with process(tmp_path, client) as second:
-        assert await heard(client.get(primed.id), second) == ["memo://x", "memo://y"]
+        assert await notifications_of(client.get(primed.id), second) == ["memo://x", "memo://y"]
 
 
-async def test_client_that_resumes_its_stream_is_notified_of_what_it_missed(tmp_path: Path) -> None:
+async def test_resumed_stream_delivers_missed_changes(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client) as first:
         await client.open()
@@ -187,15 +187,15 @@ async def test_client_that_resumes_its_stream_is_notified_of_what_it_missed(tmp_
         stream = client.get()
         primed = await stream.event()
         first.announce("memo://x")
-        await heard(stream, first)
+        await notifications_of(stream, first)
     async with process(tmp_path, client) as second:
-        second.gate.server.remove_tool("fail")
+        second.tools.server.remove_tool("fail")
         second.announce("memo://x")
-        # What it did not acknowledge comes again, with the id that it had; then what is new.
-        assert await heard(client.get(primed.id), second) == ["memo://x", LISTS[0], "memo://x"]
+        # The unacknowledged event is replayed with its id; the new events follow.
+        assert await notifications_of(client.get(primed.id), second) == ["memo://x", LISTS[0], "memo://x"]
 
 
-async def test_change_of_a_resource_that_is_not_watched_any_more_is_not_delivered(tmp_path: Path) -> None:
+async def test_change_of_unsubscribed_resource_not_delivered(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client) as first:
         await client.open()
@@ -203,14 +203,14 @@ async def test_change_of_a_resource_that_is_not_watched_any_more_is_not_delivere
             assert "result" in await client.ask("resources/subscribe", {"uri": uri})
         first.announce("memo://x", "memo://x/1", "memo://y/1", "memo://z")
         await client.ask("resources/unsubscribe", {"uri": "memo://x"})
-        assert await heard(client.get(), first) == ["memo://y/1", "memo://z"]
+        assert await notifications_of(client.get(), first) == ["memo://y/1", "memo://z"]
     async with process(tmp_path, client) as second:
         second.announce("memo://x", "memo://y/1", "memo://z")
         await client.ask("resources/unsubscribe", {"uri": "memo://y"})
-        assert await heard(client.get(), second) == ["memo://z"]
+        assert await notifications_of(client.get(), second) == ["memo://z"]
 
 
-async def test_change_that_the_server_does_not_offer_any_more_is_dropped(tmp_path: Path) -> None:
+async def test_change_of_undeclared_capability_dropped(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client) as first:
         await client.open()
@@ -223,7 +223,7 @@ async def test_change_that_the_server_does_not_offer_any_more_is_dropped(tmp_pat
         assert await second.store.pending_notifications(client.session or "") == ()
 
 
-async def test_session_that_ended_meanwhile_is_not_notified(tmp_path: Path) -> None:
+async def test_ended_session_not_notified(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client) as first:
         await client.open()
@@ -235,7 +235,7 @@ async def test_session_that_ended_meanwhile_is_not_notified(tmp_path: Path) -> N
         assert record is not None
         await first.store.save(attrs.evolve(record, used_at=record.used_at - 1.2 * 1800))
     async with process(tmp_path, client) as second:
-        second.gate.server.remove_tool("fail")
+        second.tools.server.remove_tool("fail")
         for session in (deleted, expired):
             client.session = session
             refused = client.get()
@@ -243,30 +243,30 @@ async def test_session_that_ended_meanwhile_is_not_notified(tmp_path: Path) -> N
         assert await second.store.pending_notifications(deleted) == ()
 
 
-async def test_change_announced_by_a_plain_function_is_recorded_where_nobody_is_connected(tmp_path: Path) -> None:
+async def test_change_announced_in_worker_thread_is_stored(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client):
         await client.open()
         await client.ask("resources/subscribe", {"uri": "memo://x"})
     async with process(tmp_path, client) as second:
-        second.gate.server.tool(name="touch", description="Announces a change.")(lambda: second.announce("memo://x"))
+        second.tools.server.tool(name="touch", description="Announces a change.")(lambda: second.announce("memo://x"))
         modern = Client(second.app, client.nursery)
         assert "result" in await modern.post(modern.call("touch")).answer()
-        assert await heard(client.get(), second) == [LISTS[0], "memo://x"]
+        assert await notifications_of(client.get(), second) == [LISTS[0], "memo://x"]
 
 
-def test_registering_before_the_server_runs_is_no_change(tmp_path: Path) -> None:
+def test_registration_before_server_runs_is_not_stored(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
-    gate = Gate()
-    app = gate.server.asgi(store=store)
-    gate.server.remove_tool("fail")
-    gate.server.resource_updated("memo://x")
+    tools = Gate()
+    app = tools.server.asgi(store=store)
+    tools.server.remove_tool("fail")
+    tools.server.resource_updated("memo://x")
     assert store.thread.requested == 0
     assert app.sessions == 0
     store.thread.connection.close()
 
 
-# --- everything that may happen, in any order ------------------------------------------------------------------------
+# --- random sequences -------------------------------------------------------------------------------------------------
 
 _URIS = st.sampled_from(("memo://a", "memo://b"))
 _STEPS = st.one_of(
@@ -277,23 +277,23 @@ _STEPS = st.one_of(
 )
 
 
-class Expected:
-    """What the client has to hear."""
+class DeliveryModel:
+    """A model of the notifications that the client must receive."""
 
     def __init__(self) -> None:
-        self.watched: set[str] = set()
+        self.subscribed: set[str] = set()
         self.pending: dict[str, None] = {}
         self.on_stream: list[str] = []
 
     def concerns(self, what: str) -> bool:
-        return what in LISTS or any(uri in self.watched for uri in (what, what.rpartition("/")[0]))
+        return what in LISTS or any(uri in self.subscribed for uri in (what, what.rpartition("/")[0]))
 
     def announce(self, what: str) -> None:
         if self.concerns(what):
             self.pending[what] = None
 
     def unsubscribe(self, uri: str) -> None:
-        self.watched.discard(uri)
+        self.subscribed.discard(uri)
         self.pending = {what: None for what in self.pending if self.concerns(what)}
 
     def deliver(self) -> list[str]:
@@ -303,15 +303,15 @@ class Expected:
         return delivered
 
 
-def primed_by(stream: Reply) -> str:
-    """Return the id of the event without data that a stream begins with, behind what is sent again."""
+def priming_id(stream: Reply) -> str:
+    """Return the id of the priming event of a stream, after the replayed events."""
     events = b"".join(stream.chunks).decode().split("\n\n")
     return next(event.split()[1] for event in events if event.startswith("id: "))
 
 
-async def follow(folder: Path, steps: Sequence[tuple[str, str]]) -> None:
-    """Take the steps, and compare what the client hears after each."""
-    client, expected = new_client(), Expected()
+async def check_steps(folder: Path, steps: Sequence[tuple[str, str]]) -> None:
+    """Run the steps, and compare the notifications after each."""
+    client, expected = new_client(), DeliveryModel()
     left = list(steps)
     opened = False
     primed: str | None = None
@@ -330,12 +330,12 @@ async def follow(folder: Path, steps: Sequence[tuple[str, str]]) -> None:
                         break
                     case "subscribe" | "unsubscribe":
                         assert "result" in await client.ask(f"resources/{step}", {"uri": what})
-                        expected.watched.add(what) if step == "subscribe" else expected.unsubscribe(what)
+                        expected.subscribed.add(what) if step == "subscribe" else expected.unsubscribe(what)
                     case "announce":
                         expected.announce(what)
                         if what in LISTS:
-                            running.gate.server.tool(name="another", description="Another.")(lambda: "")
-                            running.gate.server.remove_tool("another")
+                            running.tools.server.tool(name="another", description="Return an empty string.")(lambda: "")
+                            running.tools.server.remove_tool("another")
                         else:
                             running.announce(what)
                     case "ping":
@@ -350,35 +350,35 @@ async def follow(folder: Path, steps: Sequence[tuple[str, str]]) -> None:
                         if last_event_id is not None:
                             replayed = list(expected.on_stream)
                         if last_event_id is None or not live:
-                            # Another stream begins, behind what is sent again.
+                            # A new stream begins after the replayed events.
                             expected.on_stream, primed, live = [], None, True
                 if stream is not None:
                     delivered = replayed + expected.deliver()
-                    assert await heard(stream, running) == delivered
-                    primed = primed or primed_by(stream)
+                    assert await notifications_of(stream, running) == delivered
+                    primed = primed or priming_id(stream)
 
 
 @pytest.mark.property
 @settings(deadline=None, max_examples=60)
 @given(st.lists(_STEPS, max_size=25))
-def test_every_change_is_delivered_once_whatever_happens_meanwhile(steps: list[tuple[str, str]]) -> None:
+def test_changes_delivered_once_in_random_sequences(steps: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        trio.run(follow, Path(folder), steps)
+        trio.run(check_steps, Path(folder), steps)
 
 
-async def test_session_that_cannot_be_read_leaves_nothing_in_memory(tmp_path: Path) -> None:
+async def test_unreadable_session_leaves_no_state(tmp_path: Path) -> None:
     client = new_client()
     async with process(tmp_path, client):
         await client.open()
     async with process(tmp_path, client) as second:
 
-        async def fails(session: str) -> tuple[PendingNotification, ...]:
+        async def fail(session: str) -> tuple[PendingNotification, ...]:
             raise StoreError("the store x failed")
 
-        works, second.store.pending_notifications = second.store.pending_notifications, fails  # type: ignore[method-assign]
+        original, second.store.pending_notifications = second.store.pending_notifications, fail  # type: ignore[method-assign]
         refused = client.post(client.request("ping"))
         assert (await refused.body(), refused.status)[1] == 503
         assert second.app.budget.owners == 0
         assert second.app.sessions == 0
-        second.store.pending_notifications = works  # type: ignore[method-assign]
+        second.store.pending_notifications = original  # type: ignore[method-assign]
         assert "result" in await client.ask("ping")
