@@ -1,4 +1,4 @@
-"""An ASGI host in memory, and a client of it that writes HTTP by hand: no sockets, no clock."""
+"""An ASGI host in memory, and a client that sends HTTP requests as scopes and events: no sockets, no clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def as_object(value: JsonValue) -> JsonObject:
 
 
 class Reply:
-    """The response to one request, while it comes."""
+    """The response to one request, while it arrives."""
 
     def __init__(self, body: Sequence[bytes], *, whole: bool = True, blocked: bool = False) -> None:
         self.status = 0
@@ -38,8 +38,8 @@ class Reply:
         self.reading = trio.Event()
         if not blocked:
             self.reading.set()
-        self.room: int | None = None
-        """Bytes that are taken at once without waiting; `None` for any number."""
+        self.capacity: int | None = None
+        """The number of bytes that are written without waiting; `None` for any number."""
         self.prompt_writes = 0
         self.error: BaseException | None = None
         self._body = list(body)
@@ -49,7 +49,7 @@ class Reply:
         self._fed = 0
         self._events: list[Event] = []
         self._busy = False
-        self._kept = b""
+        self._unwritten = b""
 
     # --- the application's side
 
@@ -62,12 +62,12 @@ class Reply:
 
     async def send(self, message: Message) -> None:
         assert not self._busy, "two tasks send at the same time"
-        assert not self.complete, "more is sent than the response"
+        assert not self.complete, "data after the end of the response"
         self._busy = True
         try:
             await trio.lowlevel.checkpoint()
             if self.left.is_set():
-                raise OSError("the client is gone")
+                raise OSError("the client has disconnected")
             if message["type"] == "http.response.start":
                 assert not self.status
                 assert isinstance(message["status"], int)
@@ -82,10 +82,10 @@ class Reply:
                 await self.reading.wait()
                 chunk = message.get("body", b"")
                 assert isinstance(chunk, bytes)
-                chunk, self._kept = self._kept + chunk, b""
+                chunk, self._unwritten = self._unwritten + chunk, b""
                 self.chunks.append(chunk)
                 self.complete = not message.get("more_body", False)
-                self._tell()
+                self._signal_change()
         finally:
             self._busy = False
 
@@ -93,27 +93,27 @@ class Reply:
         assert not self._busy, "another task sends"
         assert self.status
         assert not self.complete
-        assert not self._kept, "what was kept was not sent"
-        taken = data if self.room is None else data[: self.room]
-        self._kept = data[len(taken) :]
+        assert not self._unwritten, "the unwritten bytes were not sent"
+        taken = data if self.capacity is None else data[: self.capacity]
+        self._unwritten = data[len(taken) :]
         self.prompt_writes += 1
         if taken:
             self.chunks.append(taken)
-            self._tell()
-        return not self._kept
+            self._signal_change()
+        return not self._unwritten
 
-    def _tell(self) -> None:
+    def _signal_change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     def finished(self) -> None:
         self.returned.set()
-        self._tell()
+        self._signal_change()
 
     # --- the client's side
 
     def leave(self) -> None:
-        """The client closes the connection."""
+        """Close the connection as the client."""
         self.left.set()
 
     @property
@@ -121,14 +121,14 @@ class Reply:
         return self.headers["content-type"]
 
     async def _wait(self) -> None:
-        assert not self.returned.is_set(), f"nothing more comes: {self.status} {self.chunks}"
-        # By the clock of the machine nothing takes long; the clock of tests only moves when all tasks wait.
+        assert not self.returned.is_set(), f"the response has ended: {self.status} {self.chunks}"
+        # With the system clock the wait is short. The mock clock moves only when all tasks wait.
         real = not isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock)
         with trio.fail_after(20 if real else 100_000):
             await self._changed.wait()
 
     async def body(self) -> bytes:
-        """All of the body."""
+        """Return the whole body."""
         while not self.complete:
             await self._wait()
         return b"".join(self.chunks)
@@ -140,7 +140,7 @@ class Reply:
         return as_object(json.loads(body))
 
     async def event(self) -> Event:
-        """The next event; comments are passed over."""
+        """Return the next event; comments are skipped."""
         while not self._events:
             if self._fed < len(self.chunks):
                 for event in self._parser.receive_data(self.chunks[self._fed]):
@@ -154,14 +154,14 @@ class Reply:
         return self._events.pop(0)
 
     async def message(self) -> JsonObject:
-        """The next event that has a message."""
+        """Return the next event that has a message."""
         while not (event := await self.event()).data:
             pass
         assert b"\n" not in event.data
         return as_object(json.loads(event.data))
 
     async def rest(self) -> list[Event]:
-        """All events that are still to come, until the end of the stream."""
+        """Return all remaining events until the end of the stream."""
         await self.body()
         events = []
         while self._events or self._fed < len(self.chunks):
@@ -175,7 +175,7 @@ class Reply:
         return events
 
     async def answer(self) -> JsonObject:
-        """The answer, in whatever form it comes."""
+        """Return the response, from a JSON body or an event stream."""
         while not self.chunks and not self.complete:
             await self._wait()
         if self.media == "application/json":
@@ -186,14 +186,14 @@ class Reply:
 
 
 class Client:
-    """One client of an endpoint.
+    """A client of an endpoint.
 
     Args:
         app: The endpoint.
-        nursery: Where its requests run.
-        revision: What it speaks.
-        hooked: The host starts companions.
-        prompt: The host writes without waiting.
+        nursery: The nursery of its requests.
+        revision: Its protocol revision.
+        hooked: Whether the host starts companions.
+        prompt: Whether the host writes without waiting.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class Client:
         more: Mapping[str, str | None] | None = None,
         **headers: str | None,
     ) -> Reply:
-        """Sends a request and does not wait."""
+        """Send a request without waiting for the response."""
         headers.update(more or {})
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         reply = Reply([data] if parts is None else parts, whole=whole, blocked=blocked)
@@ -272,17 +272,17 @@ class Client:
         return self.start("GET", more={"accept": "text/event-stream", "last_event_id": last_event_id, **headers})
 
     async def ask(self, method: str, params: Mapping[str, JsonValue] | None = None) -> JsonObject:
-        """Sends a request and gives its answer."""
+        """Send a request and return its response."""
         return await self.post(self.request(method, params)).answer()
 
-    async def tell(self, method: str, params: JsonObject | None = None) -> None:
-        """Sends a notification, which has to be accepted."""
+    async def notify(self, method: str, params: JsonObject | None = None) -> None:
+        """Send a notification, which must be accepted."""
         reply = self.post({"jsonrpc": "2.0", "method": method, "params": params or {}})
         assert await reply.body() == b""
         assert reply.status == 202
 
     async def open(self) -> JsonObject:
-        """The handshake."""
+        """Open a session and return the result of `initialize`."""
         params: JsonObject = {
             "protocolVersion": self.revision.name,
             "capabilities": self.capabilities,
@@ -292,7 +292,7 @@ class Client:
         answer = await reply.answer()
         assert reply.status == 200, answer
         self.session = reply.headers["mcp-session-id"]
-        await self.tell("notifications/initialized")
+        await self.notify("notifications/initialized")
         return as_object(answer["result"])
 
     def _scope(self, method: str, body: JsonValue | bytes, headers: Mapping[str, str | None]) -> Scope:
@@ -354,7 +354,7 @@ class Client:
 async def hosted(
     app: Application, revision: Revision = R2026_07_28, *, hooked: bool = True, prompt: bool = False
 ) -> AsyncIterator[Client]:
-    """A client of an endpoint. What still runs at the end is cancelled, and has to end then."""
+    """Open a client of an endpoint. At the end its requests are cancelled and must end."""
     async with trio.open_nursery() as nursery:
         yield Client(app, nursery, revision, hooked=hooked, prompt=prompt)
         nursery.cancel_scope.cancel()
@@ -362,7 +362,7 @@ async def hosted(
 
 @asynccontextmanager
 async def session(app: Application, revision: Revision = R2025_11_25, *, hooked: bool = True) -> AsyncIterator[Client]:
-    """A legacy client with an open session."""
+    """Open a legacy client with its session."""
     async with hosted(app, revision, hooked=hooked) as client:
         await client.open()
         yield client

@@ -1,4 +1,4 @@
-"""A server whose tools can be held and watched, for tests of HTTP."""
+"""A server with tools that tests hold, release and observe."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mcp_server import Context, Server
 
 
 class Gate:
-    """What the tools did, and what they wait for."""
+    """The tools of a server, their calls, and the events that they wait for."""
 
     def __init__(
         self, limits: Limits | None = None, revisions: tuple[Revision, ...] = tuple(REVISIONS.values())
     ) -> None:
         self.server = Server("gate", version="0", limits=limits or Limits(), revisions=revisions)
-        self.gates: dict[str, trio.Event] = {}
+        self.releases: dict[str, trio.Event] = {}
         self.running: list[str] = []
         self.cancelled: list[str] = []
         self.done: list[str] = []
@@ -28,16 +28,16 @@ class Gate:
 
         @server.tool
         async def echo(text: str) -> str:
-            """Gives it back."""
+            """Return the text."""
             return text
 
         @server.tool
         async def hold(name: str, context: Context) -> str:
-            """Waits until it is let through."""
+            """Wait until the test releases the call."""
             self.running.append(name)
             self.contexts.append(context)
             try:
-                await self.gate(name).wait()
+                await self.release_event(name).wait()
             except trio.Cancelled:
                 self.cancelled.append(name)
                 raise
@@ -46,12 +46,12 @@ class Gate:
 
         @server.tool
         async def steps(name: str, context: Context, count: int = 2) -> str:
-            """Tells of each step, and waits for the gate of each."""
+            """Report each step, and wait for its release."""
             self.running.append(name)
             try:
                 for step in range(1, count + 1):
                     await context.progress(step)
-                    await self.gate(f"{name}{step}").wait()
+                    await self.release_event(f"{name}{step}").wait()
             except trio.Cancelled:
                 self.cancelled.append(name)
                 raise
@@ -60,63 +60,63 @@ class Gate:
 
         @server.tool
         async def half() -> str:
-            """Returns what JSON cannot say."""
+            """Return text that JSON cannot encode."""
             return "half of a pair: \ud800"
 
         @server.tool
         async def fail() -> str:
-            """Fails."""
+            """Raise an exception."""
             raise RuntimeError("a secret")
 
         @server.tool
         async def look(context: Context) -> str:
-            """Asks the client."""
+            """Request the roots of the client."""
             self.running.append("look")
             return str(len(await context.list_roots()))
 
         @server.tool
         async def release(name: str, context: Context) -> str:
-            """Lets its connection go."""
+            """Release the stream of the request."""
             await context.progress(1)
             await context.release_stream()
             self.running.append(name)
-            await self.gate(name).wait()
+            await self.release_event(name).wait()
             await context.progress(2)
             self.done.append(name)
             return name
 
         @server.tool
         async def who(context: Context) -> str:
-            """Says who asks."""
+            """Return the principal and the request."""
             assert context.http is not None
             name = None if context.principal is None else context.principal.subject
             return f"{name} {context.http.method} {context.http.headers.get('user-agent')}"
 
         @server.resource("memo://{name}")
         async def memo(name: str) -> str:
-            """A memo."""
+            """Return the name."""
             return name
 
-    def gate(self, name: str) -> trio.Event:
-        return self.gates.setdefault(name, trio.Event())
+    def release_event(self, name: str) -> trio.Event:
+        return self.releases.setdefault(name, trio.Event())
 
     def let(self, *names: str) -> None:
         for name in names:
-            self.gate(name).set()
+            self.release_event(name).set()
 
     async def until_running(self, *names: str) -> None:
         await until(lambda: all(name in self.running for name in names))
 
 
 async def until(ready: Callable[[], bool]) -> None:
-    """Lets the other tasks run until it is so."""
+    """Let other tasks run until the predicate is true."""
     with trio.fail_after(20):
         while not ready():
             await trio.lowlevel.checkpoint()
 
 
 def text_of(answer: Mapping[str, JsonValue]) -> str:
-    """The text in the result of a tool."""
+    """Return the text in the result of a tool."""
     result = answer["result"]
     assert isinstance(result, dict), answer
     content = result["content"]

@@ -1,4 +1,4 @@
-"""A protected endpoint, and tokens for it that need no cryptography."""
+"""A protected endpoint, and access tokens that need no cryptography."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def access(
 
 
 class Table:
-    """Knows tokens by heart."""
+    """A token verifier with a table of known tokens."""
 
     def __init__(self, **known: AccessToken) -> None:
         self.known = known
-        self.asked: list[str] = []
+        self.verified: list[str] = []
         self.failure: Exception | None = None
 
     async def verify(self, token: str) -> AccessToken:
-        self.asked.append(token)
+        self.verified.append(token)
         await trio.lowlevel.checkpoint()
         if self.failure is not None:
             raise self.failure
@@ -84,23 +84,23 @@ def guard(
 def protected(
     table: Table, *, server: Server | None = None, scopes: Scopes | None = None, store: SessionStore | None = None
 ) -> HttpEndpoint:
-    """An endpoint with everything switched on."""
+    """Return an endpoint with all options on."""
     return (server or Gate().server).asgi(
         auth=guard(table, scopes=scopes), store=store, legacy_sse=True, healthz="/healthz"
     )
 
 
-def telling(server: Server) -> list[tuple[object, frozenset[str], dict[str, str]]]:
-    """Registers a tool that says who calls it, and with which headers. Gives what it was told."""
-    seen: list[tuple[object, frozenset[str], dict[str, str]]] = []
+def register_recorder(server: Server) -> list[tuple[object, frozenset[str], dict[str, str]]]:
+    """Register a tool that records the principal, the scopes and the headers of its calls. Return the records."""
+    calls: list[tuple[object, frozenset[str], dict[str, str]]] = []
 
     @server.tool
-    async def tell(context: Context) -> str:
+    async def record(context: Context) -> str:
         assert context.http is not None
-        seen.append((context.principal, context.scopes, dict(context.http.headers)))
-        return "told"
+        calls.append((context.principal, context.scopes, dict(context.http.headers)))
+        return "recorded"
 
-    return seen
+    return calls
 
 
 def challenge_of(headers: dict[str, str]) -> Challenge:

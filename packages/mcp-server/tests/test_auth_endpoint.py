@@ -16,7 +16,7 @@ from auth_keys import ISSUER as JWT_ISSUER
 from auth_keys import token as jwt
 from http_gate import Gate, text_of
 from http_hosts import HOSTS, RawHttp, served
-from resource_world import ISSUER, METADATA, RESOURCE, Table, access, challenge_of, guard, protected, telling
+from resource_world import ISSUER, METADATA, RESOURCE, Table, access, challenge_of, guard, protected, register_recorder
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import HttpRequest
@@ -48,12 +48,12 @@ async def begin(client: Client) -> None:
 @pytest.mark.spec("auth.bearer-header", "auth.every-request", "auth.bearer-every-request")
 async def test_valid_token_identifies_principal_for_handlers(revision: Revision) -> None:
     tools = Gate()
-    calls = telling(tools.server)
+    calls = register_recorder(tools.server)
     app = protected(Table(t1=access(scopes="a b")), server=tools.server)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = "Bearer t1"
         await begin(client)
-        assert text_of(await client.post(client.call("tell")).answer()) == "told"
+        assert text_of(await client.post(client.call("record")).answer()) == "recorded"
     ((principal, scopes, _),) = calls
     assert principal == Principal(issuer=ISSUER, subject="anna", client_id="c1")
     assert scopes == {"a", "b"}
@@ -116,7 +116,7 @@ async def test_invalid_credentials_rejected_on_every_route(
 ) -> None:
     authorization, status, error = wrong
     tools = Gate()
-    calls = telling(tools.server)
+    calls = register_recorder(tools.server)
     app = tools.server.asgi(
         auth=guard(TABLE, scopes=Scopes(base="base"), clock=lambda: 1000.0), legacy_sse=True, healthz="/healthz"
     )
@@ -134,7 +134,7 @@ async def test_invalid_credentials_rejected_on_every_route(
             "capabilities": {},
             "clientInfo": {"name": "", "version": ""},
         }
-        message = client.request("initialize", params) if kind == "initialize" else client.call("tell")
+        message = client.request("initialize", params) if kind == "initialize" else client.call("record")
         more = {"last_event_id": "1-0"} if kind == "resumed" else {}
         if method == "GET":
             reply = client.get(**more)
@@ -170,7 +170,7 @@ async def test_healthz_and_metadata_are_public() -> None:
         reply = client.start("GET")
         await reply.body()
         assert reply.status == 404
-    assert table.asked == []
+    assert table.verified == []
 
 
 @pytest.mark.spec("auth.token-not-in-query", "auth.no-query-token")
@@ -180,7 +180,7 @@ async def test_token_in_query_ignored() -> None:
         client.query = "access_token=t1"
         reply = client.post(client.call("echo", text="x"))
         await reply.body()
-    assert (reply.status, table.asked) == (401, [])
+    assert (reply.status, table.verified) == (401, [])
 
 
 async def test_foreign_host_or_origin_rejected_before_token_verification() -> None:
@@ -193,7 +193,7 @@ async def test_foreign_host_or_origin_rejected_before_token_verification() -> No
                 reply = client.start("POST", client.call("echo", text="x"), more=headers)
                 await reply.body()
                 assert reply.status == 403
-    assert table.asked == []
+    assert table.verified == []
 
 
 async def test_unavailable_token_verification_returns_503(caplog: pytest.LogCaptureFixture) -> None:
@@ -290,7 +290,7 @@ def test_invalid_configuration_raises() -> None:
 async def test_credentials_reach_neither_handler_nor_log(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     tools = Gate()
-    calls = telling(tools.server)
+    calls = register_recorder(tools.server)
     app = protected(Table(swordfish=access()), server=tools.server)
     async with hosted(app, revision) as client:
         client.headers |= {
@@ -301,10 +301,10 @@ async def test_credentials_reach_neither_handler_nor_log(revision: Revision, cap
             "x-other": "kept",
         }
         await begin(client)
-        await client.post(client.call("tell")).answer()
+        await client.post(client.call("record")).answer()
         await client.post(client.call("fail")).answer()
         client.headers["authorization"] = "Bearer swordfish-2"
-        await client.post(client.call("tell")).body()
+        await client.post(client.call("record")).body()
     ((_, _, headers),) = calls
     assert headers["x-other"] == "kept"
     assert "swordfish" not in str(headers)
@@ -734,7 +734,7 @@ async def test_dpop_use_decides_accepted_tokens() -> None:
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 async def test_host_of_each_kind_serves_protected_endpoint(host: str, revision: Revision) -> None:
     server = Server("hosted", version="0")
-    calls = telling(server)
+    calls = register_recorder(server)
     app = server.asgi(auth=dpop_resource_server())
     token = jwt()
     async with served(app, host) as url:
@@ -742,12 +742,12 @@ async def test_host_of_each_kind_serves_protected_endpoint(host: str, revision: 
         given = {"Content_Type": "application/json", "Accept": "application/json, text/event-stream"}
         params: JsonObject
         if revision.era is Era.MODERN:
-            given |= {"Mcp_Protocol_Version": revision.name, "Mcp_Method": "tools/call", "Mcp_Name": "tell"}
+            given |= {"Mcp_Protocol_Version": revision.name, "Mcp_Method": "tools/call", "Mcp_Name": "record"}
             meta: JsonObject = {
                 "io.modelcontextprotocol/protocolVersion": revision.name,
                 "io.modelcontextprotocol/clientCapabilities": {},
             }
-            params = {"name": "tell", "arguments": {}, "_meta": meta}
+            params = {"name": "record", "arguments": {}, "_meta": meta}
             body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
         else:
             params = {"protocolVersion": revision.name, "capabilities": {}, "clientInfo": {"name": "a", "version": "0"}}

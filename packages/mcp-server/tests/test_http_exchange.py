@@ -238,10 +238,10 @@ async def test_handler_exception_text_not_sent(caplog: pytest.LogCaptureFixture)
 @pytest.mark.spec("http.notification-accepted-202", "cancellation.unknown-id-ignored", "cancellation.malformed-ignored")
 async def test_notifications_return_202() -> None:
     async with hosted(Gate().server.asgi()) as client:
-        await client.tell("notifications/progress", {"progressToken": 1, "progress": 1})
-        await client.tell("notifications/cancelled", {"requestId": 77})
-        await client.tell("notifications/cancelled", {"requestId": [1]})
-        await client.tell("notifications/unheard-of")
+        await client.notify("notifications/progress", {"progressToken": 1, "progress": 1})
+        await client.notify("notifications/cancelled", {"requestId": 77})
+        await client.notify("notifications/cancelled", {"requestId": [1]})
+        await client.notify("notifications/unheard-of")
 
 
 async def test_cancelled_notification_does_not_reach_other_request_with_same_id() -> None:
@@ -249,7 +249,7 @@ async def test_cancelled_notification_does_not_reach_other_request_with_same_id(
     async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("hold", name="a", id=1))
         await tools.until_running("a")
-        await client.tell("notifications/cancelled", {"requestId": 1})
+        await client.notify("notifications/cancelled", {"requestId": 1})
         tools.let("a")
         assert text_of(await reply.answer()) == "a"
 
@@ -427,7 +427,7 @@ async def test_ended_request_frees_its_state() -> None:
                 reply.leave()
             tools.let("a1", "a2")
             await reply.returned.wait()
-            tools.gates.clear()
+            tools.releases.clear()
         assert (app.running, app.sessions, len(app._modern_requests)) == (0, 0, 0)
 
 
@@ -525,7 +525,7 @@ async def test_request_queue_of_principal_without_requests_is_removed() -> None:
         for who in "abc":
             client.headers["authorization"] = who
             assert text_of(await client.post(client.call("echo", text=who)).answer()) == who
-            await client.tell("notifications/cancelled", {"requestId": 5})
+            await client.notify("notifications/cancelled", {"requestId": 5})
         assert len(app._queues) == 0
 
 

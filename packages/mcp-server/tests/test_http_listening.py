@@ -149,7 +149,7 @@ async def test_unwritten_bytes_precede_later_changes(capacity: int) -> None:
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x", tools=True)
-        reply.room = capacity
+        reply.capacity = capacity
         reply.reading = trio.Event()
         tools.server.resource_updated("memo://x")
         await trio.testing.wait_all_tasks_blocked()
@@ -164,7 +164,7 @@ async def test_unwritten_bytes_precede_later_changes(capacity: int) -> None:
         assert isinstance(subscription, Subscription)
         subscription.notify_pending()
         assert (reply.prompt_writes, len(reply.chunks)) == (1, written)
-        reply.room = None
+        reply.capacity = None
         reply.reading.set()
         assert [await next_method(reply) for _ in range(3)] == [CHANGED, CHANGED_TOOLS, CHANGED]
         await trio.testing.wait_all_tasks_blocked()
@@ -179,7 +179,7 @@ async def test_change_before_task_resumes_follows_unwritten_bytes() -> None:
     tools = Gate()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         reply = await listen(client, "memo://x", tools=True)
-        reply.room = 10
+        reply.capacity = 10
         tools.server.resource_updated("memo://x")
         while not reply.prompt_writes:
             await trio.lowlevel.checkpoint()
@@ -227,7 +227,7 @@ async def test_drain_sends_result_after_pending_notifications(capacity: int | No
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x")
-        reply.room = capacity
+        reply.capacity = capacity
         tools.server.resource_updated("memo://x")
         while not reply.prompt_writes:
             await trio.lowlevel.checkpoint()
@@ -243,7 +243,7 @@ async def test_drain_during_blocked_write_sends_result(autojump_clock: Clock) ->
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x")
-        reply.room = 0
+        reply.capacity = 0
         reply.reading = trio.Event()
         tools.server.resource_updated("memo://x")
         await trio.testing.wait_all_tasks_blocked()
@@ -259,7 +259,7 @@ async def test_drain_with_blocked_client_ends_after_timeout(autojump_clock: Cloc
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x")
-        reply.room = 0
+        reply.capacity = 0
         reply.reading = trio.Event()
         tools.server.resource_updated("memo://x")
         await app.drain(5)

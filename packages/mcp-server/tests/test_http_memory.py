@@ -219,7 +219,7 @@ async def test_call_of_disconnected_client_charged_until_it_ends(autojump_clock:
         await trio.testing.wait_all_tasks_blocked()
         assert testbed.tools.running
         assert testbed.budget.held_by(("session", session)) > idle + 2_000_000
-        testbed.tools.gate("a" * 1_000_000).set()
+        testbed.tools.release_event("a" * 1_000_000).set()
         await trio.testing.wait_all_tasks_blocked()
         # Only the response in the replay log remains.
         assert testbed.budget.held_by(("session", session)) < idle + 1_100_000
@@ -344,8 +344,8 @@ async def test_replay_events_charged_to_session(autojump_clock: Clock) -> None:
         await connection.send(legacy(session, R2025_11_25, call("steps", name="a", token=1)))
         await connection.message(1)
         await connection.aclose()
-        testbed.tools.gate("a1").set()
-        testbed.tools.gate("a2").set()
+        testbed.tools.release_event("a1").set()
+        testbed.tools.release_event("a2").set()
         await trio.testing.wait_all_tasks_blocked()
         kept = testbed.budget.held_by(("session", session)) - idle
         assert 0 < kept < 4_000
@@ -573,7 +573,7 @@ async def test_call_arguments_freed_without_garbage_collector(how: str) -> None:
                 assert (await other.exchange(legacy(session, R2025_11_25, method="DELETE"))).status == 200
                 await other.aclose()
             elif how == "left-session":
-                testbed.tools.gate(mark).set()
+                testbed.tools.release_event(mark).set()
             testbed.tools.running.clear()
             # The task of the connection ends later.
             while testbed.host.connections or testbed.endpoint.running:

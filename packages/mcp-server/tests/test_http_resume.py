@@ -335,7 +335,7 @@ async def test_release_of_broken_connection_has_no_effect() -> None:
     async def late(context: Context) -> str:
         """Release the stream twice."""
         await context.progress(1)
-        await tools.gate("late").wait()
+        await tools.release_event("late").wait()
         await context.release_stream()
         await context.release_stream()
         return "late"

@@ -87,8 +87,8 @@ async def test_initialize_with_session_id_opens_second_session() -> None:
 @SESSIONS
 async def test_notification_or_response_returns_202(revision: Revision) -> None:
     async with session(Gate().server.asgi(), revision) as client:
-        await client.tell("notifications/roots/list_changed")
-        await client.tell("notifications/cancelled", {"requestId": 99})
+        await client.notify("notifications/roots/list_changed")
+        await client.notify("notifications/cancelled", {"requestId": 99})
         reply = client.post({"jsonrpc": "2.0", "id": 5, "result": {}})
         assert (await reply.body(), reply.status) == (b"", 202)
 
@@ -324,7 +324,7 @@ async def test_same_request_ids_in_two_sessions_are_independent() -> None:
         await other.open()
         replies = [client.post(client.call("hold", name=name, id=1)) for client, name in ((one, "a"), (other, "b"))]
         await tools.until_running("a", "b")
-        await other.tell("notifications/cancelled", {"requestId": 1})
+        await other.notify("notifications/cancelled", {"requestId": 1})
         tools.let("a", "b")
         assert text_of(await replies[0].answer()) == "a"
         assert await replies[1].body() == b": still here\n\n"
@@ -342,7 +342,7 @@ async def test_cancelled_request_has_no_response(tool: str, accept: str | None, 
             client.headers["accept"] = accept
         reply = client.post(client.call(tool, name="a", token=1, id=5))
         await tools.until_running("a")
-        await client.tell("notifications/cancelled", {"requestId": 5, "reason": "enough"})
+        await client.notify("notifications/cancelled", {"requestId": 5, "reason": "enough"})
         await reply.returned.wait()
         assert tools.cancelled == ["a"]
         body = await reply.body()
@@ -350,7 +350,7 @@ async def test_cancelled_request_has_no_response(tool: str, accept: str | None, 
         assert reply.status == (202 if accept else 200)
         assert accept or reply.media == "text/event-stream"
         # A late or repeated cancellation does no harm.
-        await client.tell("notifications/cancelled", {"requestId": 5})
+        await client.notify("notifications/cancelled", {"requestId": 5})
         assert text_of(await client.post(client.call("echo", text="b", id=5)).answer()) == "b"
         assert "result" in await client.ask("ping")
 
@@ -550,7 +550,7 @@ async def test_batch_omits_response_of_cancelled_member() -> None:
         reply = client.post([client.call("hold", name="a", id=1), client.call("echo", text="b", id=2)])
         await tools.until_running("a")
         await trio.testing.wait_all_tasks_blocked()
-        await client.tell("notifications/cancelled", {"requestId": 1})
+        await client.notify("notifications/cancelled", {"requestId": 1})
         assert [answer["id"] for answer in json.loads(await reply.body())] == [2]
 
 
@@ -569,7 +569,7 @@ async def test_running_requests_of_session_are_limited() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert len(tools.running) == 2
         cancelled, waiting = sorted(set("abcd") - set(tools.running))
-        await client.tell("notifications/cancelled", {"requestId": cancelled})
+        await client.notify("notifications/cancelled", {"requestId": cancelled})
         tools.let(*tools.running, waiting)
         assert {answer["id"] for answer in json.loads(await reply.body())} == {*"abcd"} - {cancelled}
         assert cancelled not in tools.running
@@ -599,7 +599,7 @@ async def test_request_queue_full_returns_429(revision: Revision, hooked: bool) 
         # The connection answers `ping` without the queue, and a cancellation, which frees a place in the queue, does
         # not wait.
         assert (await client.ask("ping"))["result"] == {}
-        await client.tell("notifications/cancelled", {"requestId": "b"})
+        await client.notify("notifications/cancelled", {"requestId": "b"})
         await waiting.body()
         again = client.post(client.call("hold", name="c", id="c"))
         await trio.testing.wait_all_tasks_blocked()

@@ -1,6 +1,6 @@
-"""Checks each message of a server against the official schema of its revision, where these lie beside the checkout.
+"""A check of each message of a server against the official schema of its revision.
 
-Elsewhere the schemas that are derived from our types stand in: a test of `mcp_core` proves them equal.
+Without the official schemas the ones derived from the types are used: a test of `mcp_core` proves them equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOLDER: Final = Path(os.environ.get("MCP_SCHEMA_DIR", _BESIDE))
 
 @cache
 def _document(revision: Revision) -> tuple[JsonObject, str]:
-    """The definitions of a revision, and the member that holds them."""
+    """Return the definitions of a revision, and the member that holds them."""
     path = _FOLDER / revision.name / "schema.json"
     if not path.is_file():
         return schemas(revision), "$defs"
@@ -35,7 +35,7 @@ def _document(revision: Revision) -> tuple[JsonObject, str]:
 
 @cache
 def _extension() -> tuple[JsonObject, str] | None:
-    """The definitions of the tasks extension, where the official ones are at hand."""
+    """Return the definitions of the tasks extension, if its official schema is available."""
     path = _FOLDER / "ext-tasks.schema.json"
     if not path.is_file():
         return None
@@ -58,7 +58,9 @@ def _validator(revision: Revision, name: str, tasks: bool) -> jsonschema_rs.Vali
 
 
 def _check(revision: Revision, name: str, value: JsonValue, *, tasks: bool = False) -> bool:
-    """Whether there is such a definition. `tasks`: in the tasks extension. Fails the test when the value does not fit."""
+    """Check a value against a definition, if that exists, and return whether it does. `tasks` selects the tasks
+    extension.
+    """
     validator = _validator(revision, name, tasks)
     if validator is None:
         return False
@@ -69,7 +71,7 @@ def _check(revision: Revision, name: str, value: JsonValue, *, tasks: bool = Fal
 
 @cache
 def _skills(revision: Revision, name: str) -> jsonschema_rs.Validator:
-    """A result of the skills extension, which has no official schema: as our types have it."""
+    """Return the schema of a result of the skills extension, which has no official schema, as derived from its types."""
     known = [getattr(skills, each) for each in skills.__all__]
     own = {cls.__name__: schema_of(cls, revision) for cls in known if isinstance(cls, type)}
     defined = schemas(revision)["$defs"]
@@ -79,13 +81,13 @@ def _skills(revision: Revision, name: str) -> jsonschema_rs.Validator:
 
 
 def check_result(revision: Revision, method: str, result: JsonObject) -> None:
-    """The answer to a request of ours."""
+    """Check the response to a client's request."""
     if result.get("resultType") == "input_required":
         assert _check(revision, "InputRequiredResult", result)
         return
     row = methods(revision).get(method)
     if row is not None and (result.get("resultType") == "task" or "task" in result):
-        # The call goes on as a task.
+        # The call continues as a task.
         assert _check(revision, row.task_results[revision].__name__, result, tasks="resultType" in result)
     elif row is not None and row.extension == skills.SKILLS_EXTENSION:
         problems = [error.message for error in _skills(revision, row.result.__name__).iter_errors(result)]
@@ -95,7 +97,7 @@ def check_result(revision: Revision, method: str, result: JsonObject) -> None:
 
 
 def check_told(revision: Revision, message: JsonObject) -> None:
-    """A request or a notification of the server."""
+    """Check a request or a notification of the server."""
     _check(revision, "JSONRPCMessage", message)
     if message["method"] == NOTIFICATIONS_TASKS.name:
         _check(revision, "TaskStatusNotification", message, tasks=True)
