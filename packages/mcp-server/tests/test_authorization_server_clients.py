@@ -758,7 +758,7 @@ async def test_unreachable_jwks_returns_401(web: ClientSite) -> None:
         assert (reply.status, reply.error) == (401, "invalid_client")
 
 
-async def test_error_redirect_of_document_client_only_to_own_origin_or_loopback(web: ClientSite) -> None:
+async def test_error_redirect_of_document_client_limited_to_own_origin(web: ClientSite) -> None:
     async with open_testbed(policy=LOOPBACK_POLICY) as testbed:
         own = f"{web.origin}/callback"
         client = web.client(redirect_uris=[own, WEB])

@@ -368,7 +368,7 @@ class ResponseToClientRequest(SessionConversation):
 class StandaloneStream(SessionConversation):
     """The standalone stream. Resumption by event id delivers the notifications that the broken connection lost."""
 
-    reported: list[str]
+    announced: list[str]
 
     async def prepare(self, testbed: FaultTestbed) -> None:
         await super().prepare(testbed)
@@ -388,11 +388,11 @@ class StandaloneStream(SessionConversation):
         connection = await testbed.get(received.last_event_id)
         await connection.until(lambda: bool(connection.reader.status))
         self.announce(testbed, "memo://y")
-        reported: list[str] = []
-        while "memo://y" not in reported:
-            reported.append(updated(await connection.message(len(reported) + 1)))
+        delivered: list[str] = []
+        while "memo://y" not in delivered:
+            delivered.append(updated(await connection.message(len(delivered) + 1)))
         if received.last_event_id is not None:
-            assert [updated(each) for each in received.messages()] + reported == self.announced
+            assert [updated(each) for each in received.messages()] + delivered == self.announced
         await super().check_after(testbed)
 
     def announce(self, testbed: FaultTestbed, uri: str) -> None:
