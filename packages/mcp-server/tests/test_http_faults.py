@@ -19,7 +19,7 @@ import trio
 import trio.testing
 from asgi_host import as_object
 from http_gate import text_of
-from http_wires import (
+from raw_connection import (
     UNCUT,
     Body,
     Connect,
@@ -34,7 +34,7 @@ from http_wires import (
     modern,
     notification,
 )
-from http_wires import request as rpc_request
+from raw_connection import request as rpc_request
 
 from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

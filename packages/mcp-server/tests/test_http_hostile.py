@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 from http_gate import text_of
-from http_wires import RawConnection, call, connector, http, initialize, legacy, modern, notification
-from http_wires import request as rpc_request
+from raw_connection import RawConnection, call, connector, http, initialize, legacy, modern, notification
+from raw_connection import request as rpc_request
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits

@@ -16,8 +16,8 @@ import pytest
 import trio
 import trio.testing
 from http_gate import Gate, text_of
-from http_wires import RawConnection, call, http, initialize, legacy, modern, notification
-from http_wires import request as rpc_request
+from raw_connection import RawConnection, call, http, initialize, legacy, modern, notification
+from raw_connection import request as rpc_request
 
 from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

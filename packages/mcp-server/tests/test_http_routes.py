@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import as_object
-from http_wires import Body, RawConnection, Reader, call, connector, http, initialize, legacy, modern, notification
-from http_wires import request as rpc_request
+from raw_connection import Body, RawConnection, Reader, call, connector, http, initialize, legacy, modern, notification
+from raw_connection import request as rpc_request
 
 from mcp_core.errors import AccessDenied
 from mcp_core.http.endpoint_policy import EndpointPolicy

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from asgi_host import as_object
 from http_gate import text_of
-from http_wires import (
+from raw_connection import (
     META,
     Body,
     RawConnection,
@@ -24,7 +24,7 @@ from http_wires import (
     modern,
     notification,
 )
-from http_wires import request as rpc_request
+from raw_connection import request as rpc_request
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, R2026_07_28, Revision
