@@ -1,6 +1,6 @@
 """The checks of servers, clients and authorization.
 
-A module takes part by standing in this list. The order of the list is the order of a run, whatever is imported first.
+Each module of checks is in this list. The order of the list is the order of a run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A check: a rule put to the test, and all that is known of it before it runs.
+"""A check, and its description, which is known before it runs.
 
-Checks are functions. A decorator says which requirements they prove, and what they need; from the requirements follow
-revisions, transports and level. So the table of what is covered is there without running anything.
+Checks are functions. A decorator names the requirements that they prove and what they need; revisions, transports and
+level follow from the requirements. The table of coverage is therefore available without a run.
 
-    @server_check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=(Capability("tools"),))
-    async def unknown_name(peer: SuiteConnection) -> None:
-        '''A call of a tool that does not exist is answered by an error.'''
+    @check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=("capability:tools",))
+    async def unknown_name(server: ServerUnderTest) -> None:
+        '''A call of an unknown tool returns an error.'''
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ P = TypeVar("P")
 
 
 class Role(enum.Enum):
-    """Which side is put to the test."""
+    """The side under test."""
 
     SERVER = "server"
     CLIENT = "client"
 
 
 class Transport(enum.Enum):
-    """Over what is spoken."""
+    """The transport of a connection."""
 
     STDIO = "stdio"
     HTTP = "http"
     """Streamable HTTP."""
     HTTP_SSE = "http-sse"
-    """The pair of endpoints of 2024-11-05."""
+    """The two endpoints of 2024-11-05."""
 
 
 _ALL_TRANSPORTS: Final = frozenset(Transport)
@@ -59,70 +59,70 @@ _ACTORS: Final = {
 
 
 class Subject(enum.Enum):
-    """What a check disturbs, and therefore what it can share."""
+    """The state that a check disturbs, which decides whether it can share a connection."""
 
     SHARED = "shared"
-    """Asks what any client asks: it may share a connection with others, one after another."""
+    """Sends what any client sends. Shares a connection with other checks, one after another."""
     RECOVERING = "recovering"
-    """Does odd things that a connection has to bear: it shares one with its like, for as long as that is borne."""
+    """Sends unusual messages that a connection must tolerate. Shares a connection with such checks while it works."""
     CONNECTION = "connection"
-    """Wants a connection that nothing was said on, or leaves something behind on it: it has one of its own."""
+    """Needs an unused connection, or leaves state behind. Has its own connection."""
     PROCESS = "process"
-    """Opens what it needs: it may bring the implementation down, or watches how it starts and ends."""
+    """Opens its own connections: it may stop the implementation, or observes its start and exit."""
     EVIDENCE = "evidence"
-    """Says nothing: it looks at what went over the wire for the others, so it comes last."""
+    """Sends nothing. Judges the recorded messages of the other checks, and therefore runs last."""
 
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """All that is known of a check before it runs."""
+    """The description of a check."""
 
     id: str
-    """Its name, for ever: an area, a full stop, and a few words."""
+    """Permanent name: an area, a period, and a few words."""
     title: str
-    """What is put to the test, in a sentence."""
+    """What is tested, in a sentence."""
     role: Role
-    """Whom it is for."""
+    """The side that is tested."""
     proves: tuple[str, ...]
-    """The requirements, by their ids."""
+    """Ids of the requirements."""
     revisions: frozenset[str]
-    """The revisions that it runs in."""
+    """Revisions in which the check runs."""
     transports: frozenset[Transport]
-    """What it runs over."""
+    """Transports over which the check runs."""
     needs: tuple[str, ...]
     """What the implementation has to offer: `capability:tools`, `fixture:test_simple_text`, `auth`."""
     subject: Subject
-    """What it disturbs."""
+    """What the check disturbs."""
 
     @property
     def area(self) -> str:
-        """The first part of its name."""
+        """The first part of the id."""
         return self.id.partition(".")[0]
 
     def requirements(self, revision: str) -> tuple[Requirement, ...]:
-        """What it proves in a revision."""
+        """Return the requirements that the check proves in a revision."""
         rows = (catalogue().find(id, revision) for id in self.proves)
         return tuple(row for row in rows if row is not None)
 
     def level(self, revision: str) -> Level:
-        """How much the gravest of its requirements obliges."""
+        """Return the highest level among the check's requirements in a revision."""
         levels = {row.level for row in self.requirements(revision)}
         return next(level for level in Level if level in levels)
 
 
 @attrs.frozen(kw_only=True)
 class Check(Facts, Generic[P]):
-    """One check."""
+    """A check with its function."""
 
     run: Callable[[P], Awaitable[None]]
-    """Puts it to the test."""
+    """The function that performs the check."""
 
 
 class Registry(Generic[P]):
     """The checks of one role.
 
     Args:
-        role: Whom they are for.
+        role: The side that the checks test.
     """
 
     def __init__(self, role: Role) -> None:
@@ -150,36 +150,36 @@ class Registry(Generic[P]):
         transports: Iterable[Transport] | None = None,
         subject: Subject = Subject.SHARED,
     ) -> None:
-        """Adds a check; for those that are made from a table.
+        """Add a check, for checks that are built from a table.
 
         Args:
-            id: Its name.
-            run: Puts it to the test.
-            title: What that is, in a sentence.
+            id: The id.
+            run: The function that performs the check.
+            title: What is tested, in a sentence.
             proves: The requirements, at least one.
             needs: What the implementation has to offer.
-            revisions: The revisions that it runs in; `None`: all that have one of the requirements.
-            transports: What it runs over; `None`: wherever one of the requirements holds.
-            subject: What it disturbs.
+            revisions: Revisions in which the check runs; `None`: all that have one of the requirements.
+            transports: Transports over which it runs; `None`: all for which one of the requirements is valid.
+            subject: What the check disturbs.
 
         Raises:
-            ValueError: It cannot be: the name is taken, a requirement is unknown or obliges somebody else, or there
-                is no revision to run in.
+            ValueError: The id is taken, a requirement is unknown or obliges another party, or the check would run in no
+                revision.
         """
         proven = tuple(proves)
         if id in self._checks:
-            raise ValueError(f"there are two checks {id!r}")
+            raise ValueError(f"duplicate check {id!r}")
         if not proven:
             raise ValueError(f"the check {id!r} proves nothing")
         unknown = [each for each in proven if each not in catalogue().ids]
         if unknown:
-            raise ValueError(f"the check {id!r} proves what is no requirement: {', '.join(unknown)}")
+            raise ValueError(f"the check {id!r} proves unknown requirements: {', '.join(unknown)}")
         wanted = frozenset(REVISIONS if revisions is None else revisions)
         rows = [row for row in catalogue().rows if row.id in proven and row.revisions & wanted]
-        # What one side may do obliges the other to bear it.
+        # What one side MAY do, the peer has to accept.
         foreign = [row.id for row in rows if row.actor not in _ACTORS[self.role] and row.level is not Level.MAY]
         if foreign:
-            raise ValueError(f"the check {id!r} is for a {self.role.value}, whom {', '.join(foreign)} does not oblige")
+            raise ValueError(f"the check {id!r} is for a {self.role.value}, which {', '.join(foreign)} does not oblige")
         alive = wanted & frozenset(revision for row in rows for revision in row.revisions)
         if not alive:
             raise ValueError(f"the check {id!r} runs in no revision")
@@ -206,12 +206,12 @@ class Registry(Generic[P]):
         transports: Iterable[Transport] | None = None,
         subject: Subject = Subject.SHARED,
     ) -> Callable[[Callable[[P], Awaitable[None]]], Callable[[P], Awaitable[None]]]:
-        """Makes a check of a function; its docstring is the title. The arguments are those of `add`."""
+        """Register a function as a check. Its docstring is the title. The arguments are those of `add`."""
 
         def register(run: Callable[[P], Awaitable[None]]) -> Callable[[P], Awaitable[None]]:
             title = (run.__doc__ or "").strip().partition("\n")[0]
             if not title:
-                raise ValueError(f"the check {id!r} has no docstring: it is the title")
+                raise ValueError(f"the check {id!r} has no docstring, which is its title")
             self.add(
                 id,
                 run,

@@ -1,7 +1,7 @@
-"""What a check can come to, and how it says so.
+"""The verdict of a check, and the exceptions that produce it.
 
-A check returns when all is well, and raises otherwise. What is neither is not a pass: whoever reads a report must be able
-to tell "keeps the rule" from "nobody looked".
+A check returns when the implementation keeps the rule, and raises otherwise. What was not tested is not a pass: a
+report must distinguish "keeps the rule" from "was not tested".
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ __all__ = ["Deviation", "Lane", "NotApplicable", "NotTestable", "Outcome", "Run"
 
 
 class Outcome(enum.Enum):
-    """What a check came to."""
+    """The outcome of a check."""
 
     PASSED = "passed"
-    """The rule was kept where it was put to the test."""
+    """The implementation kept the rule where it was tested."""
     FAILED = "failed"
-    """It was broken."""
+    """The implementation broke the rule."""
     NOT_APPLICABLE = "not applicable"
-    """It does not concern this implementation: the capability is not declared, the transport not offered."""
+    """The rule does not concern this implementation: it does not declare the capability or offer the transport."""
     NOT_TESTABLE = "not testable"
-    """It does, but it could not be put to the test: a fixture is missing, or the control did not succeed."""
+    """The rule could not be tested: a fixture is missing, or the control request failed."""
     BROKEN = "broken"
-    """The suite itself went wrong. It says nothing about the implementation."""
+    """An error of the suite. It says nothing about the implementation."""
 
 
 class Deviation(Exception):
-    """The implementation breaks a rule.
+    """A rule that the implementation breaks.
 
     Args:
-        expected: What the rule asks for, in a sentence.
-        observed: What came instead.
+        expected: What the rule requires, as a noun phrase.
+        observed: What the implementation did instead.
     """
 
     def __init__(self, expected: str, observed: str) -> None:
@@ -47,66 +47,66 @@ class Deviation(Exception):
 
 
 class NotApplicable(Exception):
-    """The rule does not concern the implementation. Why is the only argument."""
+    """The rule does not concern the implementation. The argument is the reason."""
 
 
 class NotTestable(Exception):
-    """The rule could not be put to the test. Why is the only argument."""
+    """The rule could not be tested. The argument is the reason."""
 
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What one check came to, in one revision over one transport."""
+    """The verdict of a check, in one revision over one transport."""
 
     check: str
-    """The check's id."""
+    """Id of the check."""
     revision: str
-    """The revision that was spoken."""
+    """Revision of the connection."""
     transport: str
-    """Over what."""
+    """Transport of the connection."""
     outcome: Outcome
-    """What it came to."""
+    """Outcome of the check."""
     reason: str = ""
-    """Why it does not apply, could not be tested or broke."""
+    """Reason why the check does not apply, could not test or had an error."""
     expected: str = ""
-    """Of a failure: what the rule asks for."""
+    """What the rule requires, when the check failed."""
     observed: str = ""
-    """Of a failure: what came."""
+    """What the implementation did, when the check failed."""
     transcript: tuple[str, ...] = ()
-    """What went over the wire for this check, one line each; secrets masked. Kept where it did not pass."""
+    """Messages that the check exchanged, one per line, with secrets masked. Empty when the check passed."""
     log: str = ""
-    """The end of what the implementation wrote to standard error."""
+    """Last lines that the implementation wrote to standard error."""
 
 
 @attrs.frozen(kw_only=True)
 class Lane:
-    """What became of one revision over one transport."""
+    """One revision over one transport."""
 
     revision: str
-    """The revision."""
+    """Name of the revision."""
     transport: str
-    """The transport."""
+    """Name of the transport."""
     refusal: str | None
-    """Why nothing could be tried there; `None` where it could."""
+    """Reason why nothing could be tested; `None` when the leg ran."""
     log: str = ""
-    """The end of what the implementation wrote to standard error then."""
+    """Last lines that the implementation wrote to standard error."""
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A whole run."""
+    """A run of the suite."""
 
     role: Role
-    """Which side was put to the test."""
+    """The side under test."""
     target: str
-    """What was put to the test: a command line or a URL."""
+    """The implementation under test: a command line or a URL."""
     lanes: tuple[Lane, ...]
-    """The lanes, in order."""
+    """The legs, in order."""
     verdicts: tuple[Verdict, ...]
-    """All verdicts, by lane, then in the order of the checks."""
+    """All verdicts, by leg, then in the order of the checks."""
     invocation: str = ""
-    """The command line that puts the same target to the test, without a choice of checks; empty where it is not known."""
+    """Command line that tests the same target with all checks; empty when unknown."""
 
     def of(self, lane: Lane) -> tuple[Verdict, ...]:
-        """The verdicts of one lane."""
+        """Return the verdicts of one leg."""
         return tuple(v for v in self.verdicts if (v.revision, v.transport) == (lane.revision, lane.transport))

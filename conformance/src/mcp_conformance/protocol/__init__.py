@@ -1,1 +1,1 @@
-"""What MCP messages have to look like: schemas, header parameters and responses."""
+"""The form of MCP messages: schemas, header parameters and responses."""

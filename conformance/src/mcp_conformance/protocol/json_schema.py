@@ -1,4 +1,4 @@
-"""JSON Schemas that an implementation gives: whether they are any, and what fits them."""
+"""Validation of the JSON Schemas that an implementation publishes, and of values against them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["flaw_by_schema", "flaw_of_schema"]
 
 
 def flaw_of_schema(schema: JsonObject) -> str | None:
-    """What is wrong with a schema by the dialect that it names, 2020-12 if none; `None` when nothing is."""
+    """Return what is wrong with a schema in its dialect, by default 2020-12; `None` when it is valid."""
     from jsonschema_rs import ReferencingError, ValidationError, meta  # lazy: 20 ms, and reading a catalogue needs none
 
     try:
@@ -24,7 +24,7 @@ def flaw_of_schema(schema: JsonObject) -> str | None:
 
 
 def flaw_by_schema(value: JsonValue, schema: JsonObject) -> str | None:
-    """What is wrong with a value by a schema; `None` when nothing is. Nothing is fetched."""
+    """Return what is wrong with a value according to a schema; `None` when it is valid. Nothing is fetched."""
     from jsonschema_rs import ReferencingError, ValidationError, validator_for  # lazy: as above
 
     def refuse(uri: str) -> JsonValue:

@@ -1,7 +1,7 @@
-"""Whether a message is what the schema of its revision says.
+"""Validation of messages against the schema of their revision.
 
-The schemas are made from the types of `mcp_core`, and proved to be those of the specification by its tests. Nothing of
-the engine is asked: what it would accept or send says nothing about what is right.
+The schemas are generated from the types of `mcp_core`, and the tests of `mcp_core` prove that they equal those of the
+specification. The engine plays no part: what it accepts or sends does not show what is right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EMPTY: Final[JsonObject] = {}
 
 @cache
 def _validator(name: str, revision: Revision) -> Draft202012Validator | None:
-    """Checks values of one definition; `None` where the revision does not have it."""
+    """Return a validator of one definition; `None` when the revision does not have it."""
     from jsonschema_rs import Draft202012Validator  # lazy: 20 ms, and reading a catalogue needs none
 
     document = schemas(revision)
@@ -36,20 +36,20 @@ def _validator(name: str, revision: Revision) -> Draft202012Validator | None:
 
 
 def flaw(value: JsonValue, definition: str, revision: Revision) -> str | None:
-    """What is wrong with a value.
+    """Return what is wrong with a value.
 
     Args:
-        value: It.
-        definition: The name of its type in the schema, as `Tool`.
-        revision: Whose schema.
+        value: The value.
+        definition: Name of its type in the schema, for instance `Tool`.
+        revision: Revision of the schema.
 
     Returns:
-        A sentence with the place; `None` when nothing is wrong, or the revision does not have the definition.
+        The place and the error; `None` when the value is valid, or the revision does not have the definition.
     """
     validator = _validator(definition, revision)
     if validator is None:
         return None
-    # The first by its place, so that two runs say the same.
+    # The first by its place, so that two runs report the same error.
     found = sorted((list(map(str, error.instance_path)), error.message) for error in validator.iter_errors(value))
     if not found:
         return None
@@ -58,7 +58,7 @@ def flaw(value: JsonValue, definition: str, revision: Revision) -> str | None:
 
 
 def flaw_of_params(method: str, params: JsonValue, revision: Revision) -> str | None:
-    """What is wrong with the params of a request or notification; `None` also for methods that are not known."""
+    """Return what is wrong with the params of a request or notification; `None` also for unknown methods."""
     row = methods(revision).get(method) or notifications(revision).get(method)
     if row is None or row.params is None:
         return None
@@ -66,7 +66,7 @@ def flaw_of_params(method: str, params: JsonValue, revision: Revision) -> str | 
 
 
 def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | None:
-    """What is wrong with the result of a request. One that asks for input, or is a task, is of another type."""
+    """Return what is wrong with a result. An `InputRequiredResult` is checked as such; a task is not checked."""
     row = methods(revision).get(method)
     if row is None or row.result is None:
         return None
@@ -79,7 +79,7 @@ def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | 
 
 
 def _flaw_of_either(value: JsonValue, kind: type[object], revision: Revision) -> str | None:
-    """What is wrong with a value of a type, or of a union of types: nothing, if one of them fits."""
+    """Return what is wrong with a value of a type, or of a union of types; `None` when one of them matches."""
     names = [each.__name__ for each in get_args(kind) or (kind,)]
     flaws = [flaw(value, name, revision) for name in names if _validator(name, revision) is not None]
     return flaws[-1] if flaws and None not in flaws else None

@@ -1,4 +1,4 @@
-"""What HTTP headers a modern request repeats of its body. Written from the specification, and from nothing else.
+"""The HTTP headers in which a modern request repeats parts of its body. Written from the specification alone.
 
 Spec: basic/transports/streamable-http#standard-mcp-request-headers (2026-07-28)
 """
@@ -30,7 +30,7 @@ _PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 def header_value(value: JsonValue) -> str | None:
-    """A value as a header has it; `None` for what no header has: null, fractions, arrays and objects."""
+    """Return a value in the form of a header; `None` for null, fractions, arrays and objects, which no header carries."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -43,7 +43,7 @@ def header_value(value: JsonValue) -> str | None:
 
 
 def annotated(tools: Iterable[JsonObject]) -> dict[str, dict[str, str]]:
-    """By tool, then by property, the headers that its input schema asks for in `x-mcp-header`."""
+    """Return the header names that the input schemas declare in `x-mcp-header`, by tool and property."""
     found: dict[str, dict[str, str]] = {}
     for tool in tools:
         schema = tool.get("inputSchema")
@@ -58,12 +58,12 @@ def annotated(tools: Iterable[JsonObject]) -> dict[str, dict[str, str]]:
 def modern_headers(
     message: JsonObject, version: str, by_tool: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[str, str]]:
-    """The headers of a modern request.
+    """Return the headers of a modern request.
 
     Args:
         message: The request or notification.
-        version: The version that the header names where the message names none.
-        by_tool: What `annotated` found.
+        version: Version for the header when the message names none.
+        by_tool: The result of `annotated`.
     """
     method = str(message.get("method"))
     params = message.get("params")

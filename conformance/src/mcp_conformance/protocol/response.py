@@ -1,4 +1,4 @@
-"""An answer to a request, and what a check may ask of it."""
+"""The response to a request, with the assertions of checks."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["Answer", "brief"]
 
 
 def brief(value: JsonValue) -> str:
-    """A value, short enough for a sentence."""
+    """Return a value as JSON, shortened to 200 characters."""
     text = json.dumps(value, ensure_ascii=True)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What came back for one request."""
+    """The response to one request."""
 
     method: str
-    """What was asked."""
+    """Method of the request."""
     message: JsonObject
-    """The response."""
+    """The response message."""
     before: tuple[JsonObject, ...] = ()
-    """What came for this request before it: notifications and requests, in order."""
+    """Notifications and requests that were received before the response, in order."""
     status: int | None = None
-    """The HTTP status; `None` on stdio."""
+    """HTTP status; `None` on stdio."""
     headers: tuple[tuple[str, str], ...] = ()
-    """The HTTP headers."""
+    """HTTP headers."""
 
     def __str__(self) -> str:
         status = "" if self.status is None else f" (HTTP {self.status})"
@@ -44,19 +44,19 @@ class Answer:
 
     @property
     def is_error(self) -> bool:
-        """Whether it is an error response."""
+        """Whether the response is an error response."""
         return "error" in self.message
 
     @property
     def is_bare_refusal(self) -> bool:
-        """Whether it is an HTTP status that blames the client, without a message in the body."""
+        """Whether the response is an HTTP status from 400 to 499 without a message in the body."""
         return not self.message and self.status is not None and 400 <= self.status < 500
 
     def result(self) -> JsonObject:
-        """The result. That nothing else stands beside it is the matter of a check of its own.
+        """Return the result. A separate check covers other members of the response.
 
         Raises:
-            Deviation: There is none.
+            Deviation: The response has no result.
         """
         result = self.message.get("result")
         if not isinstance(result, dict):
@@ -64,46 +64,49 @@ class Answer:
         return result
 
     def error(self, *codes: int, what: str = "") -> JsonObject:
-        """The error.
+        """Return the error.
 
         Args:
-            codes: Those that are right; none: any.
-            what: For what it should be, for the sentence.
+            codes: The expected codes; none: any code.
+            what: What is rejected, for the message.
 
         Raises:
-            Deviation: It is none, or has another code.
+            Deviation: The response is not an error, or has another code.
         """
         wanted = " or ".join(map(str, codes))
         expected = f"an error{f' {wanted}' if wanted else ''}{f' for {what}' if what else ''}"
         error = self.message.get("error")
         if not isinstance(error, dict):
             raise Deviation(expected, str(self))
-        # A code that is no integer is the matter of a check of its own: here it counts by what it says.
+        # A separate check covers codes that are not integers: here the value counts.
         if codes and str(error.get("code")).removesuffix(".0") not in map(str, codes):
             raise Deviation(expected, str(self))
         return error
 
     def member(self, name: str, *kinds: type) -> JsonValue:
-        """A member of the result.
+        """Return a member of the result.
 
         Raises:
-            Deviation: It is not there, or of another type.
+            Deviation: The member is missing, or of another type.
         """
         result = self.result()
         if name not in result:
             raise Deviation(f"a member {name!r} in the result of {self.method}", str(self))
         value = result[name]
-        # A bool is an int to Python, and not to JSON.
+        # In Python a bool is an int, in JSON it is not.
         if kinds and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             names = " or ".join(kind.__name__ for kind in kinds)
-            raise Deviation(f"{name!r} of {self.method} to be of type {names}", brief(value))
+            raise Deviation(f"{name!r} in the result of {self.method} to be of type {names}", brief(value))
         return value
 
     def refused(self, statuses: Collection[int] = ()) -> None:
-        """Holds when it is an error, whatever its code.
+        """Require an error, with any code.
+
+        Args:
+            statuses: The expected HTTP statuses; empty: any status.
 
         Raises:
-            Deviation: It is a result, or its HTTP status is none of those.
+            Deviation: The response is a result, or has another HTTP status.
         """
         self.error()
         if statuses and self.status is not None and self.status not in statuses:

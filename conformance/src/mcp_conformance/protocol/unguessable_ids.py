@@ -1,4 +1,4 @@
-"""Whether ids of sessions and tasks can be guessed."""
+"""Detection of guessable ids of sessions and tasks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 __all__ = ["flaw_of_ids"]
 
 _LONG: Final = 16
-"""Characters: fewer than 64 bits in hexadecimal digits are guessed."""
+"""Minimum number of characters: fewer have less than 64 bits as hexadecimal digits, and can be guessed."""
 
 
 def flaw_of_ids(ids: list[str]) -> str | None:
-    """What is wrong with ids that should be beyond guessing; only gross faults can be seen."""
+    """Return what is wrong with ids that must not be guessable. Only gross faults can be detected."""
     if len(set(ids)) < len(ids):
-        return "one came twice"
+        return "the same id twice"
     if any(len(id) < _LONG for id in ids):
-        return f"shorter than {_LONG} characters"
+        return f"an id shorter than {_LONG} characters"
     for one, other in pairwise(ids):
         if sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other)) <= 2:
-            return "two differ in two characters or less"
+            return "ids that differ in two characters or fewer"
     return None

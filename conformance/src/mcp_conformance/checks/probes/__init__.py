@@ -1,1 +1,1 @@
-"""Requests and readings that the checks of servers share."""
+"""Requests and evaluations that several checks of servers use."""

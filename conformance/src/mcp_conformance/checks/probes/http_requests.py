@@ -1,4 +1,4 @@
-"""What the checks of HTTP have in common: raw requests, their headers, and what came back for them."""
+"""Raw HTTP requests, their headers and their responses, for the checks of HTTP."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ _CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
 
 ACCEPT_STREAM = ("Accept", "text/event-stream")
 EVIL = "evil.example"
-"""A name that nobody can own."""
+"""A name in a top-level domain that is reserved by RFC 2606."""
 
 
 def http_peer(server: ServerUnderTest) -> HttpConnection:
-    """The connection of the check."""
+    """Return the HTTP connection of the check."""
     if not isinstance(server.peer, HttpConnection):
         raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
     return server.peer
@@ -69,7 +69,7 @@ def http_peer(server: ServerUnderTest) -> HttpConnection:
 
 @asynccontextmanager
 async def session(server: ServerUnderTest, *, revision: str | None = None) -> AsyncIterator[HttpConnection]:
-    """A connection of one's own, without a standing stream."""
+    """Open a separate connection without a standalone stream."""
     async with server.open(handshake=False, revision=None if revision is None else REVISIONS[revision]) as peer:
         if not isinstance(peer, HttpConnection):
             raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
@@ -78,23 +78,23 @@ async def session(server: ServerUnderTest, *, revision: str | None = None) -> As
 
 
 def probe(peer: HttpConnection) -> JsonObject:
-    """A request that every server answers by a result."""
+    """Return a request that every server answers with a result."""
     return peer.message("ping" if peer.revision.era is Era.LEGACY else "server/discover")
 
 
 def without(headers: Sequence[tuple[str, str]], *names: str) -> Headers:
-    """Headers without some."""
+    """Return headers without those of some names."""
     gone = {name.lower() for name in names}
     return [(name, value) for name, value in headers if name.lower() not in gone]
 
 
 def with_header(headers: Sequence[tuple[str, str]], name: str, value: str) -> Headers:
-    """Headers with one that is put in the place of those of its name."""
+    """Return headers with one header added that replaces those of its name."""
     return [*without(headers, name), (name, value)]
 
 
 def shown(answer: HttpResponse) -> str:
-    """An answer, short enough for a sentence."""
+    """Return a response as text, shortened for a report."""
     body = answer.body[:200].decode("utf-8", "backslashreplace")
     return f"HTTP {answer.status}, {answer.media_type or 'no content type'}{', ' if body else ''}{body}"
 
@@ -108,32 +108,32 @@ def _message(answer: HttpResponse) -> JsonObject:
 
 
 def error_code(answer: HttpResponse) -> JsonValue:
-    """The code of the error in the body; `None` where there is none."""
+    """Return the code of the error in the body; `None` when there is no error."""
     error = _message(answer).get("error")
     return error.get("code") if isinstance(error, dict) else None
 
 
 def error_id(answer: HttpResponse) -> JsonValue:
-    """The id of the message in the body."""
+    """Return the id of the message in the body."""
     return _message(answer).get("id")
 
 
 def succeeded(answer: HttpResponse) -> bool:
-    """Whether it is 2xx, and no error stands in its body."""
+    """Return whether the status is 2xx and the body contains no error."""
     return 200 <= answer.status < 300 and error_code(answer) is None
 
 
 def require(answer: HttpResponse, statuses: Collection[int], what: str, *, code: int | None = None) -> None:
-    """Holds an answer against what it has to be.
+    """Require a status, and an error code if one is given.
 
     Args:
-        answer: It.
-        statuses: One of these.
-        what: For what.
-        code: The code of the error in its body; `None`: whatever.
+        answer: The response.
+        statuses: The expected statuses.
+        what: The request, for the message.
+        code: The expected error code; `None`: any.
 
     Raises:
-        Deviation: It is not that.
+        Deviation: The response differs.
     """
     wanted = f"HTTP {brief([*sorted(statuses)])[1:-1]}" if len(statuses) < 10 else f"HTTP {min(statuses)} or above"
     if answer.status not in statuses or (code is not None and error_code(answer) != code):
@@ -141,26 +141,26 @@ def require(answer: HttpResponse, statuses: Collection[int], what: str, *, code:
 
 
 async def control(peer: HttpConnection, message: JsonObject | None = None) -> JsonObject:
-    """Sends a request as it should be; what is sent next differs from it in one thing.
+    """Send a correct request. The request that the check sends next differs from it in one respect.
 
     Raises:
-        NotTestable: It does not succeed.
+        NotTestable: The request fails.
     """
     request = probe(peer) if message is None else message
     try:
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))
     except Deviation as deviation:
-        raise NotTestable(f"the control failed: {deviation}") from deviation
+        raise NotTestable(f"the control request failed: {deviation}") from deviation
     if not succeeded(answer):
-        raise NotTestable(f"the control failed: {shown(answer)}")
+        raise NotTestable(f"the control request failed: {shown(answer)}")
     return {**request, "id": peer.next_id()}
 
 
 def progress_call(server: ServerUnderTest, peer: HttpConnection, token: str) -> JsonObject:
-    """A call that tells its progress by a token.
+    """Return a call of the tool that reports progress, with a progress token.
 
     Raises:
-        NotTestable: There is no tool for it.
+        NotTestable: The server does not have the fixture tool.
     """
     name, arguments = server.tool("test_tool_with_progress")
     return peer.message("tools/call", {"name": name, "arguments": arguments, "_meta": {"progressToken": token}})
@@ -168,18 +168,18 @@ def progress_call(server: ServerUnderTest, peer: HttpConnection, token: str) -> 
 
 @attrs.frozen(kw_only=True)
 class Streamed:
-    """An answer that is a stream."""
+    """An HTTP response that is an event stream."""
 
     headers: tuple[tuple[str, str], ...]
-    """Its headers, names in lower case."""
+    """Headers of the response, with names in lower case."""
     events: tuple[Event, ...]
-    """What came in it."""
+    """Events of the stream."""
     ended: bool
-    """Whether it ended, as HTTP ends an answer."""
+    """Whether the server ended the response."""
 
     @property
     def messages(self) -> list[JsonObject]:
-        """The messages in it; those of an array one by one."""
+        """The messages of the stream; those of a batch one by one."""
         found: list[JsonObject] = []
         for event in self.events:
             try:
@@ -191,18 +191,18 @@ class Streamed:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of its events."""
+        """The ids of the events."""
         return [event.id for event in self.events if event.id]
 
 
 async def read_stream(
     peer: HttpConnection, message: JsonObject | None, *, last_event_id: str | None = None, deviant: str = ""
 ) -> Streamed:
-    """Reads a stream to its end: the answer to a request, or to a GET.
+    """Read a stream to its end: the response to a request, or to a GET.
 
     Raises:
-        NotApplicable: The answer is no stream.
-        Deviation: There is none.
+        NotApplicable: The response is not a stream.
+        Deviation: There is no response.
     """
     events: list[Event] = []
     ended = False
@@ -220,7 +220,7 @@ async def read_stream(
             async with peer.endpoint.exchange(peer.transcript, method, headers, body, deviant=deviant) as exchange:
                 found = exchange.headers
                 if exchange.media_type != "text/event-stream" or exchange.status != 200:
-                    raise NotApplicable(f"{method} is answered by HTTP {exchange.status}, and by no stream")
+                    raise NotApplicable(f"{method} returns HTTP {exchange.status} without a stream")
                 while (event := await exchange.next_event()) is not None:
                     events.append(event)
                     if event.data:
@@ -229,14 +229,14 @@ async def read_stream(
         except IncompleteResponse as broken:
             peer.transcript.note(f"the stream broke: {broken}")
             if not found:
-                raise Deviation(f"an answer to {method}", str(broken)) from broken
+                raise Deviation(f"a response to {method}", str(broken)) from broken
     if not found:
-        raise Deviation(f"an answer to {method}", f"nothing within {peer.settings.timeout:g} seconds")
+        raise Deviation(f"a response to {method}", f"no response within {peer.settings.timeout:g} seconds")
     return Streamed(headers=found, events=tuple(events), ended=ended)
 
 
 async def serves_legacy(server: ServerUnderTest, revision: str) -> bool:
-    """Whether the server also speaks a revision with `initialize`."""
+    """Return whether the server also supports a revision with `initialize`."""
     try:
         async with session(server, revision=revision):
             return True
@@ -245,24 +245,24 @@ async def serves_legacy(server: ServerUnderTest, revision: str) -> bool:
 
 
 async def require_local(endpoint: Endpoint) -> None:
-    """Holds when a server at a name of this machine cannot be reached at an address that others can reach.
+    """Require that a server with a loopback name cannot be reached at an address of the network.
 
     Raises:
-        Deviation: It can.
-        NotApplicable: It is at no name of this machine.
-        NotTestable: There is no such address.
+        Deviation: The server can be reached there.
+        NotApplicable: The server does not have a loopback name.
+        NotTestable: This machine has no other address.
     """
     if endpoint.host != "localhost" and not _is_loopback(endpoint.host):
-        raise NotApplicable(f"{endpoint.host} is no name of this machine")
+        raise NotApplicable(f"{endpoint.host} is not a loopback name")
     address = _outward()
     if address is None:
-        raise NotTestable("this machine has no address but that of itself")
+        raise NotTestable("this machine has no address other than loopback addresses")
     try:
         stream = await trio.open_tcp_stream(address, endpoint.port)
     except OSError:
         return
     await trio.aclose_forcefully(stream)
-    raise Deviation("the server to listen at addresses of this machine alone", f"it listens at {address} too")
+    raise Deviation("a server that listens only on loopback addresses", f"it listens on {address} too")
 
 
 def _is_loopback(host: str) -> bool:
@@ -273,7 +273,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _outward() -> str | None:
-    """An address at which others reach this machine. Nothing is sent to find it."""
+    """Return an address at which other machines reach this one. Nothing is sent to find it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         try:
             probing.connect(("192.0.2.1", 9))
@@ -284,12 +284,12 @@ def _outward() -> str | None:
 
 
 def require_credentials(settings: Settings) -> None:
-    """Raises `NotApplicable` when the suite was given no credentials for the server."""
+    """Raise `NotApplicable` when the suite has no credentials for the server."""
     if not any(name.lower() in _CREDENTIALS for name, _ in settings.headers):
-        raise NotApplicable("there are no credentials: the server is tried without")
+        raise NotApplicable("the suite has no credentials for the server")
 
 
 async def with_credentials(peer: HttpConnection) -> JsonObject:
-    """As `control`, where there are credentials."""
+    """Send a control request with credentials, as `control`."""
     require_credentials(peer.settings)
     return await control(peer)

@@ -1,4 +1,4 @@
-"""A call whose tool asks the client on its way: by requests, or in rounds, as the revision has it."""
+"""A tool call during which the server sends client requests: as requests, or by MRTR, depending on the revision."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["REPLIES", "Conversation", "Question", "converse", "questions_of", "retried"]
 
 _ROUNDS: Final = 60
-"""How often a server may ask again."""
+"""Maximum number of round trips of a call."""
 _CONTENT: Final[JsonObject] = {"type": "text", "text": "A text."}
 
 
 def _fill_in(params: JsonObject) -> JsonObject:
-    """Accepts a form, with something that fits in each field."""
+    """Accept a form, with a valid value in each field."""
     if params.get("mode") == "url":
         return {"action": "accept"}
     schema = params.get("requestedSchema")
@@ -65,39 +65,39 @@ REPLIES: Final[Mapping[str, Reply]] = {
     "sampling/createMessage": lambda _: {"role": "assistant", "content": _CONTENT, "model": "test-model"},
     "roots/list": lambda _: {"roots": [{"uri": "file:///test/root"}]},
 }
-"""What is answered unless a check says otherwise."""
+"""The responses of the suite, unless a check replaces them."""
 
 
 @attrs.frozen(kw_only=True)
 class Question:
-    """What the server asked."""
+    """A client request of the server."""
 
     key: str
-    """Its key or id."""
+    """Key of the input request, or id of the request."""
     method: str
-    """What."""
+    """Method of the request."""
     params: JsonObject
-    """Its params."""
+    """Params of the request."""
     whole: JsonObject
-    """As it was on the wire."""
+    """The request as received."""
 
 
 @attrs.frozen(kw_only=True)
 class Conversation:
-    """A call from its beginning to its end."""
+    """A call with its client requests."""
 
     rounds: tuple[Answer, ...]
-    """The answers to the calls; in the revisions with requests there is one."""
+    """Responses to the calls: one in legacy revisions, one per round trip in modern ones."""
     questions: tuple[Question, ...]
-    """What was asked on the way, in order."""
+    """The client requests, in order."""
 
     @property
     def answer(self) -> Answer:
-        """The last answer."""
+        """The final response."""
         return self.rounds[-1]
 
     def asked(self, method: str) -> list[Question]:
-        """What was asked of one method."""
+        """Return the client requests of one method."""
         return [each for each in self.questions if each.method == method]
 
 
@@ -107,7 +107,7 @@ def _params(whole: JsonObject) -> JsonObject:
 
 
 def questions_of(answer: Answer) -> list[Question]:
-    """What a result asks for; nothing, when it is another result."""
+    """Return the input requests of a response; empty when it requires no input."""
     result = answer.message.get("result")
     asked = result.get("inputRequests") if isinstance(result, dict) else None
     return [
@@ -118,7 +118,7 @@ def questions_of(answer: Answer) -> list[Question]:
 
 
 def retried(params: JsonObject, answer: Answer, responses: JsonObject) -> JsonObject:
-    """The params of the next round."""
+    """Return the params of the retry."""
     again = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
     again["inputResponses"] = responses
     state = answer.result().get("requestState")
@@ -134,19 +134,19 @@ async def converse(
     peer: SuiteConnection | None = None,
     deviant: str = "",
 ) -> Conversation:
-    """Calls a tool, and answers what it asks.
+    """Call a tool, and respond to its client requests.
 
     Args:
         server: The server.
-        fixture: The tool.
-        arguments: What it is called with.
-        replies: What is answered, by method; what is asked besides gets an error, or no answer.
+        fixture: The fixture tool.
+        arguments: Arguments of the call.
+        replies: Results by method. Requests of other methods are answered with an error, or not at all.
         peer: The connection; `None`: that of the check.
-        deviant: Which rule the replies break on purpose.
+        deviant: The rule that the replies break on purpose.
 
     Raises:
         NotTestable: The server does not have the tool.
-        Deviation: It asks for ever.
+        Deviation: The call does not end.
     """
     name, given = server.tool(fixture, arguments)
     spoken = peer or server.peer
@@ -170,7 +170,7 @@ async def _in_rounds(
         questions += now
         responses: JsonObject = {each.key: replies[each.method](each.params) for each in now if each.method in replies}
         params = retried(params, rounds[-1], responses)
-    raise Deviation(f"an end of the questions within {_ROUNDS} rounds", str(rounds[-1]))
+    raise Deviation(f"a final result within {_ROUNDS} round trips", str(rounds[-1]))
 
 
 async def _by_requests(

@@ -1,4 +1,4 @@
-"""What a server has to say to what is no JSON, and to JSON that is no message."""
+"""Responses to input that is not JSON, and to JSON that is not a message."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ if TYPE_CHECKING:
 __all__ = ["refuses"]
 
 _ERRORS_HAVE_IDS: Final = between(until=R2025_06_18)
-"""The revisions whose errors always have the id of a request: none of their messages can answer what has no id."""
+"""The revisions whose errors always have a request id, so that they have no message for input without an id."""
 
 
 async def refuses(server: ServerUnderTest, data: bytes, code: int, what: str, *, lenient_id: int | None = None) -> None:
-    """Sends what cannot be taken, and looks at what comes; whatever it is, the connection has to live on.
+    """Send malformed input and check the response. The connection has to work afterward in each case.
 
     Args:
         server: The server.
-        data: What is sent.
-        code: The code of the error that belongs to it.
-        what: What it is, for the sentence.
-        lenient_id: The id of the request that a lenient parser finds in it. RFC 8259 leaves it to parsers to accept more than
-            JSON, and who reads a request has nothing to complain of.
+        data: The bytes that are sent.
+        code: The expected error code.
+        what: The kind of input, for the message.
+        lenient_id: Id of the request that a lenient parser finds in the input. RFC 8259 allows parsers to accept more
+            than JSON, and such a parser has nothing to reject.
 
     Raises:
-        Deviation: It is not answered, or by something else.
-        NotApplicable: It need not be answered.
+        Deviation: There is no error, or another one.
+        NotApplicable: The input does not require a response.
     """
     peer = server.peer
-    await peer.fence()  # the control: the connection answers what is right
+    await peer.fence()  # control: the connection works
     answer = await peer.malformed(data, deviant=what)
     await peer.fence()
     if answer is None:
         if server.revision in _ERRORS_HAVE_IDS:
-            raise NotApplicable(
-                "nothing was said, and no error of this revision could be: each has the id of a request"
-            )
-        raise Deviation(f"error {code} for {what}", "no error at all")
+            raise NotApplicable("no response, and this revision has no error for it: each error has a request id")
+        raise Deviation(f"error {code} for {what}", "no response")
     if answer.is_bare_refusal and server.revision.era is Era.LEGACY:
-        return  # the HTTP status says it; the body may hold the error too
+        return  # the status is enough; the body may contain the error too
     if lenient_id is not None and answer.message.get("id") == lenient_id:
-        raise NotApplicable(f"{what}: the server reads it all the same, which is left to parsers")
+        raise NotApplicable(f"{what}: the parser of the server accepts it, which RFC 8259 allows")
     answer.error(code, what=what)

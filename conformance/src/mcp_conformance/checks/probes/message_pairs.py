@@ -1,4 +1,4 @@
-"""What went over the wire, put together again: which answer belongs to which request, and what the server said besides."""
+"""Recorded messages as pairs of request and response, and the other messages of the server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["answered", "asked", "key_of", "notified", "objects"]
 
 
 def key_of(id: JsonValue) -> str:
-    """An id, such that 1, "1" and 1.0 differ."""
+    """Return a key for an id, under which 1, "1" and 1.0 differ."""
     return json.dumps(id)
 
 
 def objects(entry: Entry) -> Iterator[JsonObject]:
-    """The messages of one entry."""
+    """Yield the messages of one entry."""
     if entry.kind is Kind.MESSAGE:
         for each in entry.value if isinstance(entry.value, list) else [entry.value]:
             if isinstance(each, dict):
@@ -31,7 +31,7 @@ def objects(entry: Entry) -> Iterator[JsonObject]:
 
 
 def answered(server: ServerUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Each request of the suite that kept the rules, with its response."""
+    """Yield each correct request of the suite with its response."""
     for transcript in server.evidence:
         yield from _answered(transcript)
 
@@ -49,7 +49,7 @@ def _answered(transcript: Transcript) -> Iterator[tuple[JsonObject, JsonObject]]
 
 
 def notified(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
-    """The params of each notification of a method that the server sent."""
+    """Yield the params of the server's notifications of a method."""
     for transcript in server.evidence:
         for message in transcript.messages(sent=False):
             if isinstance(message, dict) and message.get("method") == method and "id" not in message:
@@ -58,7 +58,7 @@ def notified(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
 
 
 def asked(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
-    """The params of each question of a method that the server put: by a request, or in a result that requires input."""
+    """Yield the params of the client requests of a method: of requests, and of input requests in results."""
     for transcript in server.evidence:
         for message in transcript.messages(sent=False):
             if isinstance(message, dict):

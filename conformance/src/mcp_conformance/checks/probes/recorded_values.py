@@ -1,4 +1,4 @@
-"""What the evidence holds: the answers with what was asked, and the values of each kind that are in them."""
+"""The recorded messages: responses with their requests, and the values of each kind in them."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ _LISTED: Final[Mapping[str, str]] = {
 
 
 def member(value: JsonValue, *names: str) -> JsonValue:
-    """What stands at a place of a value; `None` where there is nothing."""
+    """Return a nested member of a value; `None` when it does not exist."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def items(value: JsonValue) -> list[JsonValue]:
-    """The entries of a list; none of what is no list."""
+    """Return the entries of an array; empty when the value is not an array."""
     return value if isinstance(value, list) else []
 
 
 @attrs.frozen(kw_only=True)
 class Exchange:
-    """A request of the suite and what came back for it."""
+    """A request of the suite with its response."""
 
     request: JsonObject
-    """What was asked."""
+    """The request."""
     response: JsonObject
-    """What came."""
+    """The response."""
 
     @property
     def method(self) -> str:
-        """What was asked for."""
+        """Method of the request."""
         return str(self.request.get("method"))
 
     @property
     def result(self) -> JsonValue:
-        """The result; `None` where there is none."""
+        """The result; `None` for an error."""
         return self.response.get("result")
 
     @property
     def complete(self) -> bool:
-        """Whether the result is the last word: no question, and no task in its place."""
+        """Whether the result is final: neither an `InputRequiredResult` nor a task."""
         kind = member(self.result, "resultType")
         task = isinstance(member(self.request, "params", "task"), dict) and isinstance(
             member(self.result, "task"), dict
@@ -68,7 +68,7 @@ class Exchange:
 
 
 class Seen:
-    """What came over the wire.
+    """The messages that the server sent.
 
     Args:
         evidence: All connections of one revision over one transport.
@@ -76,14 +76,14 @@ class Seen:
 
     def __init__(self, evidence: Iterable[Transcript]) -> None:
         self.exchanges: Final[list[Exchange]] = []
-        """All that was answered."""
+        """All requests with a response."""
         self.spoken: Final[list[JsonObject]] = []
         """Requests and notifications of the server."""
         for transcript in evidence:
             self._read(transcript)
 
     def _read(self, transcript: Transcript) -> None:
-        # Over HTTP the answer comes in the exchange of its request; where a stream was resumed, in another one.
+        # Over HTTP the response is in the exchange of its request, or in another one if the stream was resumed.
         pending: dict[bytes, list[tuple[int | None, JsonObject]]] = {}
         for entry in transcript:
             if entry.kind is not Kind.MESSAGE:
@@ -100,27 +100,27 @@ class Seen:
                     self.exchanges.append(Exchange(request=asked.pop(place)[1], response=each))
 
     def results(self, *methods: str) -> Iterator[JsonValue]:
-        """The results of methods: those that are the last word."""
+        """Yield the final results of methods."""
         for each in self.exchanges:
             if each.method in methods and each.complete:
                 yield each.result
 
     def errors(self) -> Iterator[JsonValue]:
-        """The error objects."""
+        """Return the error objects."""
         return (each.response["error"] for each in self.exchanges if "error" in each.response)
 
     def listed(self, *methods: str) -> Iterator[JsonValue]:
-        """The entries of lists."""
+        """Yield the entries of lists."""
         for method in methods or _LISTED:
             for result in self.results(method):
                 yield from items(member(result, _LISTED[method]))
 
     def notified(self, method: str) -> Iterator[JsonValue]:
-        """The params of a notification of the server."""
+        """Return the params of the server's notifications or requests of a method."""
         return (each.get("params") for each in self.spoken if each.get("method") == method)
 
     def questions(self, method: str) -> Iterator[JsonValue]:
-        """The params of what the server asks: by a request of its own, by a result, or for a task."""
+        """Yield the params of client requests: of requests, of input requests in results, and for tasks."""
         yield from self.notified(method)
         for each in self.exchanges:
             asked = member(each.result, "inputRequests")
@@ -129,18 +129,18 @@ class Seen:
                     yield member(request, "params")
 
     def outcomes(self, method: str) -> Iterator[JsonValue]:
-        """The results of a method, those of tasks too."""
+        """Yield the results of a method, including those of tasks."""
         yield from self.results(method)
         if method == "tools/call":
             yield from self.results("tasks/result")
             for each in self.results("tasks/get"):
                 inner = member(each, "result")
                 if inner is not None:
-                    # A result that stands in a task need not say its kind again.
+                    # The result in a task may omit the resultType.
                     yield {"resultType": "complete", **inner} if isinstance(inner, dict) else inner
 
     def blocks(self) -> Iterator[JsonValue]:
-        """The content blocks of tool results and prompts."""
+        """Yield the content blocks of tool results and prompts."""
         for result in self.outcomes("tools/call"):
             yield from items(member(result, "content"))
         for result in self.results("prompts/get"):
@@ -149,17 +149,17 @@ class Seen:
                     yield message["content"]
 
     def blocks_of(self, kind: str) -> Iterator[JsonValue]:
-        """The content blocks of one type."""
+        """Return the content blocks of one type."""
         return (each for each in self.blocks() if member(each, "type") == kind)
 
     def contents(self) -> Iterator[JsonValue]:
-        """The contents of resources: those that were read, and those that are embedded."""
+        """Yield the contents of resources: those that were read, and those that are embedded."""
         for result in self.results("resources/read"):
             yield from items(member(result, "contents"))
         yield from (member(each, "resource") for each in self.blocks_of("resource"))
 
     def implementations(self) -> Iterator[JsonValue]:
-        """What the server says of itself."""
+        """Yield the server's `Implementation` objects."""
         yield from (found for each in self.results("initialize") if (found := member(each, "serverInfo")) is not None)
         for exchange in self.exchanges:
             found = member(exchange.result, "_meta", SERVER_INFO)
@@ -167,37 +167,37 @@ class Seen:
                 yield found
 
     def capabilities(self) -> Iterator[JsonValue]:
-        """What the server declares."""
+        """Yield the capabilities that the server declares."""
         for result in self.results("initialize", "server/discover"):
             found = member(result, "capabilities")
             if found is not None:
                 yield found
 
     def holders(self) -> Iterator[JsonValue]:
-        """All that may have annotations for its audience."""
+        """Yield all values that may have annotations."""
         yield from self.listed("resources/list", "resources/templates/list")
         yield from self.blocks()
 
     def having(self, values: Iterable[JsonValue], name: str) -> Iterator[JsonValue]:
-        """The members of that name of values, where they have it."""
+        """Return the members of a name from the values that have it."""
         return (each[name] for each in values if isinstance(each, dict) and name in each)
 
     def tasks(self) -> Iterator[JsonValue]:
-        """The tasks of 2025-11-25, wherever they are shown."""
+        """Yield the tasks of 2025-11-25, from all messages that contain one."""
         for exchange in self.exchanges:
             if isinstance(member(exchange.request, "params", "task"), dict):
                 found = member(exchange.result, "task")
                 if found is not None:
                     yield found
         yield from self.results("tasks/get")
-        # The modern answer is an acknowledgement, and no task.
+        # The modern result is an acknowledgment without a task.
         yield from (each for each in self.results("tasks/cancel") if member(each, "resultType") is None)
         for result in self.results("tasks/list"):
             yield from items(member(result, "tasks"))
         yield from self.notified("notifications/tasks/status")
 
     def schemas(self) -> Iterator[JsonValue]:
-        """The JSON Schemas that the server publishes: of arguments, of output, and of forms."""
+        """Yield the JSON Schemas that the server publishes: of arguments, of output, and of forms."""
         tools = list(self.listed("tools/list"))
         yield from self.having(tools, "inputSchema")
         yield from self.having(tools, "outputSchema")

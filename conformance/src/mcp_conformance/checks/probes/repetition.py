@@ -1,4 +1,4 @@
-"""What is seen once may have come by chance: messages cross on their way, and other clients are at work as well."""
+"""Repetition of observations that may be a coincidence: messages cross, and other clients are active too."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 __all__ = ["each_time"]
 
 _TIMES: Final = 3
-"""How often something is seen that does not come by chance: a server that does it, does it each time."""
+"""Number of repetitions: a server that breaks the rule breaks it each time."""
 
 
 async def each_time(trial: Callable[[], Awaitable[str | None]]) -> str | None:
-    """Tries something again as long as it looks wrong, a few times.
+    """Repeat a trial while it fails, a few times.
 
     Args:
-        trial: Says what is wrong; `None` for nothing.
+        trial: Returns what is wrong; `None` when nothing is.
 
     Returns:
-        What was wrong the last time; `None` where it once was not.
+        What was wrong the last time; `None` when one trial found nothing.
     """
     found: str | None = None
     for _ in range(_TIMES):

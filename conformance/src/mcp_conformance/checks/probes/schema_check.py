@@ -1,4 +1,4 @@
-"""How a check of a schema is made: it takes all values of one kind out of the evidence, and holds each against the rule."""
+"""Checks of a schema: each takes all values of one kind from the recorded messages, and validates them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 __all__ = ["VALID", "Flaw", "Pick", "conforms", "look", "one_of", "without"]
 
 Pick: TypeAlias = "Callable[[Seen], Iterable[JsonValue]]"
-"""Takes the values of a kind out of the evidence."""
+"""Selects the values of a kind from the recorded messages."""
 
 Flaw: TypeAlias = "Callable[[JsonValue, Revision], str | None]"
-"""What is wrong with a value; `None` when nothing is."""
+"""Returns what is wrong with a value; `None` when it is valid."""
 
 VALID: Final = "jsonrpc.schema-valid-messages"
-"""What the modern revision says of every definition at once."""
+"""The requirement of the modern revision for every definition."""
 
 
 def look(
     id: str, title: str, *proves: str, at: Pick, by: Flaw, what: str, revisions: Iterable[str] | None = None
 ) -> None:
-    """Adds a check that looks at the evidence.
+    """Add a check that judges recorded messages.
 
     Args:
-        id: Its name.
+        id: The id of the check.
         title: What it checks, in a sentence.
         proves: The requirements.
-        at: Takes the values out of the evidence.
-        by: Says what is wrong with one of them.
-        what: What such a value is called.
-        revisions: The revisions that it runs in; `None`: all that have one of the requirements.
+        at: Selects the values.
+        by: Returns what is wrong with a value.
+        what: The kind of value, for the message.
+        revisions: Revisions in which the check runs; `None`: all that have one of the requirements.
     """
 
     async def run(server: ServerUnderTest) -> None:
@@ -51,7 +51,7 @@ def look(
             found += 1
             wrong = by(value, server.revision)
             if wrong is not None:
-                raise Deviation(f"{what} as the rule has it: {title}", f"{wrong}, in {brief(value)}")
+                raise Deviation(f"{what} according to the rule: {title}", f"{wrong}, in {brief(value)}")
         if not found:
             raise NotApplicable(f"the server sent no {what}")
 
@@ -59,17 +59,17 @@ def look(
 
 
 def without(value: JsonValue, *names: str) -> JsonValue:
-    """A value without some members: what they are is the matter of checks of their own."""
+    """Return a value without some members, which separate checks cover."""
     return {name: each for name, each in value.items() if name not in names} if isinstance(value, dict) else value
 
 
 def conforms(definition: str, *besides: str, emptied: str | None = None) -> Flaw:
-    """Holds a value against a definition of the schema of its revision.
+    """Return a validator for a definition of the schema.
 
     Args:
-        definition: Its name.
-        besides: The members that are the matter of other checks.
-        emptied: The member whose entries are; that it is a list is the matter of this one.
+        definition: Name of the definition.
+        besides: Members that other checks cover.
+        emptied: An array member whose entries other checks cover. That it is an array is checked here.
     """
 
     def wrong(value: JsonValue, revision: Revision) -> str | None:
@@ -82,6 +82,6 @@ def conforms(definition: str, *besides: str, emptied: str | None = None) -> Flaw
 
 
 def one_of(*allowed: JsonValue) -> Flaw:
-    """Whether a value is one of some."""
+    """Return a validator that accepts only some values."""
     names = ", ".join(map(str, allowed))
-    return lambda value, _: None if value in allowed else f"{brief(value)} is none of {names}"
+    return lambda value, _: None if value in allowed else f"{brief(value)} is not one of {names}"

@@ -1,4 +1,4 @@
-"""A second user of the server under test: who must not get what is the first one's alone."""
+"""A second user of the server under test, who must not have access to what belongs to the first one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ __all__ = ["other_user"]
 
 @asynccontextmanager
 async def other_user(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
-    """A connection of another user, for a block.
+    """Open a connection of the other user.
 
     Raises:
-        NotApplicable: No other one is known.
-        NotTestable: The control failed: the server does not let the other one in.
+        NotApplicable: The suite has no credentials of another user.
+        NotTestable: The server does not accept the other user.
     """
     headers = server.settings.other_headers
     if not headers or not isinstance(server.target, UrlTarget):
-        raise NotApplicable("only one user is known: see --other-header and --auth")
+        raise NotApplicable("the suite has credentials of one user only: see --other-header and --auth")
     async with AsyncExitStack() as stack:
         target = server.target.for_user(headers)
         try:
             peer = await stack.enter_async_context(target.open(server.revision, server.transport))
             await peer.fence()
         except Deviation as deviation:
-            raise NotTestable(f"the control failed: the other user is not served: {deviation}") from deviation
+            raise NotTestable(
+                f"the control request failed: the server does not serve the other user: {deviation}"
+            ) from deviation
         server.opened.append(Part(transcript=peer.transcript, since=0))
         yield peer

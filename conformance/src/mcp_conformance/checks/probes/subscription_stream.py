@@ -1,4 +1,4 @@
-"""Listening: `subscriptions/listen` for a block, and what is heard."""
+"""Subscriptions with `subscriptions/listen`, and their notifications."""
 
 from __future__ import annotations
 
@@ -24,83 +24,83 @@ if TYPE_CHECKING:
 __all__ = ["ACKNOWLEDGED", "LISTEN", "Heard", "is_tagged", "listening", "tag_of"]
 
 LISTEN: Final = "subscriptions/listen"
-"""The request."""
+"""Method of the request."""
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-"""What comes first."""
+"""Method of the first notification."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class Heard:
-    """One subscription, as far as it was heard."""
+    """A subscription, with the notifications received so far."""
 
     id: JsonValue
-    """The id of the request."""
+    """Id of the request."""
     peer: SuiteConnection
     """The connection."""
     since: int
-    """How much had come before it."""
+    """Number of messages that the connection had received before."""
     answer: Answer | None = None
-    """What it was answered by; `None` while it goes on."""
+    """The response; `None` while the subscription is active."""
     failed: Deviation | None = None
-    """What became of it instead."""
+    """The reason why the subscription failed."""
 
     @property
     def ended(self) -> bool:
-        """Whether it has an answer, or failed."""
+        """Whether the subscription has a response, or failed."""
         return self.answer is not None or self.failed is not None
 
     def is_mine(self, message: JsonObject) -> bool:
-        """Whether a notification has the id of this subscription."""
+        """Return whether a notification has the id of this subscription."""
         return key_of(tag_of(message)) == key_of(self.id)
 
     def is_of_another(self, message: JsonObject) -> bool:
-        """Whether it has the id of another subscription of the connection: that such a one goes on is another matter."""
+        """Return whether a notification has the id of another subscription of the connection, which may be active too."""
         return not self.is_mine(message) and is_tagged(self.peer, message)
 
     @property
     def messages(self) -> list[JsonObject]:
-        """All notifications that came since it began, of this one or not."""
+        """All notifications since the subscription began, of any subscription."""
         return self.peer.inbox[self.since :]
 
     def mine(self, method: str | None = None) -> list[JsonObject]:
-        """Its notifications, of one method or all."""
+        """Return the notifications of this subscription, of one method or all."""
         return [each for each in self.messages if self.is_mine(each) and method in (None, each.get("method"))]
 
     async def wait(self, method: str, *, count: int = 1) -> list[JsonObject]:
-        """Waits for notifications.
+        """Wait for notifications.
 
         Raises:
-            Deviation: They did not come.
+            Deviation: They were not received in time.
         """
         await self.until(lambda: len(self.mine(method)) >= count, f"{method} on the stream of {LISTEN}")
         return self.mine(method)
 
     async def until(self, true: Callable[[], object], what: str) -> None:
-        """Waits until something is true that follows from what is heard.
+        """Wait for a condition that depends on received messages.
 
         Raises:
-            Deviation: It is not in time, or not before the end of the subscription.
+            Deviation: The condition is not true in time, or before the subscription ends.
         """
         await self.peer.until(lambda: bool(true()) or self.ended, what)
         if not true():
             raise Deviation(what, str(self.answer or self.failed))
 
     async def acknowledged(self) -> JsonObject:
-        """Waits for the first thing that is to come; gives the filter that is acknowledged."""
+        """Wait for the acknowledgment, and return the filter in it."""
         params = (await self.wait(ACKNOWLEDGED))[0].get("params")
         found = params.get("notifications") if isinstance(params, dict) else None
         return found if isinstance(found, dict) else {}
 
 
 def tag_of(message: JsonObject) -> JsonValue:
-    """The id of the subscription that a notification belongs to; "no tag" where it has none."""
+    """Return the subscription id of a notification; "no tag" when it has none."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get(SUBSCRIPTION_ID, "no tag") if isinstance(meta, dict) else "no tag"
 
 
 def is_tagged(peer: SuiteConnection, message: JsonObject) -> bool:
-    """Whether a notification has the id of a subscription that this connection has, or had."""
+    """Return whether a notification has the id of a subscription of this connection, active or ended."""
     sent = peer.transcript.messages(sent=True)
     listens = [each for each in sent if isinstance(each, dict) and each.get("method") == LISTEN]
     return key_of(tag_of(message)) in {key_of(each.get("id")) for each in listens}
@@ -108,7 +108,7 @@ def is_tagged(peer: SuiteConnection, message: JsonObject) -> bool:
 
 @asynccontextmanager
 async def listening(peer: SuiteConnection, wanted: JsonObject, *, id: JsonValue = None) -> AsyncIterator[Heard]:
-    """Listens for a block, and cancels at its end.
+    """Open a subscription for a block, and cancel it at the end.
 
     Args:
         peer: The connection.

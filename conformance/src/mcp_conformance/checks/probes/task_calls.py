@@ -1,4 +1,4 @@
-"""What the checks of tasks have in common, in either form: starting one, and following it to where it gets."""
+"""Start and polling of tasks, for the checks of both forms of tasks."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
 __all__ = ["DECLARED", "ENDED", "ask", "begin", "extended", "id_of", "until"]
 
 ENDED: Final = ("completed", "failed", "cancelled")
-"""The statuses that do not change any more."""
+"""The terminal statuses."""
 
 DECLARED: Final[JsonObject] = {CLIENT_CAPABILITIES: {**ALL_CAPABILITIES, "extensions": {TASKS_EXTENSION: {}}}}
-"""What a client puts into `_meta` that can do with tasks in the modern revision."""
+"""The `_meta` of a client that supports tasks in the modern revision."""
 
 _PAUSE: Final = 0.1
-"""Seconds between two looks at a task."""
+"""Poll interval in seconds."""
 
 
 def extended(server: ServerUnderTest) -> None:
-    """Holds where tasks are offered, in the form of the revision.
+    """Require that the server supports tasks, in the form of the revision.
 
     Raises:
-        NotApplicable: They are not.
+        NotApplicable: The server does not declare tasks.
     """
     if server.revision.era is Era.MODERN:
         if not isinstance(member(server.inventory.capabilities, "extensions", TASKS_EXTENSION), dict):
-            raise NotApplicable("the server does not declare the extension of tasks")
+            raise NotApplicable("the server does not declare the tasks extension")
     elif not server.inventory.has("tasks.requests.tools.call"):
         raise NotApplicable("the server does not declare tasks for tools/call")
 
 
 async def ask(server: ServerUnderTest, method: str, params: JsonObject, *, deviant: str = "") -> Answer:
-    """Asks as a client does that can do with tasks."""
+    """Send a request as a client that supports tasks."""
     if server.revision.era is Era.MODERN:
         params = {"_meta": DECLARED, **params}
     return await server.peer.request(method, params, deviant=deviant)
 
 
 async def begin(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
-    """Calls the tool that stands for a fixture, to be run as a task.
+    """Call a fixture tool as a task.
 
     Raises:
-        NotApplicable: The server has no tasks.
-        NotTestable: The server has no such tool.
+        NotApplicable: The server does not declare tasks.
+        NotTestable: The server does not have the fixture tool.
     """
     extended(server)
     name, given = server.tool(fixture, arguments)
@@ -67,15 +67,15 @@ async def begin(server: ServerUnderTest, fixture: str, arguments: JsonObject | N
 
 
 def id_of(server: ServerUnderTest, created: Answer) -> str:
-    """The id of a task that was begun.
+    """Return the id of a new task.
 
     Raises:
-        NotTestable: A modern server answered without a task, as it may.
-        Deviation: There is none.
+        NotTestable: A modern server returned a result without a task, which it may do.
+        Deviation: The response has no task id.
     """
     if server.revision.era is Era.MODERN:
         if created.result().get("resultType") != "task":
-            raise NotTestable(f"the server did not make a task of the call: {created}")
+            raise NotTestable(f"the server did not create a task for the call: {created}")
         found = created.result().get("taskId")
     else:
         found = member(created.result(), "task", "taskId")
@@ -85,18 +85,18 @@ def id_of(server: ServerUnderTest, created: Answer) -> str:
 
 
 async def until(server: ServerUnderTest, task: str, *statuses: str) -> JsonObject:
-    """Follows a task until it has one of some statuses; what `tasks/get` says of it then.
+    """Poll a task until it has one of the given statuses, and return the result of `tasks/get`.
 
     Raises:
-        Deviation: It does not get there.
+        Deviation: The task does not reach the status.
     """
     shown: JsonObject = {}
-    async with within(server.settings.timeout, f"the task to become {' or '.join(statuses)}"):
+    async with within(server.settings.timeout, f"a task with the status {' or '.join(statuses)}"):
         while True:
             shown = (await ask(server, "tasks/get", {"taskId": task})).result()
             if shown.get("status") in statuses:
                 break
             if shown.get("status") in ENDED:
-                raise Deviation(f"the task to become {' or '.join(statuses)}", brief(shown))
+                raise Deviation(f"a task with the status {' or '.join(statuses)}", brief(shown))
             await trio.sleep(_PAUSE)
     return shown

@@ -1,1 +1,1 @@
-"""Where the checks of each side are kept."""
+"""The registries of the checks of both sides."""

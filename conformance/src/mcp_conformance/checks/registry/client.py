@@ -1,7 +1,7 @@
-"""Where the checks of clients are kept.
+"""The registry of the checks of clients.
 
-A check of a client does nothing: the client ran before, once in each scenario, and the check judges the evidence. It names
-the scenarios that it looks at in `needs`, as `scenario:tools_call`; one that names none looks at all.
+A check of a client performs nothing: the client ran before, once in each scenario, and the check judges the recorded
+messages. It names its scenarios in `needs`, for instance `scenario:tools_call`; a check that names none judges all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["CLIENT_CHECKS", "check"]
 
 CLIENT_CHECKS: Final[Registry[ClientUnderTest]] = Registry(Role.CLIENT)
-"""All of them, in the order in which they were written."""
+"""All checks of clients, in the order of their registration."""
 
 check = partial(CLIENT_CHECKS.check, subject=Subject.EVIDENCE)
-"""Makes a check of a function. See `Registry.check`."""
+"""Registers a function as a check, as `Registry.check` does."""

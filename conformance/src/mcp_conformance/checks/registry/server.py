@@ -1,4 +1,4 @@
-"""Where the checks of servers are kept."""
+"""The registry of the checks of servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVER_CHECKS", "check"]
 
 SERVER_CHECKS: Final[Registry[ServerUnderTest]] = Registry(Role.SERVER)
-"""All of them, in the order in which they were written."""
+"""All checks of servers, in the order of their registration."""
 
 check = SERVER_CHECKS.check
-"""Makes a check of a function. See `Registry.check`."""
+"""Registers a function as a check, as `Registry.check` does."""
