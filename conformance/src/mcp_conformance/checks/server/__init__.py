@@ -1,1 +1,1 @@
-"""The checks of servers, one module for each subject."""
+"""The checks of servers, one module per subject."""

@@ -1,4 +1,4 @@
-"""What one user may use and another one may not, and what is said of it to both."""
+"""Access control: features that only one of two users may use."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ASKING: Final = "test_input_required_result_request_state"
 
 
 async def _theirs_alone(server: ServerUnderTest, method: str, params: JsonObject) -> None:
-    """Asks as the first user, who is served, and as the other one, who is refused."""
+    """Send a request as the first user, who is authorized, and as the other one, who is not."""
     async with other_user(server) as other:
         control = await server.peer.request(method, params)
         if control.is_error:
-            raise NotTestable(f"the control failed: the first user is refused: {control}")
+            raise NotTestable(f"the control request failed: the server rejects the first user: {control}")
         refused = await other.request(method, params)
     if not refused.is_error:
-        raise Deviation(f"an error to {method} of who may not", str(refused))
+        raise Deviation(f"an error for {method} of a user without access", str(refused))
 
 
 @check(
@@ -42,7 +42,7 @@ async def _theirs_alone(server: ServerUnderTest, method: str, params: JsonObject
     needs=("capability:tools",),
 )
 async def tool_of_one_user(server: ServerUnderTest) -> None:
-    """A tool that is the first user's alone cannot be called by another one."""
+    """Another user cannot call a tool that only the first user may call."""
     name, arguments = server.tool(_TOOL)
     await _theirs_alone(server, "tools/call", {"name": name, "arguments": arguments})
 
@@ -54,7 +54,7 @@ async def tool_of_one_user(server: ServerUnderTest) -> None:
     needs=("capability:resources",),
 )
 async def resource_of_one_user(server: ServerUnderTest) -> None:
-    """A resource that is the first user's alone cannot be read by another one."""
+    """Another user cannot read a resource that only the first user may read."""
     await _theirs_alone(server, "resources/read", {"uri": server.require("resources", _RESOURCE)})
 
 
@@ -65,16 +65,16 @@ async def resource_of_one_user(server: ServerUnderTest) -> None:
     needs=("capability:completions",),
 )
 async def completion_of_one_user(server: ServerUnderTest) -> None:
-    """What is completed for the first user alone is not told to another one."""
+    """Completion does not disclose to another user the values that only the first user may see."""
     name = server.require("prompts", _PROMPT)
     params: JsonObject = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "word", "value": ""}}
     async with other_user(server) as other:
         values = _values(await server.peer.request("completion/complete", params))
         if not values:
-            raise NotTestable("the control failed: the first user is told no values")
+            raise NotTestable("the control request failed: the first user gets no values")
         told = _values(await other.request("completion/complete", params))
     if told & values:
-        raise Deviation("nothing that is told to the first user alone", brief([*sorted(told)]))
+        raise Deviation("no values that only the first user may see", brief([*sorted(told)]))
 
 
 def _values(answer: Answer) -> set[str]:
@@ -90,15 +90,17 @@ def _values(answer: Answer) -> set[str]:
     needs=("capability:tools",),
 )
 async def list_of_one_user(server: ServerUnderTest) -> None:
-    """A list that is not the same for two users is not told to be public."""
+    """A list that differs between users does not have the cacheScope "public"."""
     async with other_user(server) as other:
         mine = (await server.peer.request("tools/list")).result()
         theirs = (await other.request("tools/list")).result()
     if mine.get("tools") == theirs.get("tools"):
-        raise NotTestable(f"the control failed: both users are told of the same tools, also of {_TOOL}")
+        raise NotTestable(f"the control request failed: both users get the same tools, including {_TOOL}")
     for each in (mine, theirs):
         if each.get("cacheScope") != "private":
-            raise Deviation('the cacheScope "private" for a list that differs by user', brief(each.get("cacheScope")))
+            raise Deviation(
+                'the cacheScope "private" for a list that differs between users', brief(each.get("cacheScope"))
+            )
 
 
 @check(
@@ -115,7 +117,7 @@ async def list_of_one_user(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def state_of_another_user(server: ServerUnderTest) -> None:
-    """Who comes with the requestState of another user does not go on where that one was."""
+    """A call with the requestState of another user is not continued."""
     name, arguments = server.tool(_ASKING)
     params: JsonObject = {"name": name, "arguments": arguments}
     async with other_user(server) as other:
@@ -123,13 +125,15 @@ async def state_of_another_user(server: ServerUnderTest) -> None:
         for peer in (server.peer, other):
             first = await server.peer.request("tools/call", params)
             if not isinstance(first.result().get("requestState"), str):
-                raise NotTestable(f"the control failed: {_ASKING} gives no requestState: {first}")
+                raise NotTestable(f"the control request failed: {_ASKING} returns no requestState: {first}")
             given: JsonObject = {
                 each.key: REPLIES[each.method](each.params) for each in questions_of(first) if each.method in REPLIES
             }
             answers.append(await peer.request("tools/call", retried(params, first, given)))
     mine, theirs = answers
     if mine.is_error or mine.result().get("resultType") != "complete":
-        raise NotTestable(f"the control failed: the user whose state it is does not go on: {mine}")
+        raise NotTestable(
+            f"the control request failed: the call of the requestState's own user is not completed: {mine}"
+        )
     if not theirs.is_error and theirs.result().get("resultType") == "complete":
-        raise Deviation("an error, or to be asked again, for the state of another user", str(theirs))
+        raise Deviation("an error, or an InputRequiredResult, for the requestState of another user", str(theirs))

@@ -1,4 +1,4 @@
-"""The two eras: a server of one that meets a client of the other, and a server of both."""
+"""The two eras: servers of one era with clients of the other, and servers of both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JSON: Final = (("Accept", "application/json, text/event-stream"), ("Content-Typ
 
 
 def _initialize(peer: SuiteConnection) -> JsonObject:
-    """`initialize` as a legacy client sends it: nothing in it is modern."""
+    """Return an `initialize` request of a legacy client, without modern members."""
     params: JsonObject = {
         "protocolVersion": LATEST_LEGACY.name,
         "capabilities": {},
@@ -36,14 +36,14 @@ def _initialize(peer: SuiteConnection) -> JsonObject:
 
 
 async def _opened(peer: SuiteConnection) -> tuple[JsonObject, int | None]:
-    """What is said to `initialize` of a legacy client, and the HTTP status."""
+    """Send `initialize` as a legacy client, and return the response and the HTTP status."""
     message = _initialize(peer)
     if isinstance(peer, HttpConnection):
         headers = [*peer.settings.headers, *_JSON]
-        answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the other era")
-        # A server of both eras may answer as legacy servers do: in a stream.
+        answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the legacy era")
+        # A server of both eras may answer in a stream, as legacy servers do.
         return next((each for each in messages_of(answer) if "method" not in each), {}), answer.status
-    answered = await peer.exchange(message, deviant="initialize of the other era")
+    answered = await peer.exchange(message, deviant="initialize of the legacy era")
     return answered.message, None
 
 
@@ -52,7 +52,7 @@ async def _modern_only(server: ServerUnderTest) -> AsyncIterator[tuple[JsonObjec
     async with server.open(handshake=False) as peer:
         found = await _opened(peer)
         if "result" in found[0]:
-            raise NotApplicable("the server speaks both eras")
+            raise NotApplicable("the server supports both eras")
         yield found
 
 
@@ -62,7 +62,7 @@ async def _modern_only(server: ServerUnderTest) -> AsyncIterator[tuple[JsonObjec
     subject=Subject.PROCESS,
 )
 async def initialize_refused(server: ServerUnderTest) -> None:
-    """A server of the modern era alone refuses `initialize`: by an error, over HTTP with status 400."""
+    """A server of the modern era only rejects `initialize` with an error, over HTTP with status 400."""
     async with _modern_only(server) as (message, status):
         if status is not None and status != 400:
             raise Deviation("HTTP 400 for initialize", f"HTTP {status}: {brief(message)}")
@@ -76,7 +76,7 @@ async def initialize_refused(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def initialize_names_versions(server: ServerUnderTest) -> None:
-    """The error for `initialize` names the versions that the server speaks."""
+    """The error for `initialize` names the supported versions."""
     async with _modern_only(server) as (message, _):
         if server.revision.name not in brief(member(message, "error")):
             raise Deviation(f"{server.revision} in the error", brief(message))
@@ -84,10 +84,10 @@ async def initialize_names_versions(server: ServerUnderTest) -> None:
 
 @asynccontextmanager
 async def _both(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
-    """A connection of the legacy era to a server of both."""
+    """Open a legacy connection to a server of both eras."""
     async with server.open(handshake=False) as peer:
         if "result" not in (await _opened(peer))[0]:
-            raise NotApplicable("the server speaks the modern era alone")
+            raise NotApplicable("the server supports only the modern era")
     async with server.open(revision=LATEST_LEGACY) as peer:
         yield peer
 
@@ -98,7 +98,7 @@ async def _both(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
     subject=Subject.PROCESS,
 )
 async def legacy_session(server: ServerUnderTest) -> None:
-    """A server of both eras answers `initialize` as the legacy version has it, and serves what follows."""
+    """A server of both eras answers `initialize` as in the legacy version, and serves the requests that follow."""
     async with _both(server) as peer:
         if not isinstance(member(peer.handshake.message if peer.handshake else None, "result", "serverInfo"), dict):
             raise Deviation("serverInfo in the result of initialize", str(peer.handshake))
@@ -107,11 +107,11 @@ async def legacy_session(server: ServerUnderTest) -> None:
 
 @check("compat.legacy-results", proves=("compat.server-dual-legacy-results",), subject=Subject.PROCESS)
 async def legacy_results(server: ServerUnderTest) -> None:
-    """In a legacy session nothing of the modern era comes: no resultType, no codes from -32022 to -32020."""
+    """A legacy session has no members of the modern era: no resultType, no error codes from -32022 to -32020."""
     async with _both(server) as peer:
         if server.inventory.has("tools"):
             await peer.request("tools/list")
-        await peer.request("conformance/does-not-exist", deviant="a method that does not exist")
+        await peer.request("conformance/does-not-exist", deviant="an unknown method")
         for each in Seen([peer.transcript]).exchanges:
             if "resultType" in (each.result if isinstance(each.result, dict) else {}):
                 raise Deviation("no resultType in a legacy session", brief(each.response))
@@ -125,7 +125,7 @@ async def legacy_results(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def modern_beside_legacy(server: ServerUnderTest) -> None:
-    """While a legacy session is open, a modern request of another client is served without initialize."""
+    """While a legacy session is open, the server serves a modern request of another client without initialize."""
     async with _both(server) as peer, server.open() as modern:
         (await modern.request("server/discover")).member("supportedVersions", list)
         (await peer.request("ping")).result()
@@ -137,7 +137,7 @@ async def modern_beside_legacy(server: ServerUnderTest) -> None:
     subject=Subject.EVIDENCE,
 )
 async def no_core_tasks(server: ServerUnderTest) -> None:
-    """Nothing of the tasks of 2025-11-25 is declared: no capability tasks, no execution of tools."""
+    """The server declares nothing of the tasks of 2025-11-25: no capability tasks, no execution of tools."""
     seen = Seen(server.evidence)
     for capabilities in seen.capabilities():
         if member(capabilities, "tasks") is not None:

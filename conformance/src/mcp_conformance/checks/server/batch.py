@@ -1,4 +1,4 @@
-"""Batches: several messages in an array, in 2025-03-26 and nowhere else."""
+"""Batches, which are arrays of messages, in 2025-03-26 only."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-# Legacy revisions say what clients may send, and nothing of a server that bears more: JSON-RPC itself has batches.
+# Legacy revisions restrict clients only. They do not forbid a server to accept batches, which JSON-RPC has.
 _WITHOUT: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.MODERN)
 _NOTICE: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
-_REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
+_REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "never sent", "result": {}}
 
 
 async def _say(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
-    """Sends a batch; the responses that come for it, when there are as many as expected or no more come."""
+    """Send a batch, and return its responses: as many as expected, or all when no more can follow."""
     if isinstance(peer, HttpConnection):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)
         found = messages_of(answer)
@@ -38,7 +38,7 @@ async def _say(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, d
         async with within(peer.settings.timeout, f"{answers} responses to a batch"):
             while len(peer.strays) - known < answers and not _ended(peer):
                 await peer.fence()
-        # Whatever else was to come for it came before this answer.
+        # All responses to the batch precede this one.
         await peer.fence()
         found = peer.strays[known:]
     return [each for each in found if "method" not in each]
@@ -58,7 +58,7 @@ def _ping(peer: SuiteConnection, id: str) -> JsonObject:
     subject=Subject.RECOVERING,
 )
 async def requests(server: ServerUnderTest) -> None:
-    """Each request of a batch is answered once, and a notification in it is not."""
+    """Each request of a batch gets one response, and a notification in it gets none."""
     peer = server.peer
     await peer.fence()
     answers = await _say(peer, [_ping(peer, "first"), _NOTICE, _ping(peer, "second")], 2)
@@ -71,7 +71,7 @@ async def requests(server: ServerUnderTest) -> None:
 
 @check("batch.one", proves=("batch.receive",), subject=Subject.RECOVERING)
 async def one(server: ServerUnderTest) -> None:
-    """A batch may have a single request."""
+    """A batch may contain a single request."""
     answers = await _say(server.peer, [_ping(server.peer, "alone")], 1)
     if [each.get("id") for each in answers] != ["alone"]:
         raise Deviation("one response for 'alone'", brief(list(answers)))
@@ -79,7 +79,7 @@ async def one(server: ServerUnderTest) -> None:
 
 @check("batch.element-kinds", proves=("batch.element-kinds",), subject=Subject.EVIDENCE)
 async def element_kinds(server: ServerUnderTest) -> None:
-    """An array of the server holds responses alone, or requests and notifications alone."""
+    """An array of the server contains responses only, or requests and notifications only."""
     for transcript in server.evidence:
         for entry in transcript:
             if not entry.sent and entry.kind is Kind.MESSAGE and isinstance(entry.value, list):
@@ -90,7 +90,7 @@ async def element_kinds(server: ServerUnderTest) -> None:
 
 @check("batch.empty", proves=("batch.empty-array",), subject=Subject.CONNECTION)
 async def empty(server: ServerUnderTest) -> None:
-    """An empty array is answered by one error -32600, which is no array; over HTTP by a 4xx status."""
+    """An empty array gets one error -32600, not in an array; over HTTP a 4xx status."""
     peer = server.peer
     await peer.fence()
     if isinstance(peer, HttpConnection):
@@ -101,20 +101,20 @@ async def empty(server: ServerUnderTest) -> None:
     refused = await peer.malformed(b"[]", deviant="an empty array")
     if refused is None:
         await peer.fence()
-        raise NotApplicable("nothing was said, and no error of this revision could be: each has the id of a request")
+        raise NotApplicable("no response, and this revision has no error for it: each error has a request id")
     refused.error(-32600, what="an empty array")
     arrays = [entry for entry in peer.transcript if not entry.sent and isinstance(entry.value, list)]
     if arrays:
-        raise Deviation("one error, and no array", str(arrays[0]))
+        raise Deviation("one error, not an array", str(arrays[0]))
 
 
 @check("batch.http-202", proves=("batch.http-202",), subject=Subject.RECOVERING)
 async def http_202(server: ServerUnderTest) -> None:
-    """A batch without requests is answered by HTTP 202 without a body."""
+    """A batch without requests gets HTTP 202 without a body."""
     peer = server.peer
     if not isinstance(peer, HttpConnection):
-        raise TypeError("the requirement is one of HTTP")
-    for batch, deviant in (([_NOTICE, _NOTICE], ""), ([_REPLY], "a response that nobody asked for")):
+        raise TypeError("the requirement is about HTTP")
+    for batch, deviant in (([_NOTICE, _NOTICE], ""), ([_REPLY], "a response without a request")):
         answer = await peer.send(encoded(list(batch)), headers=peer.headers(list(batch)), deviant=deviant)
         if answer.status != 202 or answer.body:
             raise Deviation("HTTP 202 without a body", f"HTTP {answer.status}: {answer.body[:200]!r}")
@@ -128,7 +128,7 @@ async def http_202(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def refused(server: ServerUnderTest) -> None:
-    """An array of messages is refused, and nothing in it is answered by a result."""
+    """An array of messages is rejected, and no request in it gets a result."""
     peer = server.peer
     await peer.fence()
     batch: list[JsonValue] = [peer.message("tools/list", id="in a batch")]
@@ -140,12 +140,12 @@ async def refused(server: ServerUnderTest) -> None:
     else:
         refusal = await peer.malformed(encoded(batch), deviant="a batch")
         if refusal is None:
-            raise Deviation("error -32600 for a batch", "no error at all")
+            raise Deviation("error -32600 for a batch", "no error")
         refusal.error(-32600, what="a batch")
         answers = peer.strays
     for each in answers:
         if member(each, "result") is not None:
-            raise Deviation("no result for what stands in a batch", brief(each))
+            raise Deviation("no result for a request in a batch", brief(each))
     await peer.fence()
 
 
@@ -159,4 +159,4 @@ async def no_batch(server: ServerUnderTest) -> None:
     for transcript in server.evidence:
         for entry in transcript:
             if not entry.sent and isinstance(entry.value, list):
-                raise Deviation("one message in each line", str(entry))
+                raise Deviation("one message per line", str(entry))

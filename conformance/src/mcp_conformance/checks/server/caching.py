@@ -1,4 +1,4 @@
-"""Caching: what each result says about how long it is good, and for whom."""
+"""Caching: the cache hints of results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _METHODS: Final = {
     "resources/templates/list": ("resources-templates-list", "resources"),
     "resources/read": ("resources-read", "resources"),
 }
-"""What can be cached: the words of the id, and the capability."""
+"""The cacheable results: the last part of the id, and the capability."""
 
 
 def _register() -> None:
@@ -65,14 +65,14 @@ def _results(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
 
 @check("caching.ttl", proves=("caching.ttl-non-negative-integer",), subject=Subject.EVIDENCE)
 async def ttl(server: ServerUnderTest) -> None:
-    """Every ttlMs is an integer of 0 or more."""
+    """Every ttlMs is a non-negative integer."""
     seen = 0
     for method, result in _results(server):
         if "ttlMs" in result:
             seen += 1
             value = result["ttlMs"]
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
-                raise Deviation(f"ttlMs of {method} to be an integer of 0 or more", brief(value))
+                raise Deviation(f"ttlMs of {method} to be a non-negative integer", brief(value))
     if not seen:
         raise NotTestable("no result had a ttlMs")
 
@@ -111,11 +111,11 @@ async def scope_of_pages(server: ServerUnderTest) -> None:
     needs=("capability:resources",),
 )
 async def not_when_input_is_required(server: ServerUnderTest) -> None:
-    """A result of `resources/read` that requires input has neither ttlMs nor cacheScope."""
+    """An InputRequiredResult of `resources/read` has neither ttlMs nor cacheScope."""
     uri = server.require("resources", "test://conformance/asking")
     answer = await server.peer.request("resources/read", {"uri": uri})
     if answer.member("resultType") != "input_required":
-        raise NotTestable(f"the control failed: the resource requires no input: {answer}")
+        raise NotTestable(f"the control request failed: the resource requires no input: {answer}")
     hints = [hint for hint in _HINTS if hint in answer.result()]
     if hints:
-        raise Deviation("no hints for caches in a result that requires input", f"{' and '.join(hints)}: {answer}")
+        raise Deviation("no cache hints in an InputRequiredResult", f"{' and '.join(hints)}: {answer}")

@@ -1,4 +1,4 @@
-"""Cancellation, and pings: what keeps a connection in order."""
+"""Cancellation and pings."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ _MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.
 
 @check("ping.empty-result", proves=("ping.respond",))
 async def ping(server: ServerUnderTest) -> None:
-    """A ping is answered by an empty result."""
+    """A ping gets an empty result."""
     result = (await server.peer.request("ping")).result()
     if set(result) - {"_meta"}:
         raise Deviation("an empty result", brief(result))
 
 
-# --- a call that is cancelled on its way -----------------------------------------------------------------------------
+# --- cancellation of a call in progress
+# ---------------------------------------------------------------------------------
 
 
 async def _cancelled(server: ServerUnderTest) -> tuple[int, int, int]:
-    """Cancels a slow call.
+    """Cancel a slow call.
 
     Returns:
-        How much progress of it had come after a fence behind the cancellation, how much after a while of other work,
-        and how many answers to it came.
+        The number of progress notifications after the cancellation was processed, their number after some other calls,
+        and the number of responses to the call.
     """
     if server.revision.era is Era.MODERN and server.transport is Transport.HTTP:
-        raise NotApplicable("closing the stream cancels, so that nothing more could come on it")
+        raise NotApplicable("closing the stream cancels the call, so that no message can follow on it")
     name, arguments = server.tool(_SLOW)
     peer = server.peer
     token = f"conformance-slow-{peer.next_id()}"
@@ -56,7 +57,7 @@ async def _cancelled(server: ServerUnderTest) -> tuple[int, int, int]:
         try:
             await peer.exchange(message)
         except Deviation:
-            return  # no answer is what is wanted
+            return  # a cancelled call has no response
 
     def progress() -> int:
         return sum(1 for each in peer.inbox if each.get("method") == _PROGRESS and _token(each) == token)
@@ -88,29 +89,30 @@ def _token(message: JsonObject) -> object:
 
 @check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=Subject.CONNECTION)
 async def stops(server: ServerUnderTest) -> None:
-    """A call that is cancelled goes on no further."""
+    """A cancelled call stops."""
 
     async def more() -> str | None:
         at_once, later, _ = await _cancelled(server)
-        return f"{later - at_once} more" if later > at_once else None
+        return f"{later - at_once} further progress notifications" if later > at_once else None
 
     if (told := await each_time(more)) is not None:
-        raise Deviation("no more progress of a call that was cancelled", told)
+        raise Deviation("no further progress of a cancelled call", told)
 
 
 @check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=Subject.CONNECTION)
 async def no_answer(server: ServerUnderTest) -> None:
-    """A call that is cancelled is not answered."""
+    """A cancelled call gets no response."""
 
     async def answered() -> str | None:
         _, _, answers = await _cancelled(server)
-        return f"{answers} of them" if answers else None
+        return f"{answers} responses" if answers else None
 
     if (told := await each_time(answered)) is not None:
-        raise Deviation("no answer to a call that was cancelled", told)
+        raise Deviation("no response to a cancelled call", told)
 
 
-# --- cancellations of nothing ----------------------------------------------------------------------------------------
+# --- invalid cancellations
+# ----------------------------------------------------------------------------------------------
 
 
 async def _harmless(server: ServerUnderTest, params: JsonObject, deviant: str) -> None:
@@ -119,7 +121,7 @@ async def _harmless(server: ServerUnderTest, params: JsonObject, deviant: str) -
     await peer.notify(_CANCELLED, params, deviant=deviant)
     await peer.fence()
     if len(peer.strays) > since:
-        raise Deviation("nothing, for a cancellation of nothing", brief(peer.strays[since]))
+        raise Deviation("no response to an invalid cancellation", brief(peer.strays[since]))
 
 
 _MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"requestId": None, "reason": 7})
@@ -132,7 +134,7 @@ _MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"
     transports=(Transport.STDIO,),
 )
 async def of_the_past(server: ServerUnderTest) -> None:
-    """A cancellation that comes after the answer does no harm."""
+    """A cancellation after the response is ignored."""
     answer = await server.peer.fence()
     await _harmless(server, {"requestId": answer.message.get("id")}, "")
 
@@ -144,7 +146,7 @@ async def of_the_past(server: ServerUnderTest) -> None:
     transports=(Transport.HTTP, Transport.HTTP_SSE),
 )
 async def of_the_past_over_http(server: ServerUnderTest) -> None:
-    """A cancellation that comes after the answer does no harm, over HTTP."""
+    """A cancellation after the response is ignored, over HTTP."""
     await of_the_past(server)
 
 
@@ -155,8 +157,8 @@ async def of_the_past_over_http(server: ServerUnderTest) -> None:
     transports=(Transport.STDIO,),
 )
 async def of_the_unknown(server: ServerUnderTest) -> None:
-    """A cancellation of a request that never was is ignored."""
-    await _harmless(server, {"requestId": "conformance-never-sent"}, "a cancellation of nothing")
+    """A cancellation of an unknown request is ignored."""
+    await _harmless(server, {"requestId": "conformance-never-sent"}, "a cancellation of an unknown request")
 
 
 @check(
@@ -166,12 +168,13 @@ async def of_the_unknown(server: ServerUnderTest) -> None:
     transports=(Transport.STDIO,),
 )
 async def malformed(server: ServerUnderTest) -> None:
-    """A cancellation that is malformed is ignored."""
+    """A malformed cancellation is ignored."""
     for params in _MALFORMED:
         await _harmless(server, params, "a malformed cancellation")
 
 
-# --- cancellations by the server -------------------------------------------------------------------------------------
+# --- cancellations by the server
+# ----------------------------------------------------------------------------------------
 
 
 @check(
@@ -181,7 +184,7 @@ async def malformed(server: ServerUnderTest) -> None:
     revisions=_LEGACY,
 )
 async def of_own_requests(server: ServerUnderTest) -> None:
-    """The server cancels only what it asked itself. That the answer is on its way already it cannot know."""
+    """The server cancels only requests of its own. It cannot know whether the response is already sent."""
     seen = 0
     for transcript in server.evidence:
         asked: set[str] = set()
@@ -210,7 +213,7 @@ async def of_own_requests(server: ServerUnderTest) -> None:
     revisions=_MODERN,
 )
 async def by_server(server: ServerUnderTest) -> None:
-    """The server cancels nothing but what it was asked to listen for."""
+    """The server cancels only subscriptions/listen requests."""
     listening = {
         key_of(each["id"])
         for transcript in server.evidence
@@ -220,4 +223,4 @@ async def by_server(server: ServerUnderTest) -> None:
     }
     for params in notified(server, _CANCELLED):
         if key_of(params.get("requestId")) not in listening:
-            raise Deviation("the id of a subscriptions/listen", brief(params))
+            raise Deviation("the id of a subscriptions/listen request", brief(params))

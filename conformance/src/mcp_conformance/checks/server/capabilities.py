@@ -1,4 +1,4 @@
-"""Capabilities: what is declared is served, what is not is not, and what a client lacks is not asked of it."""
+"""Capabilities: declared features are served, undeclared ones are not, and client capabilities are respected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GATED: Final[Mapping[str, tuple[str, JsonObject]]] = {
     ),
     "logging": ("logging/setLevel", {"level": "info"}),
 }
-"""A request that stands for each feature."""
+"""A representative request of each feature."""
 
 _ASKED: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
@@ -50,7 +50,7 @@ _EXTENSION: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([A-Za-z0-9._
 
 def _gates(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
     for feature, (method, params) in _GATED.items():
-        # Completion had no capability in the first revision; the log level is no request in the modern one.
+        # Completion has no capability in the first revision; logging/setLevel does not exist in the modern one.
         known = revision in between(R2025_03_26) if feature == "completions" else True
         if known and (feature != "logging" or revision.session_log_level):
             yield feature, method, params
@@ -65,10 +65,10 @@ def _gates(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
     ),
 )
 async def undeclared_not_served(server: ServerUnderTest) -> None:
-    """A feature that the server does not declare is not there: its method is answered by -32601."""
+    """A method of a feature that the server does not declare is answered with -32601."""
     missing = [gate for gate in _gates(server.revision) if not server.inventory.has(gate[0])]
     if not missing:
-        raise NotApplicable("the server declares every feature that there is")
+        raise NotApplicable("the server declares all features")
     for feature, method, params in missing:
         answer = await server.peer.request(method, params)
         answer.error(-32601, what=f"{method} of a server that does not declare {feature}")
@@ -79,7 +79,7 @@ async def undeclared_not_served(server: ServerUnderTest) -> None:
     proves=("capability.respect-throughout", "capability.server-declares-implemented"),
 )
 async def declared_served(server: ServerUnderTest) -> None:
-    """A feature that the server declares is there, also when the connection is older."""
+    """A feature that the server declares is served, also later in the connection."""
     for feature, method, params in _gates(server.revision):
         if server.inventory.has(feature):
             answer = await server.peer.request(method, params)
@@ -92,7 +92,7 @@ async def declared_served(server: ServerUnderTest) -> None:
     proves=("jsonrpc.optional-components", "jsonrpc.components-optional", "capability.empty-object-no-optional"),
 )
 async def bare_client(server: ServerUnderTest) -> None:
-    """A client that declares no capability at all is served."""
+    """A client that declares no capabilities is served."""
     async with server.share(capabilities={}) as peer:
         (await peer.fence()).result()
         for feature, method, params in _gates(server.revision):
@@ -126,7 +126,7 @@ async def unknown(server: ServerUnderTest) -> None:
     ),
 )
 async def undeclared_not_asked(server: ServerUnderTest) -> None:
-    """A client that did not declare sampling, roots or elicitation is not asked for them."""
+    """The server sends no sampling, roots or elicitation request to a client that does not declare it."""
     calls = [
         server.tool("test_sampling", {"prompt": "Say yes."}),
         server.tool("test_elicitation", {"message": "Who are you?"}),
@@ -137,7 +137,7 @@ async def undeclared_not_asked(server: ServerUnderTest) -> None:
             asked = member(answer.message, "result", "inputRequests")
             for request in (*peer.inbox, *(asked.values() if isinstance(asked, dict) else ())):
                 if member(request, "method") in _ASKED:
-                    raise Deviation("nothing to be asked of a client without capabilities", brief(request))
+                    raise Deviation("no request for an undeclared capability of the client", brief(request))
 
 
 @check(
@@ -146,11 +146,11 @@ async def undeclared_not_asked(server: ServerUnderTest) -> None:
     subject=Subject.EVIDENCE,
 )
 async def list_changed_declared(server: ServerUnderTest) -> None:
-    """That a list has changed is told only by a server that declares listChanged for it."""
+    """Only a server that declares listChanged for a list sends its list_changed notification."""
     for message in Seen(server.evidence).spoken:
         needed = _CHANGES.get(str(message.get("method")))
         if needed is not None and not server.inventory.has(needed):
-            raise Deviation(f"no such notification of a server that does not declare {needed}", brief(message))
+            raise Deviation(f"no such notification from a server that does not declare {needed}", brief(message))
 
 
 async def _without_sampling(server: ServerUnderTest, peer: SuiteConnection) -> Answer:
@@ -167,9 +167,9 @@ async def _without_sampling(server: ServerUnderTest, peer: SuiteConnection) -> A
     proves=("capability.missing-required-error", "capability.missing-required-data"),
 )
 async def missing_required(server: ServerUnderTest) -> None:
-    """What needs a capability that the client lacks is refused with -32021, which names it as an object."""
+    """A request that needs an undeclared client capability is rejected with -32021 and requiredCapabilities."""
     answer = await _without_sampling(server, server.peer)
-    error = answer.error(-32021, what="a capability that the client lacks")
+    error = answer.error(-32021, what="a capability that the client does not declare")
     if not isinstance(member(error, "data", "requiredCapabilities", "sampling"), dict):
         raise Deviation("data.requiredCapabilities with an object for sampling", str(answer))
 
@@ -183,7 +183,7 @@ look(
     by=lambda value, _: (
         None
         if isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
-        else "it is no map of objects"
+        else "it is not a map of objects"
     ),
     what="experimental",
 )
@@ -191,13 +191,13 @@ look(
 
 def _extensions(value: JsonValue, _: Revision) -> str | None:
     if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-        return "it is no map of objects"
+        return "it is not a map of objects"
     return None
 
 
 look(
     "capability.extensions",
-    "extensions maps identifiers to settings, which are objects.",
+    "extensions maps identifiers to settings objects.",
     "capability.extension-negotiation-field",
     VALID,
     at=lambda seen: seen.having(seen.capabilities(), "extensions"),
@@ -206,19 +206,21 @@ look(
 )
 look(
     "capability.extension-id",
-    "The identifier of an extension is a prefix of labels, a slash and a name.",
+    "An extension identifier consists of a prefix of labels, a slash and a name.",
     "capability.extension-id-format",
     at=lambda seen: (
         name for each in seen.having(seen.capabilities(), "extensions") if isinstance(each, dict) for name in each
     ),
-    by=lambda value, _: None if _EXTENSION.fullmatch(str(value)) else "it is no such identifier",
+    by=lambda value, _: None if _EXTENSION.fullmatch(str(value)) else "it is not an extension identifier",
     what="extension",
 )
 
-# --- what a revision does not have yet -------------------------------------------------------------------------------
+# --- features of later revisions
+# ----------------------------------------------------------------------------------------
 
-# Requests and notifications that a revision lacks have checks of their own: schema.server-requests, schema.server-notifications.
-# Members that it lacks are no matter: its schemas are open, and a client ignores what it does not know.
+# Requests and notifications that a revision lacks are covered by schema.server-requests and
+# schema.server-notifications.
+# Unknown members are allowed: the schemas are open, and a client ignores what it does not know.
 
 
 @check(
@@ -227,10 +229,10 @@ look(
     subject=Subject.EVIDENCE,
 )
 async def respect_negotiated(server: ServerUnderTest) -> None:
-    """The server answers by no kind of result that the negotiated version lacks: a question, or a task in its place."""
+    """The server returns only kinds of results of the negotiated version: no InputRequiredResult or task otherwise."""
     for each in Seen(server.evidence).exchanges:
         result = each.result if isinstance(each.result, dict) else {}
         if "inputRequests" in result or result.get("resultType") in ("input_required", "task"):
-            raise Deviation("no result that only 2026-07-28 has", brief(result))
+            raise Deviation("no kind of result that only 2026-07-28 has", brief(result))
         if each.method == "tools/call" and isinstance(result.get("task"), dict) and not server.revision.core_tasks:
             raise Deviation("no task, which only 2025-11-25 has", brief(result))

@@ -1,4 +1,4 @@
-"""Changes: what a legacy client is told of lists and resources that change."""
+"""Change notifications of legacy revisions, for lists and resources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _register() -> None:
         SERVER_CHECKS.add(
             f"{kind}.list-changed",
             run,
-            title=f"When the list of {kind} changes, the client is told.",
+            title=f"When the list of {kind} changes, the server sends a list_changed notification.",
             proves=(f"{kind}.list-changed",),
             needs=("capability:tools", f"capability:{kind}.listChanged"),
         )
@@ -52,10 +52,10 @@ def _count(server: ServerUnderTest, method: str) -> int:
 
 
 async def _until(server: ServerUnderTest, method: str, before: int) -> None:
-    """Waits until there is one more.
+    """Wait for one more notification.
 
     Raises:
-        Deviation: There is none.
+        Deviation: No further notification was received in time.
     """
     await server.peer.until(lambda: _count(server, method) > before, method)
 
@@ -89,7 +89,7 @@ def _watched(server: ServerUnderTest) -> str:
     subject=Subject.CONNECTION,
 )
 async def updated(server: ServerUnderTest) -> None:
-    """Who subscribed to a resource is told that it changed."""
+    """A client that subscribed to a resource is notified of its update."""
     if set(result := await _subscribe(server)) - {"_meta"}:
         raise Deviation("an empty result of resources/subscribe", brief(result))
     await _touch(server, _watched(server))
@@ -103,14 +103,14 @@ async def updated(server: ServerUnderTest) -> None:
     subject=Subject.CONNECTION,
 )
 async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
-    """Who did not subscribe, or no longer does, is told nothing of a resource."""
+    """A client without a subscription to a resource, or after unsubscribing, gets no updated notification."""
     await _subscribe(server)
     await _touch(server, server.require("resources", _OTHER))
     await _touch(server, _watched(server))
-    # What was told of the other resource would have come before this.
+    # A notification of the other resource would precede this one.
     await _until(server, _UPDATED, 0)
     if server.require("resources", _OTHER) in _uris(server, 0):
-        raise Deviation(f"nothing of {_OTHER}, as nobody subscribed to it", str(_uris(server, 0)))
+        raise Deviation(f"no {_UPDATED} for {_OTHER}, which has no subscription", str(_uris(server, 0)))
     await _subscribe(server, "unsubscribe")
     await server.peer.fence()
     since = len(server.peer.inbox)
@@ -118,14 +118,14 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
     for _ in range(2):
         await server.peer.fence()
     if _uris(server, since):
-        raise Deviation("nothing after resources/unsubscribe", str(_uris(server, since)))
+        raise Deviation(f"no {_UPDATED} after resources/unsubscribe", str(_uris(server, since)))
 
 
 @check("resources.updated-needs-capability", proves=("resources.updated-needs-capability",), subject=Subject.EVIDENCE)
 async def updated_needs_capability(server: ServerUnderTest) -> None:
-    """Only a server that declares resources.subscribe tells of resources that changed."""
+    """Only a server that declares resources.subscribe sends notifications/resources/updated."""
     seen = list(notified(server, _UPDATED))
     if not seen:
-        raise NotTestable("the server told of no resource that changed")
+        raise NotTestable(f"the server sent no {_UPDATED}")
     if not server.inventory.has("resources.subscribe"):
-        raise Deviation("the capability resources.subscribe, as changes are told of", brief(seen[0]))
+        raise Deviation(f"the capability resources.subscribe, as the server sends {_UPDATED}", brief(seen[0]))

@@ -1,4 +1,4 @@
-"""What the server asks of the client: nothing that the client did not declare, and in the shape that it has to have."""
+"""Client requests of the server: their form, and the capabilities that they need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROOTS: Final = "test_input_required_result_list_roots"
 _SAMPLES: Final = "conformance_sample_with_tools"
 _WITH_TOOLS: Final[JsonObject] = {"sampling": {"tools": {}}}
 _LOOPS: Final = 40
-"""How often the model of the suite calls a tool."""
+"""Number of tool calls by the model of the suite."""
 
 
 async def _asked(
@@ -34,21 +34,21 @@ async def _asked(
     arguments: JsonObject | None = None,
     replies: Mapping[str, Reply] = REPLIES,
 ) -> list[Question]:
-    """What a tool asks.
+    """Return the client requests of a method that a tool sends.
 
     Raises:
-        NotTestable: Nothing.
+        NotTestable: The tool sends none.
     """
     found = (await converse(server, fixture, arguments, replies=replies)).asked(method)
     if not found:
-        raise NotTestable(f"the control failed: {fixture} asks for no {method}")
+        raise NotTestable(f"the control request failed: {fixture} sends no {method}")
     return found
 
 
 async def _with(
     server: ServerUnderTest, capabilities: JsonObject, fixture: str, replies: Mapping[str, Reply] = REPLIES
 ) -> Conversation:
-    """Calls a tool as a client with other capabilities."""
+    """Call a tool as a client with the given capabilities."""
     server.tool(fixture)
     async with server.share(capabilities=capabilities, evident=True) as peer:
         return await converse(server, fixture, replies=replies, peer=peer)
@@ -63,7 +63,7 @@ def _objects(value: JsonValue) -> list[JsonObject]:
 
 @check("roots.request-shape", proves=("roots.request-shape",), needs=_NEEDS)
 async def roots_request_shape(server: ServerUnderTest) -> None:
-    """Who asks for the roots says nothing but that."""
+    """A roots/list request has no params other than _meta."""
     for each in await _asked(server, _ROOTS, "roots/list"):
         if set(each.whole) - {"method", "params"} or set(each.params) - {"_meta"}:
             raise Deviation('{"method": "roots/list"}', brief(each.whole))
@@ -75,12 +75,12 @@ async def roots_request_shape(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def roots_not_without_capability(server: ServerUnderTest) -> None:
-    """A client that does not declare roots is not asked for them."""
+    """A client that does not declare roots gets no roots/list request."""
     if not (await _with(server, {"roots": {}}, _ROOTS)).asked("roots/list"):
-        raise NotTestable(f"the control failed: {_ROOTS} asks for no roots")
+        raise NotTestable(f"the control request failed: {_ROOTS} sends no roots/list")
     found = (await _with(server, {}, _ROOTS)).asked("roots/list")
     if found:
-        raise Deviation("nothing to be asked of a client without roots", brief(found[0].whole))
+        raise Deviation("no roots/list request to a client without roots", brief(found[0].whole))
 
 
 # --- sampling --------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ async def roots_not_without_capability(server: ServerUnderTest) -> None:
 
 @check("sampling.shape", proves=("sampling.request-shape", "sampling.message-shape"), needs=_NEEDS)
 async def sampling_shape(server: ServerUnderTest) -> None:
-    """A sampling has messages, each with role and content, and maxTokens."""
+    """A sampling request has maxTokens and messages, each with role and content."""
     for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
         wrong = flaw(each.params, "CreateMessageRequestParams", server.revision)
         if wrong is not None:
@@ -105,7 +105,7 @@ async def sampling_shape(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def no_context(server: ServerUnderTest) -> None:
-    """A sampling does not ask for the context of servers, by a client that does not declare it least of all."""
+    """A sampling request does not ask for the context of servers, which the client does not declare."""
     for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
         if each.params.get("includeContext") not in (None, "none"):
             raise Deviation("no includeContext", brief(each.params))
@@ -113,10 +113,10 @@ async def no_context(server: ServerUnderTest) -> None:
 
 @check("sampling.validates", proves=("sampling.validate-content",), needs=_NEEDS)
 async def sampling_validates(server: ServerUnderTest) -> None:
-    """A sampled message that is none is not taken for one: the call fails, or asks again, and the server lives on."""
+    """An invalid sampling result is not accepted: the call fails or asks again, and the server keeps running."""
     await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"})
     bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _: {"role": "nobody", "content": 7}}
-    await _taken_for_none(server, "test_sampling", {"prompt": "Hello"}, bad, "a message of nobody")
+    await _taken_for_none(server, "test_sampling", {"prompt": "Hello"}, bad, "a message with an invalid role")
 
 
 async def _taken_for_none(
@@ -129,7 +129,7 @@ async def _taken_for_none(
 
 
 def _model(loops: int) -> Mapping[str, Reply]:
-    """A model that calls a tool a number of times, and answers then."""
+    """Return a model that calls a tool a number of times, and then answers."""
     left = loops
 
     def sample(_: JsonObject) -> JsonObject:
@@ -150,10 +150,10 @@ def _model(loops: int) -> Mapping[str, Reply]:
 
 
 async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
-    """What is asked of a model that calls tools."""
+    """Return the sampling requests of a loop with a model that calls tools."""
     asked = (await _with(server, _WITH_TOOLS, _SAMPLES, _model(loops))).asked("sampling/createMessage")
     if not asked or "tools" not in asked[0].params:
-        raise NotTestable(f"the control failed: {_SAMPLES} offers no tools to the model")
+        raise NotTestable(f"the control request failed: {_SAMPLES} offers no tools to the model")
     return asked
 
 
@@ -163,7 +163,7 @@ async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
     needs=_NEEDS,
 )
 async def no_tools_without_capability(server: ServerUnderTest) -> None:
-    """A client that does not declare sampling.tools is asked for nothing with tools."""
+    """A client that does not declare sampling.tools gets no sampling request with tools."""
     await _loop(server)
     for each in (await _with(server, {"sampling": {}}, _SAMPLES)).asked("sampling/createMessage"):
         if "tools" in each.params or "toolChoice" in each.params:
@@ -184,7 +184,7 @@ _MODES: Final = ("auto", "required", "none")
 
 @check("sampling.priorities", proves=("sampling.priorities-range",), needs=_NEEDS)
 async def priorities(server: ServerUnderTest) -> None:
-    """What matters when a model is chosen is told by numbers from 0 to 1."""
+    """The priorities of modelPreferences are numbers from 0 to 1."""
     seen = 0
     for each in await _loop(server):
         preferences = each.params.get("modelPreferences")
@@ -194,14 +194,14 @@ async def priorities(server: ServerUnderTest) -> None:
                 if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                     raise Deviation(f"{name} from 0 to 1", brief(value))
     if not seen:
-        raise NotTestable(f"{_SAMPLES} tells no priorities")
+        raise NotTestable(f"{_SAMPLES} sends no priorities")
 
 
 async def _history(server: ServerUnderTest) -> list[JsonObject]:
-    """The messages of the last question, in which calls of tools and their results stand."""
+    """Return the messages of the last sampling request, which contain tool calls and their results."""
     messages = _objects((await _loop(server))[-1].params.get("messages"))
     if not any(block.get("type") == "tool_use" for each in messages for block in _objects(each.get("content"))):
-        raise NotTestable(f"{_SAMPLES} does not tell the model what it called")
+        raise NotTestable(f"{_SAMPLES} does not send the tool calls back to the model")
     return messages
 
 
@@ -215,10 +215,10 @@ def _kinds(message: JsonObject) -> list[object]:
     needs=_NEEDS,
 )
 async def results_alone(server: ServerUnderTest) -> None:
-    """A message with results of tools has nothing else."""
+    """A message with tool results contains nothing else."""
     for message in await _history(server):
         if "tool_result" in _kinds(message) and set(_kinds(message)) != {"tool_result"}:
-            raise Deviation("nothing but results of tools", brief(message))
+            raise Deviation("a message with tool results only", brief(message))
 
 
 @check(
@@ -227,7 +227,7 @@ async def results_alone(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def calls_and_results(server: ServerUnderTest) -> None:
-    """Calls of tools are followed by the results of all of them."""
+    """A message with tool calls is followed by the results of all of them."""
     messages = await _history(server)
     for message, following in zip(messages, [*messages[1:], {}], strict=True):
         calls = {str(block.get("id")) for block in _objects(message.get("content")) if block.get("type") == "tool_use"}
@@ -239,21 +239,21 @@ async def calls_and_results(server: ServerUnderTest) -> None:
 
 @check("sampling.roles", proves=("sampling.tool-content-roles",), needs=_NEEDS)
 async def roles(server: ServerUnderTest) -> None:
-    """Calls of tools are the assistant's, results are the user's."""
+    """Tool calls are in assistant messages, and tool results in user messages."""
     for message in await _history(server):
         for kind, role in (("tool_use", "assistant"), ("tool_result", "user")):
             if kind in _kinds(message) and message.get("role") != role:
-                raise Deviation(f"{kind} by the {role}", brief(message))
+                raise Deviation(f"{kind} in a message of the {role}", brief(message))
 
 
 @check("sampling.keeps-meta", proves=("sampling.preserve-meta",), needs=_NEEDS)
 async def keeps_meta(server: ServerUnderTest) -> None:
-    """The `_meta` of a call is kept where the call stands in a later question."""
+    """The server keeps the `_meta` of a tool call when it repeats the call in a later sampling request."""
     for message in await _history(server):
         for block in _objects(message.get("content")):
             meta = block.get("_meta")
             if block.get("type") == "tool_use" and (not isinstance(meta, dict) or "com.example/kept" not in meta):
-                raise Deviation("the _meta of the call", brief(block))
+                raise Deviation("the _meta of the tool call", brief(block))
 
 
 @check(
@@ -262,10 +262,12 @@ async def keeps_meta(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def ends(server: ServerUnderTest) -> None:
-    """A model that calls tools without end is not asked without end."""
+    """The server limits the number of iterations with a model that always calls tools."""
     try:
         asked = await _loop(server, _LOOPS)
     except Deviation as deviation:
         raise Deviation("an end of the loop", deviation.observed) from deviation
     if len(asked) >= _LOOPS:
-        raise Deviation(f"an end of the loop before the model calls for the {_LOOPS}th time", f"{len(asked)} questions")
+        raise Deviation(
+            f"an end of the loop before the {_LOOPS}th tool call of the model", f"{len(asked)} sampling requests"
+        )

@@ -1,4 +1,4 @@
-"""Completion: what is suggested for the arguments of prompts and templates."""
+"""Completion: suggestions for the arguments of prompts and resource templates."""
 
 from __future__ import annotations
 
@@ -24,39 +24,37 @@ def _params(prompt: str, argument: str = "arg1", value: str = "t") -> JsonObject
 
 
 async def _control(server: ServerUnderTest) -> tuple[JsonObject, Answer]:
-    """A completion that can be had."""
+    """Send a completion request that succeeds."""
     params = _params(server.require("prompts", "test_prompt_with_arguments"))
     answer = await server.peer.request(_METHOD, params)
     if answer.is_error:
-        raise NotTestable(f"the control failed: {answer}")
+        raise NotTestable(f"the control request failed: {answer}")
     return params, answer
 
 
 @check("completion.declared", proves=("completion.declare-capability", "completion.capability"))
 async def declared(server: ServerUnderTest) -> None:
-    """A server that completes declares the capability `completions`."""
+    """A server that offers completion declares the capability `completions`."""
     if server.inventory.has("completions"):
         return
     name = server.require("prompts", "test_prompt_with_arguments")
-    answer = await server.peer.request(_METHOD, _params(name), deviant="a method of a capability that is not declared")
+    answer = await server.peer.request(_METHOD, _params(name), deviant="a method of an undeclared capability")
     if not answer.is_error:
-        raise Deviation("the capability 'completions', as there is completion", str(answer))
+        raise Deviation("the capability 'completions', as the server offers completion", str(answer))
 
 
 @check("completion.undeclared", proves=("completion.unsupported-error", "completion.unsupported-32601"))
 async def undeclared(server: ServerUnderTest) -> None:
-    """Without the capability `completions`, `completion/complete` is answered by -32601."""
+    """Without the capability `completions`, `completion/complete` is answered with -32601."""
     if server.inventory.has("completions"):
         raise NotApplicable("the server declares completions")
-    answer = await server.peer.request(
-        _METHOD, _params("conformance"), deviant="a method of a capability that is not declared"
-    )
+    answer = await server.peer.request(_METHOD, _params("conformance"), deviant="a method of an undeclared capability")
     answer.error(-32601, what="completion/complete without the capability")
 
 
 @check("completion.result", proves=("completion.result-shape",), needs=_NEEDS)
 async def result(server: ServerUnderTest) -> None:
-    """A completion has `values`, an array of strings."""
+    """A completion result has `values`, an array of strings."""
     _, answer = await _control(server)
     wrong = flaw_of_result(_METHOD, answer.result(), server.revision)
     if wrong is not None:
@@ -65,15 +63,15 @@ async def result(server: ServerUnderTest) -> None:
 
 @check("completion.at-most-100", proves=("completion.max-100", "completion.values-limit"))
 async def at_most_100(server: ServerUnderTest) -> None:
-    """A completion has 100 values at most, however many there are."""
+    """A completion result has at most 100 values."""
     name = server.require("prompts", "conformance_prompt_with_many_completions")
     answer = await server.peer.request(_METHOD, _params(name, "word", ""))
     completion = answer.member("completion", dict)
     values = completion.get("values") if isinstance(completion, dict) else None
     if not isinstance(values, list) or not values:
-        raise NotTestable(f"the control failed: {answer}")
+        raise NotTestable(f"the control request failed: {answer}")
     if len(values) > _MOST:
-        raise Deviation("100 values at most", f"{len(values)} values")
+        raise Deviation("at most 100 values", f"{len(values)} values")
 
 
 @check("completion.context", proves=("completion.context-accepted",), needs=_NEEDS)
@@ -90,10 +88,10 @@ async def context(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def unknown_reference(server: ServerUnderTest) -> None:
-    """A prompt or template that does not exist is answered by the error -32602."""
+    """A reference to an unknown prompt is answered with the error -32602."""
     await _control(server)
     answer = await server.peer.request(_METHOD, _params("conformance-does-not-exist"))
-    answer.error(-32602, what="a prompt that does not exist")
+    answer.error(-32602, what="an unknown prompt")
 
 
 @check(
@@ -102,13 +100,13 @@ async def unknown_reference(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def missing_argument(server: ServerUnderTest) -> None:
-    """A request without `argument`, or without `ref`, is answered by the error -32602."""
+    """A request without `argument`, or without `ref`, is answered with the error -32602."""
     params, _ = await _control(server)
     for left in ("ref", "argument"):
         answer = await server.peer.request(
-            _METHOD, {key: value for key, value in params.items() if key == left}, deviant=f"nothing but {left}"
+            _METHOD, {key: value for key, value in params.items() if key == left}, deviant=f"only {left}"
         )
-        answer.error(-32602, what=f"{_METHOD} with nothing but {left}")
+        answer.error(-32602, what=f"{_METHOD} with only {left}")
 
 
 @check(
@@ -116,12 +114,12 @@ async def missing_argument(server: ServerUnderTest) -> None:
     proves=("completion.server-validate", "completion.validate", "completion.security-validate"),
 )
 async def validates(server: ServerUnderTest) -> None:
-    """What does not fit `completion/complete` is refused."""
+    """Invalid params of `completion/complete` are rejected."""
     params, _ = await _control(server)
     wrong: dict[str, JsonObject] = {
-        "a value that is no text": {**params, "argument": {"name": "arg1", "value": ["t"]}},
+        "a value that is not a string": {**params, "argument": {"name": "arg1", "value": ["t"]}},
         "a reference of an unknown type": {**params, "ref": {"type": "ref/conformance", "name": "x"}},
-        "a reference that is no object": {**params, "ref": "test_prompt_with_arguments"},
+        "a reference that is not an object": {**params, "ref": "test_prompt_with_arguments"},
     }
     for what, broken in wrong.items():
         answer = await server.peer.request(_METHOD, broken, deviant=what)
@@ -131,7 +129,7 @@ async def validates(server: ServerUnderTest) -> None:
 
 @check("completion.internal-error", proves=("completion.internal-error",), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
-    """A completion that fails inside is answered by the error -32603."""
+    """An internal error during a completion is answered with the error -32603."""
     name = server.require("prompts", "conformance_failing_prompt")
     answer = await server.peer.request(_METHOD, _params(name, "word"))
-    answer.error(-32603, what="a completion that fails")
+    answer.error(-32603, what="a completion with an internal error")

@@ -1,4 +1,4 @@
-"""Elicitation: forms and pages that the server asks the user to see."""
+"""Elicitation: forms and URLs that the server presents to the user."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 
 async def _forms(server: ServerUnderTest) -> list[JsonObject]:
-    """The params of all forms that the fixtures ask to be filled in."""
+    """Return the params of all form elicitations of the fixtures."""
     found: list[JsonObject] = []
     for fixture in _FORMS:
         arguments = _ARGUMENTS if fixture == _FORM else None
         found += [each.params for each in (await converse(server, fixture, arguments)).asked(_METHOD)]
     if not found:
-        raise NotTestable("the control failed: no form is asked to be filled in")
+        raise NotTestable("the control request failed: no form elicitation was received")
     return found
 
 
@@ -88,12 +88,12 @@ async def form_has_schema(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def fields(server: ServerUnderTest) -> None:
-    """The fields of a form are texts, numbers, truth values or choices, and formats are those that there are."""
+    """The fields of a form are strings, numbers, booleans or enums, with formats of the specification."""
     for form in await _forms(server):
-        # By the name of the type: in the modern revision the question is no method of its own.
+        # By the name of the type: in the modern revision elicitation/create is not a method of its own.
         wrong = flaw_of_params(_METHOD, form, server.revision) or flaw(form, "ElicitRequestFormParams", server.revision)
         if wrong is not None:
-            raise Deviation("fields as the schema has them", wrong)
+            raise Deviation("fields according to the schema", wrong)
         for name, field in _fields(form).items():
             if field.get("format") not in (None, "email", "uri", "date", "date-time"):
                 raise Deviation("the format email, uri, date or date-time", f"{name}: {brief(field)}")
@@ -101,7 +101,7 @@ async def fields(server: ServerUnderTest) -> None:
 
 @check("elicitation.enum-names", proves=("elicitation.enum-names-legacy",), needs=_NEEDS)
 async def enum_names(server: ServerUnderTest) -> None:
-    """Titles of choices are told by oneOf, not by enumNames."""
+    """Titles of enum values are given by oneOf, not by enumNames."""
     for form in await _forms(server):
         for name, field in _fields(form).items():
             if "enumNames" in field:
@@ -114,17 +114,17 @@ async def enum_names(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def not_sensitive(server: ServerUnderTest) -> None:
-    """A form asks for no passwords, keys, tokens or cards."""
+    """A form does not ask for passwords, keys, tokens or payment cards."""
     for form in await _forms(server):
         for name, field in _fields(form).items():
             told = f"{name} {field.get('title', '')} {field.get('description', '')}"
             if _SENSITIVE.search(told):
-                raise Deviation("no field for what is sensitive", f"{name}: {brief(field)}")
+                raise Deviation("no field for sensitive data", f"{name}: {brief(field)}")
 
 
 @check("elicitation.no-links", proves=("elicitation.no-links-in-form", "elicitation.url-not-in-form"), needs=_NEEDS)
 async def no_links(server: ServerUnderTest) -> None:
-    """The fields of a form have no links."""
+    """The fields of a form contain no URLs."""
     for form in await _forms(server):
         for name, field in _fields(form).items():
             for told in ("title", "description", "default"):
@@ -142,14 +142,14 @@ async def no_links(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def declined(server: ServerUnderTest) -> None:
-    """Who declines or cancels gets an answer, and another one than who accepts."""
+    """A declined or cancelled elicitation leads to a response, which differs from that for an accepted one."""
     accepted = _said((await _elicited(server, REPLIES[_METHOD])).answer)
     for action in ("decline", "cancel"):
         done = await _elicited(server, _only(action))
         if not done.asked(_METHOD):
-            raise NotTestable(f"the control failed: {_FORM} asks nothing")
+            raise NotTestable(f"the control request failed: {_FORM} sends no elicitation")
         if _said(done.answer) == accepted:
-            raise Deviation(f"another answer for {action} than for accept", str(done.answer))
+            raise Deviation(f"a response for {action} that differs from that for accept", str(done.answer))
     await server.peer.fence()
 
 
@@ -162,7 +162,7 @@ async def _elicited(server: ServerUnderTest, reply: Reply) -> Conversation:
 
 
 def _said(answer: Answer) -> JsonObject:
-    """An answer, without what is another each time."""
+    """Return a response without the id, which differs each time."""
     return {key: value for key, value in answer.message.items() if key != "id"}
 
 
@@ -172,10 +172,10 @@ def _said(answer: Answer) -> JsonObject:
     needs=_NEEDS,
 )
 async def validates(server: ServerUnderTest) -> None:
-    """What does not fit the form is not taken for an answer: the call fails, or the form is asked for again."""
+    """Content that violates the requestedSchema is not accepted: the call fails, or the form is sent again."""
     good = (await _elicited(server, REPLIES[_METHOD])).answer
     if good.is_error or good.result().get("isError") is True:
-        raise NotTestable(f"the control failed: {good}")
+        raise NotTestable(f"the control request failed: {good}")
 
     def other_kinds(params: JsonObject) -> JsonObject:
         fields = _fields(params)
@@ -186,10 +186,11 @@ async def validates(server: ServerUnderTest) -> None:
 
     answer = (await _elicited(server, other_kinds)).answer
     if not answer.is_error and answer.result().get("isError") is not True:
-        raise Deviation("a failure for what does not fit the form", str(answer))
+        raise Deviation("a failure for content that violates the requestedSchema", str(answer))
 
 
-# --- pages -----------------------------------------------------------------------------------------------------------
+# --- URL mode
+# -----------------------------------------------------------------------------------------------------------
 
 
 _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
@@ -197,17 +198,17 @@ _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
     ({"elicitation": {"form": {}}}, _URL, "url"),
     ({"elicitation": {"url": {}}}, _FORM, "form"),
 )
-"""What a client declares, the tool that is called, and the mode in which it must not be asked."""
+"""The declared capabilities, the tool that is called, and the mode that must not be used."""
 
 
 async def _pages(server: ServerUnderTest) -> list[Question]:
-    """What a tool asks that wants a page to be seen."""
+    """Return the URL mode elicitations of a tool."""
     server.tool(_URL)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
     found = [each for each in done.asked(_METHOD) if each.params.get("mode") == "url"]
     if not found:
-        raise NotTestable(f"the control failed: {_URL} asks for no page")
+        raise NotTestable(f"the control request failed: {_URL} sends no URL mode elicitation")
     return found
 
 
@@ -222,14 +223,14 @@ async def _pages(server: ServerUnderTest) -> list[Question]:
     needs=_NEEDS,
 )
 async def only_declared_modes(server: ServerUnderTest) -> None:
-    """A client is asked in no mode that it does not declare; one that names none has forms only."""
+    """The server uses only declared modes; a client that names no mode supports forms only."""
     await _pages(server)
     for declared, fixture, mode in _MODES:
         async with server.share(capabilities=declared, evident=True) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
         for each in done.asked(_METHOD):
             if each.params.get("mode", "form") == mode:
-                raise Deviation(f"no elicitation in the mode {mode} with {brief(declared)}", brief(each.params))
+                raise Deviation(f"no elicitation with the mode {mode} for {brief(declared)}", brief(each.params))
 
 
 @check(
@@ -238,7 +239,7 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def url_params(server: ServerUnderTest) -> None:
-    """Who asks for a page to be seen says mode, message and url; and in 2025-11-25 an elicitationId, later none."""
+    """A URL mode elicitation has mode, message and url; in 2025-11-25 an elicitationId too, later none."""
     legacy = server.revision.era is Era.LEGACY
     for each in await _pages(server):
         texts = ("message", "url", *(("elicitationId",) if legacy else ()))
@@ -250,20 +251,20 @@ async def url_params(server: ServerUnderTest) -> None:
 
 @check("elicitation.url-valid", proves=("elicitation.url-valid",), needs=_NEEDS)
 async def url_valid(server: ServerUnderTest) -> None:
-    """The url is a URL."""
+    """The url is a valid URL."""
     for each in await _pages(server):
         url = str(each.params.get("url"))
         try:
             parts = urlsplit(url)
         except ValueError as error:
-            raise Deviation("a URL", f"{url!r}: {error}") from error
+            raise Deviation("a valid URL", f"{url!r}: {error}") from error
         if not parts.scheme or not parts.hostname or re.search(r"[\s<>\"{}|\\^`]", url):
-            raise Deviation("a URL", repr(url))
+            raise Deviation("a valid URL", repr(url))
 
 
 @check("elicitation.url-https", proves=("elicitation.url-https",), needs=_NEEDS)
 async def url_https(server: ServerUnderTest) -> None:
-    """The url is https, but for this machine."""
+    """The url uses https, except on this machine."""
     for each in await _pages(server):
         parts = urlsplit(str(each.params.get("url")))
         if parts.scheme != "https" and parts.hostname not in _LOCAL:
@@ -276,7 +277,7 @@ async def url_https(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def url_without_secrets(server: ServerUnderTest) -> None:
-    """The url has no password, mail address or token in it."""
+    """The url contains no password, mail address or token."""
     for each in await _pages(server):
         url = str(each.params.get("url"))
         parts = urlsplit(url)
@@ -286,7 +287,7 @@ async def url_without_secrets(server: ServerUnderTest) -> None:
 
 @check("elicitation.complete-id", proves=("elicitation.complete-has-id",), needs=_NEEDS, subject=Subject.PROCESS)
 async def complete_id(server: ServerUnderTest) -> None:
-    """Who tells that a page is done says the elicitationId of the question."""
+    """A completion notification has the elicitationId of the elicitation."""
     server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
         done = await converse(server, _URL, peer=peer)
@@ -294,7 +295,7 @@ async def complete_id(server: ServerUnderTest) -> None:
         told = await peer.expect(_COMPLETE, f"{_COMPLETE} after {_URL}")
         params = told.get("params")
         if not isinstance(params, dict) or params.get("elicitationId") not in asked:
-            raise Deviation("the elicitationId of the question", brief(told))
+            raise Deviation("the elicitationId of the elicitation", brief(told))
         await other.fence()
 
 
@@ -305,7 +306,7 @@ async def complete_id(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def complete_to_asked(server: ServerUnderTest) -> None:
-    """That a page is done is told to the client that was asked, and to no other."""
+    """Only the client that received the elicitation gets the completion notification."""
     server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
         await converse(server, _URL, peer=peer)
@@ -313,17 +314,17 @@ async def complete_to_asked(server: ServerUnderTest) -> None:
         await other.fence()
         found = [each for each in other.inbox if each.get("method") == _COMPLETE]
     if found:
-        raise Deviation("nothing to be told to another client", brief(found[0]))
+        raise Deviation(f"no {_COMPLETE} for another client", brief(found[0]))
 
 
 @check("elicitation.no-complete", proves=("elicitation.no-complete-notification",), needs=_NEEDS)
 async def no_complete(server: ServerUnderTest) -> None:
-    """That a page is done is not told by a notification."""
+    """The server sends no completion notification for an elicitation."""
     server.tool(_URL)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
         if not done.asked(_METHOD):
-            raise NotTestable(f"the control failed: {_URL} asks nothing")
+            raise NotTestable(f"the control request failed: {_URL} sends no elicitation")
         await peer.fence()
         found = [each for each in peer.inbox if each.get("method") == _COMPLETE]
     found += list(notified(server, _COMPLETE))
@@ -331,7 +332,8 @@ async def no_complete(server: ServerUnderTest) -> None:
         raise Deviation(f"no {_COMPLETE}", brief(found[0]))
 
 
-# --- what waits for a page -------------------------------------------------------------------------------------------
+# --- errors that require an elicitation
+# ---------------------------------------------------------------------------------
 
 
 @check(
@@ -344,11 +346,11 @@ async def no_complete(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def required(server: ServerUnderTest) -> None:
-    """What has to wait for a page is refused with -32042, and the pages that are to be seen, each with its id."""
+    """A request that requires a URL mode elicitation is rejected with -32042, and elicitations with ids."""
     name, arguments = server.tool(_URL_REQUIRED)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
-    data = answer.error(-32042, what="a call that has to wait for a page").get("data")
+    data = answer.error(-32042, what="a call that requires a URL mode elicitation").get("data")
     pages = data.get("elicitations") if isinstance(data, dict) else None
     if not isinstance(pages, list) or not pages:
         raise Deviation("data.elicitations", str(answer))
@@ -359,11 +361,11 @@ async def required(server: ServerUnderTest) -> None:
 
 @check("elicitation.required-only-then", proves=("elicitation.required-error-only-then",), subject=Subject.EVIDENCE)
 async def required_only_then(server: ServerUnderTest) -> None:
-    """-32042 is said of nothing but a page that is required."""
+    """The error -32042 is used only when a URL mode elicitation is required."""
     for request, response in answered(server):
         error = response.get("error")
         if isinstance(error, dict) and error.get("code") == -32042:
             data = error.get("data")
             pages = data.get("elicitations") if isinstance(data, dict) else None
             if request["method"] not in ("tools/call", "prompts/get", "resources/read") or not pages:
-                raise Deviation("-32042 only where a page is required", brief(response))
+                raise Deviation("-32042 only when a URL mode elicitation is required", brief(response))

@@ -1,4 +1,4 @@
-"""A tour of all that a server offers, for the checks that only look at what came."""
+"""A sweep over all features of a server, for the checks that judge recorded messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _MOST: Final = 10
-"""How many resources are read, and prompts are got."""
+"""Maximum number of resources to read and prompts to get."""
 
 _CALLS: Final[Mapping[str, JsonObject]] = {
     "test_simple_text": {},
@@ -33,7 +33,7 @@ _CALLS: Final[Mapping[str, JsonObject]] = {
     "test_input_required_result_elicitation": {},
     "test_input_required_result_multiple_inputs": {},
 }
-"""The tools of the fixture contract that may be called at any time, with their arguments."""
+"""The tools of the fixture contract that can be called at any time, with their arguments."""
 
 
 @check(
@@ -42,7 +42,7 @@ _CALLS: Final[Mapping[str, JsonObject]] = {
     subject=Subject.CONNECTION,
 )
 async def tour(server: ServerUnderTest) -> None:
-    """Whatever the server offers can be asked for, and is answered."""
+    """Everything that the server offers can be requested and gets a response."""
     peer = server.peer
     peer.replies["sampling/createMessage"] = lambda _: {
         "role": "assistant",

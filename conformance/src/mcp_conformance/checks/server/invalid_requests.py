@@ -1,4 +1,4 @@
-"""JSON-RPC: what a server says to what is no request, and to several at a time."""
+"""JSON-RPC: responses to invalid requests, and to concurrent ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _DEPTH: Final = 100_000
 _MANY: Final = 8
 
 _ODD: Final = 77_001
-"""The id of a request that only a lenient parser finds."""
+"""Id of a request that only a lenient parser finds."""
 _NO_JSON: Final[tuple[tuple[str, str, bytes, int | None], ...]] = (
-    ("bad-utf8", "bytes that are no UTF-8", b'{"jsonrpc":"2.0","id":%d,"method":"\xff\xfe"}' % _ODD, _ODD),
+    ("bad-utf8", "bytes that are not UTF-8", b'{"jsonrpc":"2.0","id":%d,"method":"\xff\xfe"}' % _ODD, _ODD),
     (
         "nan",
         "a number that JSON does not have",
@@ -34,17 +34,17 @@ _NO_JSON: Final[tuple[tuple[str, str, bytes, int | None], ...]] = (
     ),
     (
         "two-values",
-        "two values where one belongs",
+        "two values in place of one",
         b'{"jsonrpc":"2.0","method":"a"} {"jsonrpc":"2.0","method":"b"}',
         None,
     ),
     ("deep", "a hundred thousand open brackets", b"[" * _DEPTH, None),
-    ("cut", "a message that was cut off", b'{"jsonrpc":"2.0","id":1,"method":', None),
+    ("cut", "a truncated message", b'{"jsonrpc":"2.0","id":1,"method":', None),
 )
 _NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
     ("string", "a string", b'"a string"'),
     ("number", "a number", b"42"),
-    ("object", "an object that is no message", b'{"conformance":true}'),
+    ("object", "an object that is not a message", b'{"conformance":true}'),
 )
 
 
@@ -61,7 +61,7 @@ for _name, _what, _data, _found in _NO_JSON:
     SERVER_CHECKS.add(
         f"jsonrpc.no-json-{_name}",
         _refused(_data, _what, -32700, _found),
-        title=f"{_what[0].upper()}{_what[1:]}: answered by -32700, and the connection lives on.",
+        title=f"{_what[0].upper()}{_what[1:]}: answered with -32700, and the connection keeps working.",
         proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"),
         subject=Subject.RECOVERING,
     )
@@ -69,7 +69,7 @@ for _name, _what, _data in _NO_REQUEST:
     SERVER_CHECKS.add(
         f"jsonrpc.no-request-{_name}",
         _refused(_data, _what, -32600),
-        title=f"{_what[0].upper()}{_what[1:]}: answered by -32600, and the connection lives on.",
+        title=f"{_what[0].upper()}{_what[1:]}: answered with -32600, and the connection keeps working.",
         proves=("jsonrpc.invalid-request-code", "jsonrpc.invalid-request-error"),
         subject=Subject.RECOVERING,
     )
@@ -78,7 +78,7 @@ _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("pro
 
 
 def _listing(server: ServerUnderTest) -> str:
-    """A list that the server has; asking for it changes nothing."""
+    """Return the method of a list that the server has."""
     method = next((method for capability, method in _LISTS if server.inventory.has(capability)), None)
     if method is None:
         raise NotApplicable("the server declares no tools, resources or prompts")
@@ -87,7 +87,7 @@ def _listing(server: ServerUnderTest) -> str:
 
 @check("jsonrpc.invalid-params", proves=("jsonrpc.invalid-params-code", "jsonrpc.invalid-params-error"))
 async def invalid_params(server: ServerUnderTest) -> None:
-    """Params of the wrong shape are answered by -32602."""
+    """Params of the wrong type are answered with -32602."""
     method = _listing(server)
     (await server.peer.request(method)).result()
     answer = await server.peer.request(method, {"cursor": 5}, deviant="a cursor that is a number")
@@ -100,7 +100,7 @@ async def invalid_params(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def concurrent_requests(server: ServerUnderTest) -> None:
-    """Several requests at a time are all answered, each by its own answer."""
+    """Each of several concurrent requests gets its own response."""
     method = _listing(server)
     answers: list[Answer] = []
 
@@ -114,7 +114,7 @@ async def concurrent_requests(server: ServerUnderTest) -> None:
         if ("supportedVersions" in answer.result()) != (answer.method == "server/discover"):
             raise Deviation(f"the result of {answer.method}", str(answer))
     if server.peer.strays:
-        raise Deviation("one answer for each request", brief(server.peer.strays[0]))
+        raise Deviation("one response for each request", brief(server.peer.strays[0]))
 
 
 @check(
@@ -123,7 +123,7 @@ async def concurrent_requests(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def stateless(server: ServerUnderTest) -> None:
-    """A request without _meta is refused with -32602, right after one that had it."""
+    """A request without _meta is rejected with -32602, right after one that had it."""
     await server.peer.fence()
     message: JsonObject = {"jsonrpc": "2.0", "id": server.peer.next_id(), "method": "server/discover", "params": {}}
     answer = await server.peer.exchange(message, deviant="no _meta")
@@ -136,7 +136,7 @@ async def stateless(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def stateless_capabilities(server: ServerUnderTest) -> None:
-    """A capability that one request declares does not count for the next one."""
+    """A capability that one request declares is not valid for the next one."""
     name, arguments = server.tool("test_missing_capability")
     params: JsonObject = {"name": name, "arguments": arguments}
     first = await server.peer.request("tools/call", params)
@@ -155,7 +155,7 @@ async def stateless_capabilities(server: ServerUnderTest) -> None:
     transports=(Transport.HTTP,),
 )
 async def stateless_connections(server: ServerUnderTest) -> None:
-    """What one connection was asked for can be answered over another one."""
+    """A request of one connection can be retried over another one."""
     name, arguments = server.tool("test_input_required_result_elicitation")
     params: JsonObject = {"name": name, "arguments": arguments}
     async with server.open() as first:
@@ -170,7 +170,7 @@ async def stateless_connections(server: ServerUnderTest) -> None:
     async with server.open() as second:
         answer = await second.request("tools/call", {**params, **answered})
     if answer.member("resultType", str) != "complete":
-        raise Deviation("the result, over another connection", str(answer))
+        raise Deviation("the result over another connection", str(answer))
 
 
 @check(
@@ -187,7 +187,7 @@ async def unknown_members(server: ServerUnderTest) -> None:
     call: JsonObject = {"name": name, "arguments": arguments}
     control = await server.peer.request("tools/call", call)
     if control.is_error or control.result().get("isError") is True:
-        raise NotTestable(f"the control failed: {control}")
+        raise NotTestable(f"the control request failed: {control}")
     server.peer.replies["sampling/createMessage"] = lambda _: {**sampled, "conformanceUnknown": {"deep": [1]}}
     answer = await server.peer.request("tools/call", call)
     if answer.is_error or answer.result().get("isError") is True:

@@ -1,4 +1,4 @@
-"""How a connection is opened: `initialize`, `server/discover`, and the revisions that are agreed on."""
+"""The opening of a connection: `initialize`, `server/discover`, and version negotiation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
 _UNKNOWN: Final = ("1900-01-01", "9999-12-31", "latest")
-"""Versions that nobody speaks."""
+"""Versions that no server supports."""
 
 
 @check(
@@ -35,7 +35,7 @@ _UNKNOWN: Final = ("1900-01-01", "9999-12-31", "latest")
     subject=Subject.RECOVERING,
 )
 async def initialize_result(server: ServerUnderTest) -> None:
-    """`initialize` is answered by a result with protocolVersion, capabilities and serverInfo."""
+    """`initialize` is answered with a result that has protocolVersion, capabilities and serverInfo."""
     handshake = server.peer.handshake
     if handshake is None:
         raise AssertionError("a legacy connection is open only after its handshake")
@@ -47,7 +47,7 @@ async def initialize_result(server: ServerUnderTest) -> None:
 
 @check("version.echo", proves=("version.server-echo",), subject=Subject.PROCESS)
 async def version_echo(server: ServerUnderTest) -> None:
-    """A version that the server speaks is answered by the same version."""
+    """A supported version is answered with the same version."""
     async with server.open(handshake=False) as peer:
         answer = await peer.request("initialize", _initialize(server.revision.name))
         if answer.member("protocolVersion", str) != server.revision.name:
@@ -60,14 +60,14 @@ async def version_echo(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def version_alternative(server: ServerUnderTest) -> None:
-    """A version that the server does not speak is answered by a result that names another one, which it speaks."""
+    """An unsupported version is answered with a result that names another version, which the server supports."""
     spoken: set[str] = set()
     for unknown in _UNKNOWN:
         async with server.open(handshake=False) as peer:
             answer = await peer.request("initialize", _initialize(unknown))
             offered = answer.member("protocolVersion", str)
         if offered == unknown:
-            raise Deviation("a version that the server speaks", brief(offered))
+            raise Deviation("a version that the server supports", brief(offered))
         if str(offered) in spoken:
             continue
         async with server.open(handshake=False) as peer:
@@ -79,7 +79,7 @@ async def version_alternative(server: ServerUnderTest) -> None:
 
 @check("version.latest", proves=("version.server-latest",), subject=Subject.PROCESS)
 async def version_latest(server: ServerUnderTest) -> None:
-    """The alternative is the newest version that the server speaks."""
+    """The alternative version is the latest that the server supports."""
     async with server.open(handshake=False) as peer:
         answer = await peer.request("initialize", _initialize(_UNKNOWN[0]))
         offered = REVISIONS.get(str(answer.member("protocolVersion", str)))
@@ -90,7 +90,7 @@ async def version_latest(server: ServerUnderTest) -> None:
             async with server.open(handshake=False) as peer:
                 answer = await peer.request("initialize", _initialize(newer.name))
                 if answer.member("protocolVersion", str) == newer.name:
-                    raise Deviation(f"{newer}, which the server speaks, as the alternative", offered.name)
+                    raise Deviation(f"{newer}, which the server supports, as the alternative", offered.name)
 
 
 def _initialize(version: str) -> JsonObject:
@@ -107,14 +107,14 @@ def _initialize(version: str) -> JsonObject:
     ),
 )
 async def discover_result(server: ServerUnderTest) -> None:
-    """`server/discover` is answered by a DiscoverResult."""
+    """`server/discover` is answered with a DiscoverResult."""
     answer = await server.peer.request("server/discover")
     if answer.member("resultType", str) != "complete":
         raise Deviation("resultType 'complete'", str(answer))
     answer.member("capabilities", dict)
     ttl = answer.member("ttlMs", int)
     if not isinstance(ttl, int) or ttl < 0:
-        raise Deviation("ttlMs to be an integer from 0", str(answer))
+        raise Deviation("ttlMs to be a non-negative integer", str(answer))
     if answer.member("cacheScope", str) not in ("public", "private"):
         raise Deviation("cacheScope to be public or private", str(answer))
     if not isinstance(answer.result().get("instructions", ""), str):
@@ -123,7 +123,7 @@ async def discover_result(server: ServerUnderTest) -> None:
 
 @check("discover.server-info", proves=("discover.server-info-in-meta",))
 async def discover_server_info(server: ServerUnderTest) -> None:
-    """The result of `server/discover` names the server in `_meta`."""
+    """The result of `server/discover` has serverInfo in `_meta`."""
     answer = await server.peer.request("server/discover")
     info = member(answer.result(), "_meta", SERVER_INFO)
     if not isinstance(member(info, "name"), str) or not isinstance(member(info, "version"), str):
@@ -132,7 +132,7 @@ async def discover_server_info(server: ServerUnderTest) -> None:
 
 @check("discover.supported-versions", proves=("discover.supported-versions",))
 async def discover_versions(server: ServerUnderTest) -> None:
-    """`supportedVersions` is a list of strings with the version of the request in it."""
+    """`supportedVersions` is a list of strings that contains the version of the request."""
     answer = await server.peer.request("server/discover")
     versions = answer.member("supportedVersions", list)
     if not isinstance(versions, list) or not all(isinstance(each, str) for each in versions):
@@ -151,8 +151,8 @@ async def discover_versions(server: ServerUnderTest) -> None:
     ),
 )
 async def version_unsupported(server: ServerUnderTest) -> None:
-    """A request with a version that the server does not speak is refused with -32022 and what it does speak."""
-    await server.peer.fence()  # the control: the same request with the right version
+    """A request with an unsupported version is rejected with -32022 and the supported versions."""
+    await server.peer.fence()  # control: the same request with the right version
     answer = await _with_version(server.peer, "server/discover")
     data = answer.error(-32022, what=f"version {_UNKNOWN[0]}").get("data")
     if not isinstance(data, dict) or not isinstance(data.get("supported"), list):
@@ -163,7 +163,7 @@ async def version_unsupported(server: ServerUnderTest) -> None:
 
 @check("version.unsupported-every-method", proves=("version.unsupported-every-method",))
 async def version_unsupported_every_method(server: ServerUnderTest) -> None:
-    """A version that the server does not speak is refused for each method."""
+    """An unsupported version is rejected for each method."""
     for capability, method in _LISTS:
         if server.inventory.has(capability):
             (await server.peer.request(method)).result()
@@ -172,12 +172,12 @@ async def version_unsupported_every_method(server: ServerUnderTest) -> None:
 
 async def _with_version(peer: SuiteConnection, method: str) -> Answer:
     message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN[0]}})
-    return await peer.exchange(message, deviant="a version that nobody speaks")
+    return await peer.exchange(message, deviant="an unsupported version")
 
 
 @check("discover.consistent", proves=("discover.supported-versions-consistent",))
 async def discover_consistent(server: ServerUnderTest) -> None:
-    """`server/discover` names the same versions as the error for a version that is not spoken."""
+    """`server/discover` names the same versions as the error for an unsupported version."""
     versions = (await server.peer.request("server/discover")).member("supportedVersions", list)
     supported = member((await _with_version(server.peer, "server/discover")).error(), "data", "supported")
     if sorted(map(str, items(versions))) != sorted(map(str, items(supported))):
@@ -186,16 +186,16 @@ async def discover_consistent(server: ServerUnderTest) -> None:
 
 @check("lifecycle.initialize-first", proves=("lifecycle.initialize-first",), subject=Subject.PROCESS)
 async def initialize_first(server: ServerUnderTest) -> None:
-    """Nothing comes from the server before it has answered `initialize`."""
+    """The server sends nothing before its response to `initialize`."""
     async with server.open(handshake=False) as peer:
         answer = await peer.request("initialize", _initialize(server.revision.name))
         for early in (*answer.before, *peer.inbox):
-            raise Deviation("nothing before the answer to initialize", brief(early))
+            raise Deviation("no message before the response to initialize", brief(early))
 
 
 @check("lifecycle.no-early-requests", proves=("lifecycle.server-no-early-requests",), subject=Subject.PROCESS)
 async def no_early_requests(server: ServerUnderTest) -> None:
-    """Before notifications/initialized the server sends no request but ping."""
+    """Before notifications/initialized the server sends no request other than ping."""
     async with server.open(handshake=False) as peer:
         peer.handshake = await peer.request("initialize", _initialize(server.revision.name))
         await peer.fence()
@@ -209,7 +209,7 @@ async def no_early_requests(server: ServerUnderTest) -> None:
     proves=("lifecycle.handle-missing-capabilities", "capability.client-not-relied-undeclared"),
 )
 async def missing_capability(server: ServerUnderTest) -> None:
-    """What needs a capability that the client lacks is answered, and the connection lives on."""
+    """A call that needs an undeclared client capability gets a response, and the connection keeps working."""
     name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
     async with server.share(capabilities={}) as peer:
         await peer.request("tools/call", {"name": name, "arguments": arguments})
@@ -223,7 +223,7 @@ async def missing_capability(server: ServerUnderTest) -> None:
     transports=(Transport.STDIO,),
 )
 async def foreign_era(server: ServerUnderTest) -> None:
-    """A request of the modern era is answered by something, and `initialize` behind it as ever."""
+    """A request of the modern era gets a response, and `initialize` works after it."""
     async with server.open(handshake=False) as peer:
         meta: JsonObject = {
             PROTOCOL_VERSION: R2026_07_28.name,
@@ -238,6 +238,8 @@ async def foreign_era(server: ServerUnderTest) -> None:
         }
         probed = await peer.exchange(probe, deviant="a request of another era")
         if not probed.is_error:
-            raise NotApplicable("the server speaks both eras, and the process may be of the one that it was opened in")
+            raise NotApplicable(
+                "the server supports both eras, and its process may stay in the one in which it was opened"
+            )
         answer = await peer.request("initialize", _initialize(server.revision.name))
         answer.member("protocolVersion", str)

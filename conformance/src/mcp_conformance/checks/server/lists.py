@@ -1,4 +1,4 @@
-"""Lists: what is common to those of tools, resources, templates and prompts."""
+"""The rules that the lists of tools, resources, templates and prompts have in common."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _PAGES: Final = 100
 
 @attrs.frozen(kw_only=True)
 class List:
-    """One kind of list."""
+    """A kind of list."""
 
     kind: str
-    """What is listed, as in the survey."""
+    """Kind of the entries, as in the inventory."""
     capability: str
-    """The capability that it belongs to."""
+    """Capability of the list."""
     method: str
-    """How it is asked for."""
+    """Method of the request."""
     member: str
-    """Where the entries are in the result."""
+    """Member of the result that contains the entries."""
     key: str
-    """What tells the entries apart."""
+    """Member that identifies an entry."""
 
 
 LISTS: Final = (
@@ -56,16 +56,16 @@ LISTS: Final = (
 
 
 def entries(page: JsonObject, row: List) -> list[JsonObject]:
-    """The entries of one page, those that are objects."""
+    """Return the entries of one page that are objects."""
     listed = page.get(row.member)
     return [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
 
 
 async def walk(peer: SuiteConnection, row: List) -> list[JsonObject]:
-    """All pages of a list, each as the result is.
+    """Return the results of all pages of a list.
 
     Raises:
-        Deviation: A page is refused, or there is no end of them.
+        Deviation: A page is an error, or the pages do not end.
     """
     pages: list[JsonObject] = []
     cursor: str | None = None
@@ -85,7 +85,7 @@ async def _result(server: ServerUnderTest, row: List) -> None:
     for page in await walk(server.peer, row):
         wrong = flaw_of_result(row.method, page, server.revision)
         if wrong is not None:
-            raise Deviation(f"a result of {row.method} as the schema has it", wrong)
+            raise Deviation(f"a result of {row.method} according to the schema", wrong)
 
 
 async def _unique(server: ServerUnderTest, row: List) -> None:
@@ -121,16 +121,19 @@ async def _names(peer: SuiteConnection, row: List) -> list[str]:
 async def _declared(server: ServerUnderTest, row: List) -> None:
     if server.inventory.has(row.capability):
         return
-    answer = await server.peer.request(row.method, deviant="a method of a capability that is not declared")
+    answer = await server.peer.request(row.method, deviant="a method of an undeclared capability")
     listed = entries(answer.result(), row) if not answer.is_error else []
     if listed:
-        raise Deviation(f"the capability {row.capability!r}, as there are {row.kind}", f"{len(listed)} without it")
+        raise Deviation(
+            f"the capability {row.capability!r}, as the server lists {row.kind}",
+            f"{len(listed)} without the capability",
+        )
 
 
 async def _undeclared(server: ServerUnderTest, row: List) -> None:
     if server.inventory.has(row.capability):
         raise NotApplicable(f"the server declares {row.capability}")
-    answer = await server.peer.request(row.method, deviant="a method of a capability that is not declared")
+    answer = await server.peer.request(row.method, deviant="a method of an undeclared capability")
     answer.error(-32601, what=f"{row.method} without the capability {row.capability}")
 
 
@@ -158,20 +161,24 @@ _PROOFS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "undeclared": ("prompts.unadvertised-32601",),
     },
 }
-"""Which requirements are proved, by what is listed and by rule."""
+"""The requirements that are proved, by kind of list and rule."""
 
 _RULES: Final = {
-    "result": ("list-schema", _result, "`{method}` is answered by a list as the schema has it, on every page."),
+    "result": ("list-schema", _result, "Every page of `{method}` has a result according to the schema."),
     "unique": ("unique", _unique, "No two {kind} have the same {key}, over all pages of `{method}`."),
-    "same": ("same-everywhere", _same_everywhere, "`{method}` does not vary by connection, nor after other requests."),
+    "same": (
+        "same-everywhere",
+        _same_everywhere,
+        "`{method}` does not depend on the connection, or on earlier requests.",
+    ),
     "declared": ("declared", _declared, "A server with {kind} declares the capability `{capability}`."),
     "undeclared": (
         "undeclared",
         _undeclared,
-        "Without the capability `{capability}`, `{method}` is answered by -32601.",
+        "Without the capability `{capability}`, `{method}` is answered with -32601.",
     ),
 }
-"""What is checked of a list: the words of the id, the check, and its title."""
+"""The rules of a list: the last part of the id, the check, and its title."""
 
 
 def _register() -> None:

@@ -1,4 +1,4 @@
-"""Logging: `notifications/message`, and who gets which."""
+"""Logging: `notifications/message`, and its recipients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECRET: Final = "conformance-4c1d-secret"
 
 
 async def _call(server: ServerUnderTest, level: str | None, fixture: str = _FIXTURE) -> Answer:
-    """Calls a tool that logs, with a level: for the session, or for the request, as the revision has it."""
+    """Call a tool that logs, with a level for the session or the request, depending on the revision."""
     if server.revision.era is Era.LEGACY and level is not None:
         (await server.peer.request("logging/setLevel", {"level": level})).result()
     name, arguments = server.tool(fixture, {"secret": _SECRET} if fixture == _FIXTURE else None)
@@ -40,7 +40,7 @@ async def _call(server: ServerUnderTest, level: str | None, fixture: str = _FIXT
 
 
 async def _logged(server: ServerUnderTest, level: str | None, fixture: str = _FIXTURE) -> list[JsonObject]:
-    """The params of what was logged for a call, wherever it came: with the answer, or on another stream."""
+    """Return the params of the log messages of a call, on any stream."""
     since = len(server.peer.inbox)
     await _call(server, level, fixture)
     await server.peer.fence()
@@ -55,7 +55,7 @@ async def _logged(server: ServerUnderTest, level: str | None, fixture: str = _FI
 async def _some(server: ServerUnderTest, level: str, fixture: str = _FIXTURE) -> list[JsonObject]:
     found = await _logged(server, level, fixture)
     if not found:
-        raise NotTestable(f"the control failed: {fixture} logs nothing at the level {level}")
+        raise NotTestable(f"the control request failed: {fixture} logs nothing at the level {level}")
     return found
 
 
@@ -66,45 +66,49 @@ async def declared(server: ServerUnderTest) -> None:
     if not seen:
         raise NotTestable("the server sent no log message")
     if not server.inventory.has("logging"):
-        raise Deviation("the capability 'logging', as there are log messages", brief(seen[0]))
+        raise Deviation("the capability 'logging', as the server sends log messages", brief(seen[0]))
 
 
 @check("logging.level", proves=("logging.level-filter", "logging.threshold"), needs=_NEEDS)
 async def level(server: ServerUnderTest) -> None:
-    """What is less grave than the level that was set is not sent, and the rest is."""
+    """Messages below the configured level are not sent."""
     await _some(server, "debug")
     for chosen in ("warning", "emergency"):
         wanted = _LEVELS[_LEVELS.index(chosen) :]
         got = {str(params.get("level")) for params in await _logged(server, chosen)}
         if not got <= set(wanted):
-            raise Deviation(f"nothing below {chosen}", brief([*sorted(got)]))
+            raise Deviation(f"no message below {chosen}", brief([*sorted(got)]))
 
 
 @check("logging.level-is-served", proves=("logging.level-filter",), needs=_NEEDS)
 async def level_is_served(server: ServerUnderTest) -> None:
-    """What is as grave as the level that was set, or graver, is sent."""
+    """Messages at or above the configured level are sent."""
     await _some(server, "debug")
     got = {str(params.get("level")) for params in await _logged(server, "error")}
     missing = set(_LEVELS[_LEVELS.index("error") :]) - got
     if missing:
-        raise Deviation("log messages of error and all that is graver", f"none of {brief([*sorted(missing)])}")
+        raise Deviation(
+            "log messages of the level error and above", f"no message of the levels {brief([*sorted(missing)])}"
+        )
 
 
 @check("logging.unknown-level", proves=("logging.invalid-level-error", "logging.invalid-level-32602"), needs=_NEEDS[:1])
 async def unknown_level(server: ServerUnderTest) -> None:
-    """A level that does not exist is answered by the error -32602."""
+    """An invalid level is answered with the error -32602."""
     if server.revision.era is Era.LEGACY:
         (await server.peer.request("logging/setLevel", {"level": "debug"})).result()
-        answer = await server.peer.request("logging/setLevel", {"level": "loud"}, deviant="no level")
+        answer = await server.peer.request("logging/setLevel", {"level": "loud"}, deviant="an invalid log level")
     else:
         (await server.peer.request("server/discover", {"_meta": {LOG_LEVEL: "debug"}})).result()
-        answer = await server.peer.request("server/discover", {"_meta": {LOG_LEVEL: "loud"}}, deviant="no level")
-    answer.error(-32602, what="a log level that does not exist")
+        answer = await server.peer.request(
+            "server/discover", {"_meta": {LOG_LEVEL: "loud"}}, deviant="an invalid log level"
+        )
+    answer.error(-32602, what="an invalid log level")
 
 
 @check("logging.logger", proves=("logging.logger-names",), needs=_NEEDS)
 async def logger(server: ServerUnderTest) -> None:
-    """The same source logs under the same name."""
+    """The same source logs under the same logger name."""
     names = [{brief(params.get("logger")) for params in await _some(server, "debug")} for _ in range(2)]
     if names[0] != names[1]:
         raise Deviation(f"the logger {' and '.join(sorted(names[0]))}", " and ".join(sorted(names[1])))
@@ -112,34 +116,34 @@ async def logger(server: ServerUnderTest) -> None:
 
 @check("logging.no-secrets", proves=("logging.no-credentials", "logging.no-secrets"), needs=_NEEDS)
 async def no_secrets(server: ServerUnderTest) -> None:
-    """A secret that a tool was given does not stand in what it logs."""
+    """A secret in the arguments of a tool does not appear in its log messages."""
     for params in await _some(server, "debug"):
         if _SECRET in brief(params.get("data")):
-            raise Deviation("log messages without the secret that the tool was given", brief(params))
+            raise Deviation("log messages without the secret from the arguments", brief(params))
 
 
 @check("logging.shape", proves=("logging.message-shape",), needs=_NEEDS)
 async def shape(server: ServerUnderTest) -> None:
-    """A log message has a level, data, and perhaps a logger."""
+    """A log message has a level, data, and optionally a logger."""
     for params in await _some(server, "debug"):
         wrong = flaw_of_params(_MESSAGE, params, server.revision)
         if wrong is not None:
-            raise Deviation("a log message as the schema has it", wrong)
+            raise Deviation("a log message according to the schema", wrong)
 
 
 @check("logging.not-without-level", proves=("logging.no-level-no-messages",), needs=_NEEDS[1:])
 async def not_without_level(server: ServerUnderTest) -> None:
-    """Who asks for no level gets no log messages."""
+    """A request without a log level gets no log messages."""
     if server.inventory.has("logging"):
         await _some(server, "debug", "test_logging_tool")
     got = await _logged(server, None, "test_logging_tool")
     if got:
-        raise Deviation("no log messages, as no level was asked for", brief(got[0]))
+        raise Deviation("no log messages for a request without a level", brief(got[0]))
 
 
 @check("logging.level-is-forgotten", proves=("logging.level-not-remembered",), needs=_NEEDS)
 async def level_is_forgotten(server: ServerUnderTest) -> None:
-    """The level of one request is not that of the next."""
+    """The log level of one request is not used for the next."""
     await _some(server, "debug", "test_logging_tool")
     got = await _logged(server, None, "test_logging_tool")
     if got:
@@ -148,7 +152,7 @@ async def level_is_forgotten(server: ServerUnderTest) -> None:
 
 @check("logging.before-answer", proves=("logging.before-response",), needs=_NEEDS)
 async def before_answer(server: ServerUnderTest) -> None:
-    """Log messages of a request come before its answer."""
+    """The log messages of a request precede its response."""
     await _some(server, "debug", "test_logging_tool")
     answer = await _call(server, "debug", "test_logging_tool")
     since = len(server.peer.inbox)
@@ -160,9 +164,9 @@ async def before_answer(server: ServerUnderTest) -> None:
 
 @check("logging.on-own-stream", proves=("logging.request-scoped",), needs=_NEEDS)
 async def on_own_stream(server: ServerUnderTest) -> None:
-    """Log messages come on the stream of the request that asked for them, and on no other."""
+    """Log messages are sent on the stream of the request that set the level, and on no other."""
     if not any(server.inventory.has(f"{kind}.listChanged") for kind in ("tools", "prompts", "resources")):
-        raise NotApplicable("the server offers nothing to listen to")
+        raise NotApplicable("the server supports no subscriptions")
     async with listening(server.peer, {"toolsListChanged": True}) as heard:
         await heard.acknowledged()
         answer = await _call(server, "debug", "test_logging_tool")
@@ -171,6 +175,6 @@ async def on_own_stream(server: ServerUnderTest) -> None:
         elsewhere = [each for each in server.peer.inbox if each.get("method") == _MESSAGE and each not in answer.before]
         tagged = [each for each in own if heard.is_mine(each)]
     if not own and not elsewhere:
-        raise NotTestable("the control failed: nothing was logged")
+        raise NotTestable("the control request failed: nothing was logged")
     if tagged:
-        raise Deviation("log messages that belong to no subscription", brief(tagged[0]))
+        raise Deviation("log messages without a subscription id", brief(tagged[0]))

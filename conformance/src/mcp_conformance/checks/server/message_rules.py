@@ -1,4 +1,4 @@
-"""JSON-RPC: what the requests, results and errors of a server never are. All that came is looked at."""
+"""JSON-RPC: rules for the requests, results and errors of a server, over all recorded messages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _LEGACY: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.LEGACY)
 _CONCISE: Final = 300
-"""Characters of a sentence that is still short."""
+"""Maximum length of a concise message, in characters."""
 
 
 def _requests(seen: Seen) -> Iterator[JsonValue]:
-    # A notification with an id is the matter of a check of its own.
+    # A separate check covers notifications with an id.
     return (each for each in seen.spoken if "id" in each and not _is_notice(each))
 
 
@@ -39,7 +39,9 @@ look(
     "jsonrpc.request-id-not-null",
     at=lambda seen: (member(each, "id") for each in _requests(seen)),
     by=lambda value, _: (
-        None if isinstance(value, str | int) and not isinstance(value, bool) else "it is neither string nor integer"
+        None
+        if isinstance(value, str | int) and not isinstance(value, bool)
+        else "it is neither a string nor an integer"
     ),
     what="request",
     revisions=_LEGACY,
@@ -70,13 +72,13 @@ look(
 
 @check("jsonrpc.request-id-unique", proves=("jsonrpc.request-id-unique",), revisions=_LEGACY, subject=Subject.EVIDENCE)
 async def request_id_unique(server: ServerUnderTest) -> None:
-    """The server does not use the id of a request twice on a connection."""
+    """The server does not use a request id twice on a connection."""
     for transcript in server.evidence:
         used: set[bytes] = set()
         for request in _requests(Seen([transcript])):
             id = encoded(member(request, "id"))
             if id in used:
-                raise Deviation("an id that was not used before", brief(request))
+                raise Deviation("an unused id", brief(request))
             used.add(id)
 
 
@@ -86,7 +88,7 @@ async def request_id_unique(server: ServerUnderTest) -> None:
     subject=Subject.EVIDENCE,
 )
 async def server_no_requests(server: ServerUnderTest) -> None:
-    """The server sends no requests: what it wants to know, it asks in a result."""
+    """The server sends no requests: client requests are in results."""
     for request in _requests(Seen(server.evidence)):
         raise Deviation("no request of the server", brief(request))
 
@@ -96,7 +98,9 @@ look(
     "Every result has a resultType that is a string.",
     "jsonrpc.result-type-present",
     at=lambda seen: (each.result for each in seen.exchanges if isinstance(each.result, dict)),
-    by=lambda value, _: None if isinstance(member(value, "resultType"), str) else "resultType is missing or no string",
+    by=lambda value, _: (
+        None if isinstance(member(value, "resultType"), str) else "resultType is missing or not a string"
+    ),
     what="result",
 )
 
@@ -104,12 +108,12 @@ look(
 def _unknown_kind(value: JsonValue, _: Revision) -> str | None:
     known = ("complete", "input_required", "task")
     kind = member(value, "resultType")
-    return None if kind in known or not isinstance(kind, str) else f"{brief(kind)} is none of {', '.join(known)}"
+    return None if kind in known or not isinstance(kind, str) else f"{brief(kind)} is not one of {', '.join(known)}"
 
 
 look(
     "jsonrpc.result-type-complete",
-    "The resultType of a result is complete, unless it asks for input or belongs to an extension.",
+    "The resultType of a result is complete, unless it requires input or belongs to an extension.",
     "jsonrpc.result-type-complete",
     at=lambda seen: (each.result for each in seen.exchanges if isinstance(each.result, dict)),
     by=_unknown_kind,
@@ -127,11 +131,11 @@ look(
     subject=Subject.EVIDENCE,
 )
 async def result_type_not_unadvertised(server: ServerUnderTest) -> None:
-    """A client that did not declare the extension of tasks in a request gets no task for it."""
+    """A client that did not declare the tasks extension in a request gets no task for it."""
     for each in Seen(server.evidence).exchanges:
         declared = member(each.request, "params", "_meta", CLIENT_CAPABILITIES, "extensions", TASKS_EXTENSION)
         if declared is None and member(each.result, "resultType") == "task":
-            raise Deviation("no task for a client that did not declare them", brief(each.response))
+            raise Deviation("no task for a client that did not declare the extension", brief(each.response))
 
 
 # --- error codes -----------------------------------------------------------------------------------------------------
@@ -142,7 +146,7 @@ def _codes(seen: Seen) -> Iterator[JsonValue]:
 
 
 def _outside(lowest: int, highest: int, *allowed: int) -> Flaw:
-    """Whether a code is none of a range, but for some."""
+    """Return a validator that rejects the codes of a range, with exceptions."""
 
     def wrong(value: JsonValue, _: Revision) -> str | None:
         code = value if isinstance(value, int) else 0
@@ -153,7 +157,7 @@ def _outside(lowest: int, highest: int, *allowed: int) -> Flaw:
 
 look(
     "error.reserved-range",
-    "Of the codes from -32099 to -32020 only the three that are defined are used.",
+    "Of the codes from -32099 to -32020 the server uses only the three that are defined.",
     "error.reserved-range-only-defined",
     "error.no-32042",
     at=_codes,
@@ -162,7 +166,7 @@ look(
 )
 look(
     "error.legacy-range",
-    "The codes from -32019 to -32000 are not used, nor is -32002.",
+    "The server does not use the codes from -32019 to -32000, which include -32002.",
     "error.legacy-range-avoid",
     "error.no-32002",
     at=_codes,
@@ -171,7 +175,7 @@ look(
 )
 look(
     "error.application-codes",
-    "Codes of the application lie outside of -32768 to -32000.",
+    "Codes of the application are outside of -32768 to -32000.",
     "error.app-codes-outside-reserved",
     at=_codes,
     by=_outside(-32768, -32100, -32700, -32600, -32601, -32602, -32603),
@@ -182,15 +186,15 @@ look(
 def _meant(value: JsonValue, _: Revision) -> str | None:
     code, data = member(value, "code"), member(value, "data")
     if code == -32021 and not isinstance(member(data, "requiredCapabilities"), dict):
-        return "-32021 without the capabilities that are required"
+        return "-32021 without requiredCapabilities"
     if code == -32022 and not isinstance(member(data, "supported"), list):
-        return "-32022 without the versions that are supported"
+        return "-32022 without the supported versions"
     return None
 
 
 look(
     "error.reserved-codes-meaning",
-    "-32021 is used for a missing capability alone, and -32022 for a version that is not spoken.",
+    "-32021 is used only for a missing capability, and -32022 only for an unsupported version.",
     "error.reserved-codes-meaning",
     at=lambda seen: seen.errors(),
     by=_meant,

@@ -1,4 +1,4 @@
-"""JSON-RPC: what every message has to be, whatever it is about."""
+"""JSON-RPC: rules for every message."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _is_utf8(raw: bytes) -> bool:
     ),
 )
 async def id_echo(server: ServerUnderTest) -> None:
-    """A response has the id of its request, of the same type: a number stays a number, a string a string."""
+    """A response has the id of its request, with the same type: a number or a string."""
     for id in (4711, "4712", "an id with spaces"):
         answer = await server.peer.request("tools/list" if server.inventory.has("tools") else "nothing/known", id=id)
         if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
@@ -111,16 +111,16 @@ async def id_echo(server: ServerUnderTest) -> None:
     proves=("jsonrpc.method-not-found-code", "jsonrpc.unknown-method-error"),
 )
 async def unknown_method(server: ServerUnderTest) -> None:
-    """A request for a method that does not exist is answered by -32601."""
+    """A request with an unknown method is answered with -32601."""
     await server.peer.fence()
-    answer = await server.peer.request("conformance/does-not-exist", deviant="a method that does not exist")
+    answer = await server.peer.request("conformance/does-not-exist", deviant="an unknown method")
     answer.error(-32601, what="an unknown method")
 
 
 @check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=Subject.RECOVERING)
 async def parse_error(server: ServerUnderTest) -> None:
-    """What is no JSON is answered by -32700, and the connection lives on."""
-    await refuses(server, b'{"jsonrpc": "2.0", "id": 1, "method":', -32700, "no JSON")
+    """Input that is not JSON is answered with -32700, and the connection keeps working."""
+    await refuses(server, b'{"jsonrpc": "2.0", "id": 1, "method":', -32700, "input that is not JSON")
 
 
 @check(
@@ -129,8 +129,8 @@ async def parse_error(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def notification_not_answered(server: ServerUnderTest) -> None:
-    """A notification is not answered, not even one that nobody knows."""
-    await server.peer.notify("notifications/conformance-unknown", deviant="a notification that nobody knows")
+    """A notification gets no response, even when its method is unknown."""
+    await server.peer.notify("notifications/conformance-unknown", deviant="an unknown notification")
     await server.peer.fence()
     if server.peer.strays:
         raise Deviation("no response to a notification", brief(server.peer.strays[0]))

@@ -1,4 +1,4 @@
-"""`_meta`: what requests must have in it, what results say in it, and how its keys are written."""
+"""`_meta`: required members of requests, members of results, and the format of keys."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-# --- what requests must have -----------------------------------------------------------------------------------------
+# --- required members of requests
+# ---------------------------------------------------------------------------------------
 
 
 async def _without(server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], deviant: str) -> Answer:
-    """Asks what was answered a moment ago, with other params."""
+    """Send a request that succeeds, and then the same one with changed params."""
     control = await server.peer.request("server/discover")
     if control.is_error:
-        raise NotTestable(f"the control failed: {control}")
+        raise NotTestable(f"the control request failed: {control}")
     message = server.peer.message("server/discover")
     params = message["params"]
     assert isinstance(params, dict)  # noqa: S101  `message` made it
@@ -68,7 +69,7 @@ _MISSING: Final = {
         _left_out(CLIENT_CAPABILITIES),
     ),
 }
-"""The words of the id, the requirement, what is missing, and how it is left out."""
+"""The last part of the id, the requirement, what is missing, and how it is removed."""
 
 
 def _register() -> None:
@@ -81,7 +82,7 @@ def _register() -> None:
             answer.error(-32602, what=f"a request without {what}")
 
         SERVER_CHECKS.add(
-            f"meta.{words}", run, title=f"A request without {what} is answered by -32602.", proves=(requirement,)
+            f"meta.{words}", run, title=f"A request without {what} is answered with -32602.", proves=(requirement,)
         )
 
 
@@ -90,14 +91,14 @@ _register()
 
 @check("meta.missing-status", proves=("meta.missing-field-http-400",))
 async def missing_status(server: ServerUnderTest) -> None:
-    """A request that lacks a required member of `_meta` is answered with HTTP status 400."""
+    """A request without a required member of `_meta` is answered with HTTP status 400."""
     answer = await _without(server, _left_out(CLIENT_CAPABILITIES), "a request without clientCapabilities")
     answer.refused((400,))
 
 
 @check("meta.wrong-type", proves=("meta.wrong-type-32602",))
 async def wrong_type(server: ServerUnderTest) -> None:
-    """A required member of `_meta` that is of another type is answered by -32602."""
+    """A required member of `_meta` with a wrong type is answered with -32602."""
     answer = await _without(server, _replaced(CLIENT_CAPABILITIES, ["sampling"]), "clientCapabilities is an array")
     answer.error(-32602, what="clientCapabilities that are an array")
 
@@ -105,13 +106,13 @@ async def wrong_type(server: ServerUnderTest) -> None:
 @check("meta.without-client-info", proves=("meta.client-info-optional-for-server",))
 async def without_client_info(server: ServerUnderTest) -> None:
     """A request without clientInfo is served."""
-    # The schema lets it be left out, so that nothing is broken by it.
+    # The schema makes clientInfo optional, so that this breaks no rule.
     (await _without(server, _left_out(CLIENT_INFO), "")).result()
 
 
 @check("meta.any-client-info", proves=("meta.client-info-not-behavioral",))
 async def any_client_info(server: ServerUnderTest) -> None:
-    """Another clientInfo changes nothing: the server declares the same."""
+    """A different clientInfo does not change the capabilities, versions or instructions of the server."""
     first = (await server.peer.request("server/discover")).result()
     other: JsonObject = {"name": "another-client", "version": "99.9", "title": "Another client"}
     now = (await _without(server, _replaced(CLIENT_INFO, other), "")).result()
@@ -122,7 +123,7 @@ async def any_client_info(server: ServerUnderTest) -> None:
 
 @check("meta.unknown-keys", proves=("meta.object", "meta.unknown-keys-ignored"))
 async def unknown_keys(server: ServerUnderTest) -> None:
-    """Keys of `_meta` that nobody knows do no harm."""
+    """Unknown keys of `_meta` are ignored."""
     method = "tools/list" if server.inventory.has("tools") else None
     if method is None:
         raise NotTestable("the server has no tools to list")
@@ -140,12 +141,13 @@ async def trace_context(server: ServerUnderTest) -> None:
     (await server.peer.request("server/discover", {"_meta": trace})).result()
 
 
-# --- what results say ------------------------------------------------------------------------------------------------
+# --- members of results
+# -------------------------------------------------------------------------------------------------
 
 
 @check("meta.server-info", proves=("meta.server-info-should",), subject=Subject.EVIDENCE)
 async def server_info(server: ServerUnderTest) -> None:
-    """Every result says whose it is, by serverInfo in its `_meta`."""
+    """Every result has serverInfo in its `_meta`."""
     for request, response in answered(server):
         result = response.get("result")
         if isinstance(result, dict) and SERVER_INFO not in _object(result.get("_meta")):
@@ -154,7 +156,7 @@ async def server_info(server: ServerUnderTest) -> None:
 
 @check("meta.server-info-shape", proves=("meta.server-info-shape",), subject=Subject.EVIDENCE)
 async def server_info_shape(server: ServerUnderTest) -> None:
-    """A serverInfo has a name and a version, which are texts."""
+    """A serverInfo has a name and a version, which are strings."""
     seen = 0
     for _, response in answered(server):
         result = response.get("result")
@@ -172,12 +174,13 @@ def _object(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-# --- how keys are written --------------------------------------------------------------------------------------------
+# --- format of keys
+# -----------------------------------------------------------------------------------------------------
 
 _OPAQUE: Final = frozenset(
     {"structuredContent", "inputSchema", "outputSchema", "requestedSchema", "data", "arguments", "experimental"}
 )
-"""What is not the protocol's to say: what is called `_meta` in there may be anything."""
+"""Members with free content, in which the name `_meta` has no meaning for the protocol."""
 _LABEL: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _OURS: Final = frozenset({"modelcontextprotocol", "mcp"})
@@ -206,10 +209,10 @@ def _metas(value: JsonValue) -> Iterator[JsonObject]:
 
 
 def _all_keys(server: ServerUnderTest) -> list[tuple[str, JsonValue]]:
-    """All keys of `_meta` that the server ever sent, with their values.
+    """Return all `_meta` keys that the server sent, with their values.
 
     Raises:
-        NotTestable: There were none.
+        NotTestable: The server sent no `_meta`.
     """
     found = [
         (key, value)
@@ -224,7 +227,7 @@ def _all_keys(server: ServerUnderTest) -> list[tuple[str, JsonValue]]:
 
 
 def _labels(key: str) -> list[str]:
-    """The labels of the prefix; none where there is no prefix."""
+    """Return the labels of the prefix; empty when there is no prefix."""
     prefix, slash, _ = key.rpartition("/")
     return prefix.split(".") if slash else []
 
@@ -257,22 +260,25 @@ def _not_reversed(key: str) -> bool:
 
 
 _KEYS: Final = {
-    "prefix": (("meta.prefix-format",), _bad_prefix, "a prefix of labels with dots between, and one slash"),
+    "prefix": (("meta.prefix-format",), _bad_prefix, "a prefix of labels separated by dots, and one slash"),
     "label": (
         ("meta.label-format", "meta.prefix-label-format"),
         _bad_label,
-        "labels that begin with a letter, end with a letter or digit, and have hyphens besides",
+        (
+            "labels that start with a letter, end with a letter or digit, and have only letters, digits and hyphens "
+            "between"
+        ),
     ),
-    "name": (("meta.name-format",), _bad_name, "a name that begins and ends with a letter or digit"),
+    "name": (("meta.name-format",), _bad_name, "a name that starts and ends with a letter or digit"),
     "reserved-before-last": (("meta.reserved-prefix-any",), _reserved_anywhere, "no reserved prefix"),
     "reserved-second": (
         ("meta.reserved-prefix-second-label", "meta.reserved-keys-not-redefined"),
         _reserved_second,
-        "no reserved prefix but for what is defined",
+        "no reserved prefix except in keys of the specification",
     ),
     "reverse-dns": (("meta.reverse-dns", "meta.prefix-reverse-dns"), _not_reversed, "a prefix in reverse DNS order"),
 }
-"""The words of the id, the requirements, what is wrong, and what is right."""
+"""The last part of the id, the requirements, the violation, and the rule."""
 
 
 def _register_keys() -> None:
@@ -297,13 +303,13 @@ _register_keys()
 
 @check("meta.trace-context-format", proves=("meta.trace-context-format",), subject=Subject.EVIDENCE)
 async def trace_context_format(server: ServerUnderTest) -> None:
-    """The traceparent and tracestate are what W3C Trace Context says."""
+    """The traceparent and tracestate have the format of W3C Trace Context."""
     _formats(server, {TRACEPARENT: _TRACEPARENT, TRACESTATE: _TRACESTATE})
 
 
 @check("meta.baggage-format", proves=("meta.baggage-format",), subject=Subject.EVIDENCE)
 async def baggage_format(server: ServerUnderTest) -> None:
-    """Baggage is what W3C Baggage says."""
+    """Baggage has the format of W3C Baggage."""
     _formats(server, {BAGGAGE: _BAGGAGE})
 
 
@@ -313,4 +319,4 @@ def _formats(server: ServerUnderTest, formats: dict[str, re.Pattern[str]]) -> No
         raise NotTestable(f"the server sent no {' and no '.join(formats)}")
     for key, value in found:
         if not isinstance(value, str) or formats[key].fullmatch(value) is None:
-            raise Deviation(f"{key} as W3C has it", brief(value))
+            raise Deviation(f"{key} in the format of W3C", brief(value))

@@ -1,4 +1,4 @@
-"""Results that require input: what they ask for, and what becomes of the next round."""
+"""Multi round-trip requests: the InputRequiredResult, and the retry."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _is_required(answer: Answer) -> bool:
 async def _first(
     server: ServerUnderTest, fixture: str = _ELICITS, *, peer: SuiteConnection | None = None
 ) -> tuple[JsonObject, Answer]:
-    """The first round of a tool that asks: its params, and the result that requires input."""
+    """Call a tool that requires input, and return its params and the InputRequiredResult."""
     name, arguments = server.tool(fixture)
     params: JsonObject = {"name": name, "arguments": arguments}
     answer = await (peer or server.peer).request("tools/call", params)
     if not _is_required(answer):
-        raise NotTestable(f"the control failed: {fixture} asks for nothing: {answer}")
+        raise NotTestable(f"the control request failed: {fixture} requires no input: {answer}")
     return params, answer
 
 
@@ -59,12 +59,13 @@ async def _all_first(server: ServerUnderTest) -> list[tuple[str, Answer]]:
     return [(fixture, (await _first(server, fixture))[1]) for fixture in _FIXTURES]
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- the InputRequiredResult
+# --------------------------------------------------------------------------------------------
 
 
 @check("mrtr.no-requests", proves=("mrtr.only-pattern-for-input",), subject=Subject.EVIDENCE)
 async def no_requests(server: ServerUnderTest) -> None:
-    """The server sends no requests of its own."""
+    """The server sends no requests."""
     for transcript in server.evidence:
         for entry in transcript:
             for message in objects(entry):
@@ -74,19 +75,19 @@ async def no_requests(server: ServerUnderTest) -> None:
 
 @check("mrtr.only-where-it-may-be", proves=("mrtr.not-on-other-methods",), subject=Subject.EVIDENCE)
 async def only_where_it_may_be(server: ServerUnderTest) -> None:
-    """Nothing but `tools/call`, `prompts/get` and `resources/read` is answered by a result that requires input."""
+    """Only `tools/call`, `prompts/get` and `resources/read` return an InputRequiredResult."""
     for request, response in answered(server):
         result = response.get("result")
-        # An extension says itself what its methods are answered by.
+        # An extension defines the results of its own methods.
         own = str(request["method"]).startswith("tasks/")
         required = isinstance(result, dict) and result.get("resultType") == "input_required"
         if required and not own and request["method"] not in _ASKING:
-            raise Deviation(f"no input to be required for {request['method']}", brief(response))
+            raise Deviation(f"no InputRequiredResult for {request['method']}", brief(response))
 
 
 @check("mrtr.asks-or-has-state", proves=("mrtr.at-least-one-field",), needs=_NEEDS)
 async def asks_or_has_state(server: ServerUnderTest) -> None:
-    """A result that requires input has inputRequests, requestState or both."""
+    """An InputRequiredResult has inputRequests, requestState or both."""
     for _, answer in await _all_first(server):
         if "inputRequests" not in answer.result() and "requestState" not in answer.result():
             raise Deviation("inputRequests or requestState", str(answer))
@@ -94,7 +95,7 @@ async def asks_or_has_state(server: ServerUnderTest) -> None:
 
 @check("mrtr.requests-shape", proves=("mrtr.input-requests-shape",), needs=_NEEDS)
 async def requests_shape(server: ServerUnderTest) -> None:
-    """The inputRequests are an object of requests, each with a method, and with no jsonrpc or id."""
+    """The inputRequests are an object of requests, each with a method, and without jsonrpc and id."""
     for _, answer in await _all_first(server):
         requests = answer.result().get("inputRequests", {})
         if not isinstance(requests, dict):
@@ -106,7 +107,7 @@ async def requests_shape(server: ServerUnderTest) -> None:
 
 @check("mrtr.keys-once", proves=("mrtr.input-requests-keys-unique",), needs=_NEEDS)
 async def keys_once(server: ServerUnderTest) -> None:
-    """Each key of inputRequests is there once."""
+    """The keys of inputRequests are unique."""
     await _first(server, "test_input_required_result_multiple_inputs")
     for entry in server.peer.transcript:
         if not entry.sent and b"inputRequests" in entry.raw:
@@ -130,7 +131,7 @@ def _no_twins(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
 
 @check("mrtr.requests-kinds", proves=("mrtr.input-requests-kinds",), needs=_NEEDS)
 async def requests_kinds(server: ServerUnderTest) -> None:
-    """What is asked for is an elicitation, a sampling or the roots."""
+    """An input request is an elicitation, a sampling request or a roots request."""
     for _, answer in await _all_first(server):
         for each in questions_of(answer):
             if each.method not in REPLIES:
@@ -142,13 +143,13 @@ async def state_is_a_string(server: ServerUnderTest) -> None:
     """A requestState is a string."""
     _, answer = await _first(server, "test_input_required_result_request_state")
     if "requestState" not in answer.result():
-        raise NotTestable("the control failed: there is no requestState")
+        raise NotTestable("the control request failed: there is no requestState")
     answer.member("requestState", str)
 
 
 @check("mrtr.only-what-is-declared", proves=("mrtr.respect-client-capabilities",), needs=_NEEDS)
 async def only_what_is_declared(server: ServerUnderTest) -> None:
-    """Nothing is asked for that the client did not declare."""
+    """There is no input request for a capability that the client did not declare."""
     nothing: JsonObject = {}
     sampling: JsonObject = {"sampling": {}}
     tried = [(fixture, declared) for fixture in _FIXTURES for declared in (nothing, sampling)]
@@ -159,63 +160,66 @@ async def only_what_is_declared(server: ServerUnderTest) -> None:
         answer = await server.peer.request("tools/call", params)
         for each in questions_of(answer):
             if _CAPABILITIES.get(each.method) not in declared:
-                raise Deviation(f"nothing to be asked for but {brief([*declared])}", brief(each.whole))
+                raise Deviation(f"input requests only for {brief([*declared])}", brief(each.whole))
 
 
-# --- the next round --------------------------------------------------------------------------------------------------
+# --- the retry
+# ----------------------------------------------------------------------------------------------------------
 
 
 @check("mrtr.completes", proves=("mrtr.complete-after-input",), needs=_NEEDS)
 async def completes(server: ServerUnderTest) -> None:
-    """When everything that was asked for is given, the result is complete."""
+    """With responses to all input requests the result is complete."""
     for fixture in _FIXTURES:
         done = await converse(server, fixture)
         if not done.questions:
-            raise NotTestable(f"the control failed: {fixture} asks for nothing")
+            raise NotTestable(f"the control request failed: {fixture} requires no input")
         if done.answer.member("resultType") != "complete":
             raise Deviation("a complete result", str(done.answer))
 
 
 @check("mrtr.tampered-state", proves=("mrtr.state-tamper-rejected",), needs=_NEEDS)
 async def tampered_state(server: ServerUnderTest) -> None:
-    """A requestState that was changed on its way is refused."""
+    """A modified requestState is rejected."""
     params, answer = await _first(server, "test_input_required_result_tampered_state")
     state = answer.result().get("requestState")
     if not isinstance(state, str):
-        raise NotTestable("the control failed: there is no requestState")
+        raise NotTestable("the control request failed: there is no requestState")
     again = retried(params, answer, _responses(answer))
     if (await server.peer.request("tools/call", again)).is_error:
-        raise NotTestable("the control failed: the state is refused as it is")
+        raise NotTestable("the control request failed: the unmodified requestState is rejected")
     refused = await server.peer.request("tools/call", {**again, "requestState": f"{state}-TAMPERED"})
-    refused.error(what="a requestState that was changed")
+    refused.error(what="a modified requestState")
 
 
 @check("mrtr.state-of-another-request", proves=("mrtr.state-bind-request",), needs=_NEEDS)
 async def state_of_another_request(server: ServerUnderTest) -> None:
-    """A requestState is refused with another request than the one that it was given for."""
+    """A requestState is rejected in a request other than the one that it was issued for."""
     params, answer = await _first(server, "test_input_required_result_tampered_state")
     if not isinstance(answer.result().get("requestState"), str):
-        raise NotTestable("the control failed: there is no requestState")
+        raise NotTestable("the control request failed: there is no requestState")
     other, arguments = server.tool("test_input_required_result_request_state")
     again = retried(params, answer, _responses(answer))
     refused = await server.peer.request("tools/call", {**again, "name": other, "arguments": arguments})
     if not refused.is_error and refused.result().get("resultType") != "input_required":
-        raise Deviation("an error, or to be asked again, for the state of another request", str(refused))
+        raise Deviation(
+            "an error, or another InputRequiredResult, for the requestState of another request", str(refused)
+        )
 
 
 @check("mrtr.on-another-connection", proves=("mrtr.stateless-retry",), needs=_NEEDS, transports=(Transport.HTTP,))
 async def on_another_connection(server: ServerUnderTest) -> None:
-    """The next round can go over another connection."""
+    """The retry may use another connection."""
     params, answer = await _first(server)
     async with server.open() as other:
         done = await other.request("tools/call", retried(params, answer, _responses(answer)))
     if done.is_error or done.result().get("resultType") != "complete":
-        raise Deviation("a complete result, over another connection", str(done))
+        raise Deviation("a complete result over another connection", str(done))
 
 
 @check("mrtr.nobody-answers", proves=("mrtr.no-assumption-of-retry",), needs=_NEEDS)
 async def nobody_answers(server: ServerUnderTest) -> None:
-    """When nobody answers what was asked, the server works on, and asks the next one who calls."""
+    """Without a retry the server keeps working, and serves the next call."""
     for _ in range(3):
         await _first(server)
     await server.peer.fence()
@@ -223,16 +227,16 @@ async def nobody_answers(server: ServerUnderTest) -> None:
 
 @check("mrtr.asks-again", proves=("mrtr.re-request-missing",), needs=_NEEDS)
 async def asks_again(server: ServerUnderTest) -> None:
-    """What is missing in the next round is asked for again."""
+    """Missing input responses in the retry are requested again."""
     params, answer = await _first(server)
     again = await server.peer.request("tools/call", retried(params, answer, {}))
     if not _is_required(again):
-        raise Deviation("to be asked again", str(again))
+        raise Deviation("another InputRequiredResult", str(again))
 
 
 @check("mrtr.unexpected-answers", proves=("mrtr.ignore-unexpected",), needs=_NEEDS)
 async def unexpected_answers(server: ServerUnderTest) -> None:
-    """Answers to what was not asked do no harm."""
+    """Unexpected input responses are ignored."""
     params, answer = await _first(server)
     given: JsonObject = {**_responses(answer), "conformance_unknown": {"action": "cancel"}}
     done = await server.peer.request("tools/call", retried(params, answer, given))
@@ -242,18 +246,18 @@ async def unexpected_answers(server: ServerUnderTest) -> None:
 
 @check("mrtr.answers-of-another-kind", proves=("mrtr.validate-responses",), needs=_NEEDS)
 async def answers_of_another_kind(server: ServerUnderTest) -> None:
-    """An answer that is none to what was asked leads to no complete result without an error."""
+    """An invalid input response does not lead to a complete result without an error."""
     params, answer = await _first(server)
     given: JsonObject = dict.fromkeys(_responses(answer), 12345)
-    done = await server.peer.request("tools/call", retried(params, answer, given), deviant="an answer that is none")
+    done = await server.peer.request("tools/call", retried(params, answer, given), deviant="an invalid input response")
     if not done.is_error and done.result().get("resultType") == "complete" and done.result().get("isError") is not True:
-        raise Deviation("an error, or to be asked again", str(done))
+        raise Deviation("an error, or another InputRequiredResult", str(done))
 
 
 @check("mrtr.malformed-answers", proves=("mrtr.protocol-error",), needs=_NEEDS)
 async def malformed_answers(server: ServerUnderTest) -> None:
-    """A retry whose inputResponses are no object is answered by an error."""
+    """A retry whose inputResponses is not an object is answered with an error."""
     params, answer = await _first(server)
-    again: JsonObject = {**retried(params, answer, {}), "inputResponses": ["no object"]}
-    refused = await server.peer.request("tools/call", again, deviant="inputResponses that are no object")
-    refused.error(what="inputResponses that are no object")
+    again: JsonObject = {**retried(params, answer, {}), "inputResponses": ["not an object"]}
+    refused = await server.peer.request("tools/call", again, deviant="inputResponses that is not an object")
+    refused.error(what="inputResponses that is not an object")

@@ -1,4 +1,4 @@
-"""Pagination: lists in pages."""
+"""Pagination of lists."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject
 
-_INVALID: Final = "conformance: no cursor of yours"
+_INVALID: Final = "conformance: not a cursor of the server"
 
 
 async def _long(server: ServerUnderTest) -> tuple[List, JsonObject]:
-    """A list of several pages, and its first page."""
+    """Return a list with several pages, and its first page."""
     for row in LISTS:
         if server.inventory.has(row.capability):
             page = (await server.peer.request(row.method)).result()
@@ -50,17 +50,17 @@ async def cursor_is_a_string(server: ServerUnderTest) -> None:
 
 @check("pagination.walk", proves=("pagination.operations", "pagination.next-page"))
 async def walked(server: ServerUnderTest) -> None:
-    """All pages together have each entry once, and there is an end of them."""
+    """All pages together contain each entry once, and the pages end."""
     row, _ = await _long(server)
     names = _names(row, *await walk(server.peer, row))
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise Deviation(f"each entry of {row.method} on one page", f"on several: {brief([*twice])}")
+        raise Deviation(f"each entry of {row.method} on one page", f"on several pages: {brief([*twice])}")
 
 
 @check("pagination.stable-cursor", proves=("pagination.stable-cursors",))
 async def stable_cursor(server: ServerUnderTest) -> None:
-    """The same cursor gives the same page again."""
+    """The same cursor returns the same page again."""
     row, first = await _long(server)
     one, two = [await _page(server.peer, row, first["nextCursor"]) for _ in range(2)]
     if _names(row, one) != _names(row, two):
@@ -71,7 +71,7 @@ async def stable_cursor(server: ServerUnderTest) -> None:
     "pagination.cursor-elsewhere", proves=("pagination.cursor-connection-independent",), transports=(Transport.HTTP,)
 )
 async def cursor_elsewhere(server: ServerUnderTest) -> None:
-    """A cursor is good on another connection, too."""
+    """A cursor is valid on another connection too."""
     row, first = await _long(server)
     here = await _page(server.peer, row, first["nextCursor"])
     async with server.open() as other:
@@ -82,14 +82,14 @@ async def cursor_elsewhere(server: ServerUnderTest) -> None:
 
 @check("pagination.invalid-cursor", proves=("pagination.invalid-cursor-error", "pagination.invalid-cursor-32602"))
 async def invalid_cursor(server: ServerUnderTest) -> None:
-    """A cursor that the server did not give is answered by the error -32602."""
+    """An invalid cursor is answered with the error -32602."""
     for row, answer in await _invalid(server):
         answer.error(-32602, what=f"an invalid cursor of {row.method}")
 
 
 @check("pagination.survives-invalid-cursor", proves=("pagination.invalid-cursor-graceful",))
 async def survives_invalid_cursor(server: ServerUnderTest) -> None:
-    """A cursor that the server did not give does no harm: an answer comes, and the server lives on."""
+    """An invalid cursor gets a response, and the server keeps running."""
     await _invalid(server)
     await server.peer.fence()
 
@@ -100,5 +100,5 @@ async def _invalid(server: ServerUnderTest) -> list[tuple[List, Answer]]:
         raise NotApplicable("the server has no lists")
     for row in rows:
         if (await server.peer.request(row.method)).is_error:
-            raise NotTestable(f"the control failed: {row.method}")
+            raise NotTestable(f"the control request failed: {row.method}")
     return [(row, await server.peer.request(row.method, {"cursor": _INVALID})) for row in rows]

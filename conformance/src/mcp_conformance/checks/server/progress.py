@@ -1,4 +1,4 @@
-"""Progress: `notifications/progress` for those who asked for it."""
+"""Progress: `notifications/progress` for requests with a progress token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOKENS: Final[tuple[JsonValue, ...]] = ("conformance-token", 4711)
 
 
 async def _call(server: ServerUnderTest, token: JsonValue) -> tuple[Answer, list[JsonObject]]:
-    """Calls a tool that tells its progress; what it told until a fence after the answer, in order."""
+    """Call a tool that reports progress, and return the response and the params of its progress notifications in order."""
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments}
     if token is not None:
@@ -48,33 +48,33 @@ def _params(message: JsonObject) -> JsonObject:
 async def _told(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[Answer, list[JsonObject]]:
     answer, told = await _call(server, token)
     if not told:
-        raise NotTestable(f"the control failed: {_FIXTURE} tells no progress")
+        raise NotTestable(f"the control request failed: {_FIXTURE} reports no progress")
     return answer, told
 
 
 @check("progress.increasing", proves=("progress.increasing",), needs=_NEEDS)
 async def increasing(server: ServerUnderTest) -> None:
-    """Each progress is more than the one before."""
+    """The progress value increases with each notification."""
     _, told = await _told(server)
     steps = [each.get("progress") for each in told]
     for before, after in pairwise(steps):
         if not isinstance(before, int | float) or not isinstance(after, int | float) or before >= after:
-            raise Deviation("progress that increases", brief([*steps]))
+            raise Deviation("progress values that increase", brief([*steps]))
 
 
 @check("progress.shape", proves=("progress.fields",), needs=_NEEDS)
 async def shape(server: ServerUnderTest) -> None:
-    """Progress has its token and a number, and perhaps a total and a message."""
+    """A progress notification has its token and a number, and optionally a total and a message."""
     _, told = await _told(server)
     for params in told:
         wrong = flaw_of_params(_PROGRESS, params, server.revision)
         if wrong is not None:
-            raise Deviation("progress as the schema has it", wrong)
+            raise Deviation("a progress notification according to the schema", wrong)
 
 
 @check("progress.token", proves=("progress.known-token", "progress.token-echo"), needs=_NEEDS)
 async def token(server: ServerUnderTest) -> None:
-    """Progress has the token that was given, and of the same type."""
+    """A progress notification has the token of the request, with the same type."""
     for given in _TOKENS:
         for params in (await _told(server, given))[1]:
             if key_of(params.get("progressToken")) != key_of(given):
@@ -83,11 +83,11 @@ async def token(server: ServerUnderTest) -> None:
 
 @check("progress.only-with-token", proves=("progress.known-token", "progress.only-with-token"), needs=_NEEDS)
 async def only_with_token(server: ServerUnderTest) -> None:
-    """Who gives no token gets no progress."""
+    """A request without a token gets no progress notifications."""
     await _told(server)
     _, told = await _call(server, None)
     if told:
-        raise Deviation("no progress, as no token was given", brief(told[0]))
+        raise Deviation("no progress notification, as the request has no token", brief(told[0]))
 
 
 @check(
@@ -101,7 +101,7 @@ async def only_with_token(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def not_after_answer(server: ServerUnderTest) -> None:
-    """After the answer there is no more progress."""
+    """After the response there are no progress notifications."""
     await _told(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
@@ -110,11 +110,11 @@ async def not_after_answer(server: ServerUnderTest) -> None:
         await server.peer.fence()
     late = _after(server, answer)
     if late:
-        raise Deviation("no progress after the answer", brief(late[0]))
+        raise Deviation("no progress notification after the response", brief(late[0]))
 
 
 def _after(server: ServerUnderTest, answer: Answer) -> list[JsonObject]:
-    """The progress that stands after an answer in the transcript."""
+    """Return the progress notifications after a response in the transcript."""
     found: list[JsonObject] = []
     passed = False
     for entry in server.peer.transcript:
@@ -130,30 +130,33 @@ def _after(server: ServerUnderTest, answer: Answer) -> list[JsonObject]:
 
 @check("progress.message", proves=("progress.message-readable",), needs=_NEEDS)
 async def message(server: ServerUnderTest) -> None:
-    """The message of a progress, where there is one, says something."""
+    """The message of a progress notification, if any, is readable."""
     told = [params for params in (await _told(server))[1] if "message" in params]
     if not told:
-        raise NotTestable(f"the progress of {_FIXTURE} has no message")
+        raise NotTestable(f"the progress notifications of {_FIXTURE} have no message")
     for params in told:
         said = params["message"]
         if not isinstance(said, str) or not any(character.isalpha() for character in said):
-            raise Deviation("a message that says something to a person", brief(params))
+            raise Deviation("a readable message", brief(params))
 
 
 @check("progress.on-own-stream", proves=("progress.on-request-stream",), transports=(Transport.HTTP,), needs=_NEEDS)
 async def on_own_stream(server: ServerUnderTest) -> None:
-    """Over HTTP progress comes on the stream of its own request."""
+    """Over HTTP progress notifications are sent on the stream of their request."""
     answer, told = await _told(server)
     own = [_params(each) for each in answer.before if each.get("method") == _PROGRESS]
     if own != told:
-        raise Deviation("all progress on the stream of the request", f"{len(told) - len(own)} elsewhere")
+        raise Deviation(
+            "all progress notifications on the stream of the request", f"{len(told) - len(own)} on other streams"
+        )
 
 
-# --- what the server asks for, as a requestor ------------------------------------------------------------------------
+# --- progress of client requests
+# ----------------------------------------------------------------------------------------
 
 
 def _own_tokens(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, JsonValue]]:
-    """By connection: what the server asked with a token, and each token."""
+    """Yield the server's requests with a token, with their connection and token."""
     for number, transcript in enumerate(server.evidence):
         for each in transcript.messages(sent=False):
             if isinstance(each, dict) and "id" in each and "method" in each:
@@ -164,21 +167,21 @@ def _own_tokens(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, Json
 
 @check("progress.own-token-type", proves=("progress.token-type",), subject=Subject.EVIDENCE, revisions=_LEGACY)
 async def own_token_type(server: ServerUnderTest) -> None:
-    """The tokens by which the server asks for progress are texts or integers."""
+    """The progress tokens of the server's requests are strings or integers."""
     seen = list(_own_tokens(server))
     if not seen:
-        raise NotTestable("the server asked for no progress")
+        raise NotTestable("the server sent no request with a progress token")
     for _, asked, given in seen:
         if isinstance(given, bool) or not isinstance(given, str | int):
-            raise Deviation("a progressToken that is a text or an integer", brief(asked))
+            raise Deviation("a progressToken that is a string or an integer", brief(asked))
 
 
 @check("progress.own-token-once", proves=("progress.token-unique",), subject=Subject.EVIDENCE, revisions=_LEGACY)
 async def own_token_once(server: ServerUnderTest) -> None:
-    """The server gives no two of its requests the same token at the same time."""
+    """No two active requests of the server have the same progress token."""
     seen = list(_own_tokens(server))
     if not seen:
-        raise NotTestable("the server asked for no progress")
+        raise NotTestable("the server sent no request with a progress token")
     for number, transcript in enumerate(server.evidence):
         active: dict[str, str] = {}
         for entry in transcript:
@@ -188,5 +191,5 @@ async def own_token_once(server: ServerUnderTest) -> None:
                 for place, asked, given in seen:
                     if place == str(number) and asked is each:
                         if key_of(given) in active.values():
-                            raise Deviation("a progressToken that is in no other active request", brief(asked))
+                            raise Deviation("a progressToken that no other active request has", brief(asked))
                         active[key_of(each["id"])] = key_of(given)

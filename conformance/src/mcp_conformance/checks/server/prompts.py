@@ -1,4 +1,4 @@
-"""Prompts: what they say, and what they need to be told."""
+"""Prompts: their content and their arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def _get(server: ServerUnderTest, fixture: str, arguments: JsonObject | No
 
 
 def _blocks(answer: Answer, kind: str) -> list[JsonObject]:
-    """The content of one type."""
+    """Return the content blocks of one type."""
     messages = answer.member("messages", list)
     found = [each.get("content") for each in (messages if isinstance(messages, list) else ()) if isinstance(each, dict)]
     blocks = [each for each in found if isinstance(each, dict) and each.get("type") == kind]
@@ -41,7 +41,7 @@ def _blocks(answer: Answer, kind: str) -> list[JsonObject]:
 
 @check("prompts.get", proves=("prompts.get-result",), needs=_NEEDS)
 async def get(server: ServerUnderTest) -> None:
-    """`prompts/get` is answered by messages."""
+    """`prompts/get` is answered with messages."""
     answer = await _get(server, "test_simple_prompt")
     wrong = flaw_of_result("prompts/get", answer.result(), server.revision)
     if wrong is not None:
@@ -51,7 +51,7 @@ async def get(server: ServerUnderTest) -> None:
 
 @check("prompts.arguments", proves=("prompts.arguments-substituted",), needs=_NEEDS)
 async def arguments(server: ServerUnderTest) -> None:
-    """What a prompt is told stands in its messages."""
+    """The values of a prompt's arguments appear in its messages."""
     given: JsonObject = {"arg1": "conformance-one", "arg2": "conformance-two"}
     own = server.manifest.find("prompts", "test_prompt_with_arguments").arguments
     answer = await _get(server, "test_prompt_with_arguments", given)
@@ -62,19 +62,19 @@ async def arguments(server: ServerUnderTest) -> None:
 
 
 def _said(answer: Answer) -> str:
-    """All texts of the messages."""
+    """Return the text of all messages."""
     return " ".join(str(block.get("text")) for block in _blocks(answer, "text"))
 
 
 @check("prompts.image", proves=("prompts.image-content",), needs=_NEEDS)
 async def image(server: ServerUnderTest) -> None:
-    """An image in a prompt has data in base64, and a media type."""
+    """An image in a prompt has base64 data and a media type."""
     _media(_blocks(await _get(server, "test_prompt_with_image"), "image"), "image/")
 
 
 @check("prompts.audio", proves=("prompts.audio-content",), needs=_NEEDS)
 async def audio(server: ServerUnderTest) -> None:
-    """A sound in a prompt has data in base64, and a media type."""
+    """Audio in a prompt has base64 data and a media type."""
     _media(_blocks(await _get(server, "conformance_prompt_with_audio"), "audio"), "audio/")
 
 
@@ -82,28 +82,28 @@ def _media(blocks: list[JsonObject], kind: str) -> None:
     for block in blocks:
         media_type = block.get("mimeType")
         if not isinstance(media_type, str) or _MEDIA_TYPE.fullmatch(media_type) is None:
-            raise Deviation(f"a media type as {kind}*", brief(media_type))
+            raise Deviation(f"a media type {kind}*", brief(media_type))
         _base64(block.get("data"))
 
 
 def _base64(data: JsonValue) -> None:
     try:
         if not isinstance(data, str) or not base64.b64decode(data.encode(), validate=True):
-            raise Deviation("data in base64", brief(data))
+            raise Deviation("base64 data", brief(data))
     except (binascii.Error, ValueError) as error:
-        raise Deviation("data in base64", f"{error}: {brief(data)}") from error
+        raise Deviation("base64 data", f"{error}: {brief(data)}") from error
 
 
 @check("prompts.embedded-resource", proves=("prompts.embedded-resource",), needs=_NEEDS)
 async def embedded_resource(server: ServerUnderTest) -> None:
-    """A resource in a prompt has its URI, its media type, and a text or a blob in base64."""
+    """An embedded resource in a prompt has a URI, a media type, and a text or a base64 blob."""
     answer = await _get(server, "test_prompt_with_embedded_resource", {"resourceUri": "test://static-text"})
     for block in _blocks(answer, "resource"):
         resource = block.get("resource")
         if not isinstance(resource, dict) or not isinstance(resource.get("uri"), str):
-            raise Deviation("a resource with its URI", brief(block))
+            raise Deviation("a resource with a URI", brief(block))
         if not isinstance(resource.get("mimeType"), str):
-            raise Deviation("a resource with its mimeType", brief(block))
+            raise Deviation("a resource with a mimeType", brief(block))
         if ("text" in resource) == ("blob" in resource):
             raise Deviation("either a text or a blob", brief(block))
         if "blob" in resource:
@@ -112,9 +112,9 @@ async def embedded_resource(server: ServerUnderTest) -> None:
 
 @check("prompts.unknown-name", proves=("prompts.unknown-prompt-error", "prompts.invalid-name-32602"), needs=_NEEDS)
 async def unknown_name(server: ServerUnderTest) -> None:
-    """A prompt that does not exist is answered by the error -32602."""
+    """An unknown prompt is answered with the error -32602."""
     answer = await server.peer.request("prompts/get", {"name": _UNKNOWN})
-    answer.error(-32602, what="a prompt that does not exist")
+    answer.error(-32602, what="an unknown prompt")
 
 
 @check(
@@ -123,26 +123,26 @@ async def unknown_name(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def missing_argument(server: ServerUnderTest) -> None:
-    """A prompt without an argument that it requires is answered by the error -32602."""
-    (await _without_argument(server)).error(-32602, what="a prompt without an argument that it requires")
+    """A prompt without a required argument is answered with the error -32602."""
+    (await _without_argument(server)).error(-32602, what="a prompt without a required argument")
 
 
 @check("prompts.validates", proves=("prompts.validate-arguments",), needs=_NEEDS)
 async def validates(server: ServerUnderTest) -> None:
-    """A prompt is not made from arguments that do not fit: one that it requires is missing."""
-    (await _without_argument(server)).error(what="a prompt without an argument that it requires")
+    """The arguments of a prompt are validated: a missing required argument is an error."""
+    (await _without_argument(server)).error(what="a prompt without a required argument")
 
 
 async def _without_argument(server: ServerUnderTest) -> Answer:
     control = await _get(server, "test_prompt_with_arguments", {"arg1": "one", "arg2": "two"})
     if control.is_error:
-        raise NotTestable(f"the control failed: {control}")
+        raise NotTestable(f"the control request failed: {control}")
     name = server.require("prompts", "test_prompt_with_arguments")
     return await server.peer.request("prompts/get", {"name": name, "arguments": {}})
 
 
 @check("prompts.internal-error", proves=("prompts.internal-error",), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
-    """A prompt that fails inside is answered by the error -32603."""
+    """An internal error of a prompt is answered with the error -32603."""
     answer = await _get(server, "conformance_failing_prompt", {"word": "any"})
-    answer.error(-32603, what="a prompt that fails")
+    answer.error(-32603, what="a prompt with an internal error")

@@ -1,4 +1,4 @@
-"""Resources: their URIs, what they hold, and what is said of those that do not exist."""
+"""Resources: their URIs, their contents, and errors for unknown ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _NEEDS: Final = ("capability:resources",)
 _UNKNOWN: Final = "conformance-unknown://nothing/here"
 _READ: Final = 10
-"""How many of the listed resources are read."""
+"""Maximum number of listed resources to read."""
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-"""What RFC 3986 lets a URI be made of."""
+"""The characters that RFC 3986 allows in a URI."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
 _CLIMBS: Final = ("../../../../../../../../etc/passwd", "%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd")
 
 
 def _contents(answer: Answer) -> list[JsonObject]:
-    """What was read."""
+    """Return the contents of a resource."""
     contents = answer.member("contents", list)
     found = [each for each in (contents if isinstance(contents, list) else ()) if isinstance(each, dict)]
     if not found:
@@ -55,7 +55,7 @@ async def text(server: ServerUnderTest) -> None:
 
 @check("resources.binary", proves=("resources.binary-encoding", "resources.binary-encoded"), needs=_NEEDS)
 async def binary(server: ServerUnderTest) -> None:
-    """What is binary comes as a blob in base64."""
+    """Binary contents are a base64 blob."""
     answer, contents = await _read(server, "test://static-binary")
     blobs = [each["blob"] for each in contents if "blob" in each]
     if not blobs:
@@ -64,22 +64,22 @@ async def binary(server: ServerUnderTest) -> None:
         try:
             base64.b64decode(str(blob).encode(), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise Deviation("a blob in base64", f"{error}: {answer}") from error
+            raise Deviation("a base64 blob", f"{error}: {answer}") from error
 
 
 @check(
     "resources.binary-is-no-text", proves=("resources.text-only-if-text", "resources.text-only-for-text"), needs=_NEEDS
 )
 async def binary_is_no_text(server: ServerUnderTest) -> None:
-    """What is binary does not come as text."""
+    """Binary contents are not returned as text."""
     answer, contents = await _read(server, "test://static-binary")
     if any("text" in each for each in contents):
-        raise Deviation("a blob, and no text", str(answer))
+        raise Deviation("a blob without text", str(answer))
 
 
 @check("resources.listed-can-be-read", proves=("resources.read-listed",), needs=("any:resources",))
 async def listed_can_be_read(server: ServerUnderTest) -> None:
-    """What is listed can be read."""
+    """A listed resource can be read."""
     failing = server.manifest.find("resources", "test://conformance/failing").name
     uris = [str(each.get("uri")) for each in server.inventory.lists["resources"] if each.get("uri") != failing]
     for uri in uris[:_READ]:
@@ -90,21 +90,21 @@ async def listed_can_be_read(server: ServerUnderTest) -> None:
 
 @check("resources.not-found", proves=("resources.not-found-error",), needs=_NEEDS)
 async def not_found(server: ServerUnderTest) -> None:
-    """A resource that does not exist is answered by the error -32002."""
+    """An unknown resource is answered with the error -32002."""
     answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
-    answer.error(-32002, what="a resource that does not exist")
+    answer.error(-32002, what="an unknown resource")
 
 
 @check("resources.not-found-code", proves=("resources.not-found-32602",), needs=_NEEDS)
 async def not_found_code(server: ServerUnderTest) -> None:
-    """A resource that does not exist is answered by the error -32602."""
+    """An unknown resource is answered with the error -32602."""
     answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
-    answer.error(-32602, what="a resource that does not exist")
+    answer.error(-32602, what="an unknown resource")
 
 
 @check("resources.not-found-is-not-empty", proves=("resources.not-found-not-empty",), needs=_NEEDS)
 async def not_found_is_not_empty(server: ServerUnderTest) -> None:
-    """A resource that does not exist is not answered by contents that are empty."""
+    """An unknown resource is not answered with empty contents."""
     answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
     if not answer.is_error and answer.result().get("contents") == []:
         raise Deviation("an error", str(answer))
@@ -112,19 +112,19 @@ async def not_found_is_not_empty(server: ServerUnderTest) -> None:
 
 @check("resources.uri-syntax", proves=("resources.custom-scheme-rfc3986",), needs=("any:resources",))
 async def uri_syntax(server: ServerUnderTest) -> None:
-    """The URIs of resources are URIs by RFC 3986."""
+    """The URIs of resources conform to RFC 3986."""
     for each in server.inventory.lists["resources"]:
         if _URI.fullmatch(str(each.get("uri"))) is None:
-            raise Deviation("a URI by RFC 3986", brief(each.get("uri")))
+            raise Deviation("a URI according to RFC 3986", brief(each.get("uri")))
 
 
 @check(
     "resources.malformed-uri", proves=("resources.validate-uris", "resources.uri-validated"), needs=("any:resources",)
 )
 async def malformed_uri(server: ServerUnderTest) -> None:
-    """What is no URI cannot be read: the answer is an error, and the server lives on."""
+    """Reading an invalid URI is answered with an error, and the server keeps running."""
     for uri in _MALFORMED:
-        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="a URI that is none")
+        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="an invalid URI")
         answer.error(what=f"the URI {uri!r}")
     await server.peer.fence()
 
@@ -133,7 +133,7 @@ async def malformed_uri(server: ServerUnderTest) -> None:
     "resources.path-traversal", proves=("resources.path-traversal", "resources.validate-uris"), needs=("any:resources",)
 )
 async def path_traversal(server: ServerUnderTest) -> None:
-    """No URI leads out of the tree of files that is offered."""
+    """No URI leads outside of the published directory."""
     files = [
         str(each["uri"]) for each in server.inventory.lists["resources"] if str(each.get("uri")).startswith("file:")
     ]
@@ -141,42 +141,42 @@ async def path_traversal(server: ServerUnderTest) -> None:
         raise NotApplicable("the server lists no file:// resources")
     control = await server.peer.request("resources/read", {"uri": files[0]})
     if control.is_error:
-        raise NotTestable(f"the control failed: {control}")
+        raise NotTestable(f"the control request failed: {control}")
     for climb in _CLIMBS:
         uri = f"{files[0].rpartition('/')[0]}/{climb}"
-        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="a path that leads out of the tree")
+        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="a path outside of the directory")
         answer.error(what=f"the URI {uri!r}")
 
 
 @check("resources.template-read", proves=("resources.template-read",), needs=_NEEDS)
 async def template_read(server: ServerUnderTest) -> None:
-    """A URI that is made from a template can be read."""
+    """A URI that is expanded from a template can be read."""
     await _from_template(server)
 
 
 @check("resources.template-type", proves=("resources.template-mime-uniform",), needs=_NEEDS)
 async def template_type(server: ServerUnderTest) -> None:
-    """The mimeType of a template is that of the resources that are made from it."""
+    """The mimeType of a template is that of its resources."""
     template, contents = await _from_template(server)
     kind = template.get("mimeType")
     if kind is None:
         raise NotTestable("the fixture template has no mimeType")
     for each in contents:
         if each.get("mimeType") not in (None, kind):
-            raise Deviation(f"mimeType {kind!r}, as the template has it", brief(each))
+            raise Deviation(f"mimeType {kind!r} of the template", brief(each))
 
 
 async def _from_template(server: ServerUnderTest) -> tuple[JsonObject, list[JsonObject]]:
     name = server.require("templates", "test://template/{id}/data")
     template = server.inventory.find("templates", name)
-    # One simple variable, as the contract has it: whoever maps another template has one of that kind, too.
+    # The template of the contract has one simple variable, as any template has that is mapped to it.
     answer = await server.peer.request("resources/read", {"uri": re.sub(r"\{[^{}]*\}", "123", name)})
     return template or {}, _contents(answer)
 
 
 @check("resources.internal-error", proves=("resources.internal-error", "resources.internal-32603"), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
-    """A resource whose reading fails is answered by the error -32603."""
+    """An internal error while reading a resource is answered with the error -32603."""
     uri = server.require("resources", "test://conformance/failing")
     answer = await server.peer.request("resources/read", {"uri": uri})
-    answer.error(-32603, what="a resource whose reading fails")
+    answer.error(-32603, what="a resource with an internal error")

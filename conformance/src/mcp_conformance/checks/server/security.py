@@ -1,4 +1,4 @@
-"""What keeps strangers out, as far as it can be seen without credentials."""
+"""Security, as far as it can be tested without credentials."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SAMPLE: Final = 4
 
 @check("security.session-ids", proves=("security.session-id-nondeterministic",), subject=Subject.PROCESS)
 async def session_ids(server: ServerUnderTest) -> None:
-    """The ids of sessions are long, and one does not follow from another."""
+    """Session ids are long, and cannot be derived from one another."""
     ids: list[str] = []
     for _ in range(_SAMPLE):
         async with server.open() as peer:
             if not isinstance(peer, HttpConnection):
-                raise TypeError("the requirement is one of HTTP")
+                raise TypeError("the requirement is about HTTP")
             if peer.session_id is None:
                 raise NotApplicable("the server has no sessions")
             ids.append(peer.session_id)

@@ -1,4 +1,4 @@
-"""Pipes: one message in each line, nothing else on standard output, and an end when the input ends."""
+"""The stdio transport: one message per line, no other output, and an exit at the end of the input."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
     subject=Subject.EVIDENCE,
 )
 async def stdout_only_messages(server: ServerUnderTest) -> None:
-    """Every line of standard output is a whole message: no banner, no log, no empty line."""
+    """Every line of standard output is a complete message: no banner, no log, no empty line."""
     for transcript in server.evidence:
         for entry in transcript:
             if entry.sent or entry.kind not in (Kind.BYTES, Kind.MESSAGE):
                 continue
             if entry.kind is Kind.BYTES or not isinstance(entry.value, dict | list):
-                raise Deviation("one JSON-RPC message in each line", str(entry) if entry.raw else "an empty line")
+                raise Deviation("one JSON-RPC message per line", str(entry) if entry.raw else "an empty line")
 
 
 @check("stdio.line-feed", proves=(*_LINES, "stdio.crlf-tolerated"), subject=Subject.EVIDENCE)
 async def line_feed(server: ServerUnderTest) -> None:
-    """The lines of the server end by a line feed alone."""
+    """The lines of the server end with a line feed, without a carriage return."""
     for transcript in server.evidence:
         for entry in transcript:
             if not entry.sent and entry.raw.endswith(b"\r"):
@@ -53,29 +53,29 @@ async def exits(server: ServerUnderTest) -> None:
     async with server.open() as peer:
         process = _pipes(peer).process
         await process.close_input()
-        async with within(server.settings.timeout, "the process to end with its input"):
+        async with within(server.settings.timeout, "the process to exit at the end of its input"):
             await process.wait()
 
 
 @check("stdio.exit-early", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=Subject.PROCESS)
 async def exits_early(server: ServerUnderTest) -> None:
-    """The server exits also when its standard input ends before anything was said."""
+    """The server exits when its standard input ends before the first message."""
     async with server.open(handshake=False) as peer:
         process = _pipes(peer).process
         await process.close_input()
-        async with within(server.settings.timeout, "the process to end with its input"):
+        async with within(server.settings.timeout, "the process to exit at the end of its input"):
             await process.wait()
 
 
 def _pipes(peer: object) -> StdioConnection:
     if not isinstance(peer, StdioConnection):
-        raise TypeError("the requirement is one of pipes")
+        raise TypeError("the requirement is about stdio")
     return peer
 
 
 @check("stdio.unicode", proves=("stdio.unicode", "jsonrpc.utf8"), subject=Subject.RECOVERING)
 async def unicode(server: ServerUnderTest) -> None:
-    """Text beyond ASCII passes both ways, also U+2028 and U+2029, which end no line."""
+    """Text beyond ASCII is transferred unchanged in both directions, also U+2028 and U+2029."""
     peer = server.peer
     answer = await peer.request("ping" if peer.handshake else "server/discover", id=_TEXT)
     if answer.message.get("id") != _TEXT:
@@ -84,7 +84,7 @@ async def unicode(server: ServerUnderTest) -> None:
 
 @check("stdio.large-message", proves=("stdio.large-message", "stdio.one-message-per-line"), subject=Subject.RECOVERING)
 async def large_message(server: ServerUnderTest) -> None:
-    """A message of 300 kB is read as any other."""
+    """A message of 300 kB is read like any other."""
     peer = server.peer
     params: JsonObject = {"_meta": {"com.example/filler": "x" * _LARGE}}
     (await peer.request("ping" if peer.handshake else "server/discover", params)).result()
@@ -92,7 +92,7 @@ async def large_message(server: ServerUnderTest) -> None:
 
 @check("stdio.pieces", proves=_LINES, subject=Subject.RECOVERING)
 async def pieces(server: ServerUnderTest) -> None:
-    """A line that comes in pieces is one message, and two lines that come together are two."""
+    """A line that arrives in pieces is one message, and two lines that arrive together are two."""
     peer = _pipes(server.peer)
     await peer.fence()
     method = "ping" if peer.handshake else "server/discover"
@@ -102,9 +102,9 @@ async def pieces(server: ServerUnderTest) -> None:
     def found() -> list[str]:
         return sorted(str(each.get("id")) for each in peer.strays[known:] if "result" in each)
 
-    # The answer to the first line shows that the piece behind it was read.
+    # The response to the first line shows that the piece after it was read.
     await peer.process.send(first + b"\n" + line[:20])
-    await peer.until(lambda: "before it" in found(), "a result for a line with a piece of the next one behind it")
+    await peer.until(lambda: "before it" in found(), "a result for a line that is followed by a piece of the next one")
     await peer.send_line(line[20:] + b"\n" + last)
     await peer.fence()
     if found() != ["before it", "behind it", "in pieces"]:
@@ -117,7 +117,7 @@ async def pieces(server: ServerUnderTest) -> None:
     subject=Subject.CONNECTION,
 )
 async def cancelled_silent(server: ServerUnderTest) -> None:
-    """After the cancellation of a request nothing more comes for it."""
+    """After the cancellation of a request no further message is sent for it."""
     peer = _pipes(server.peer)
     name, arguments = server.tool("test_tool_with_progress")
 
@@ -134,12 +134,12 @@ async def cancelled_silent(server: ServerUnderTest) -> None:
         await peer.post(call(cancelled))
         await peer.until(lambda: bool(progress(cancelled)), "progress of the tool")
         await peer.notify("notifications/cancelled", {"requestId": cancelled})
-        await peer.fence()  # the cancellation was read before this was
+        await peer.fence()  # the server has read the cancellation before this
         known = len(progress(cancelled))
-        await peer.exchange(call(f"to the end, {number}"))  # takes longer than the rest of the other one
+        await peer.exchange(call(f"to the end, {number}"))  # takes longer than the remainder of the cancelled call
         found = progress(cancelled)[known:]
         found += [each for each in peer.strays if each.get("id") == cancelled]
         return brief(found[0]) if found else None
 
     if (told := await each_time(late)) is not None:
-        raise Deviation("nothing more for the request that was cancelled", told)
+        raise Deviation("no further message for the cancelled request", told)

@@ -1,4 +1,4 @@
-"""`subscriptions/listen`: what is acknowledged, what is heard, and how it ends."""
+"""Subscriptions: the acknowledgment, the notifications and the end of `subscriptions/listen`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _WATCHED: Final = "test://watched-resource"
 
 
 def _offered(server: ServerUnderTest) -> list[str]:
-    """What can be listened to, by the members of a filter."""
+    """Return the members of a filter that the server supports."""
     found = [name for name, capability in _FLAGS.items() if server.inventory.has(capability)]
-    # What is watched has to be there, or a server may leave it out.
+    # The resource has to exist, or a server may omit its subscription.
     if server.inventory.find("resources", _watched(server)) is None:
         found = [name for name in found if name != "resourceSubscriptions"]
     if not found:
-        raise NotApplicable("the server offers nothing to listen to")
+        raise NotApplicable("the server supports no subscriptions")
     return found
 
 
@@ -56,11 +56,12 @@ def _filter(server: ServerUnderTest, *names: str) -> JsonObject:
 async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
     answer = await server.call(fixture, arguments)
     if answer.is_error:
-        raise NotTestable(f"the control failed: {answer}")
+        raise NotTestable(f"the control request failed: {answer}")
     return answer
 
 
-# --- how it begins ---------------------------------------------------------------------------------------------------
+# --- start
+# --------------------------------------------------------------------------------------------------------------
 
 
 @check("subscription.served", proves=("subscription.method-available",))
@@ -72,7 +73,7 @@ async def served(server: ServerUnderTest) -> None:
 
 @check("subscription.no-filter", proves=("subscription.filter-missing-invalid",))
 async def no_filter(server: ServerUnderTest) -> None:
-    """`subscriptions/listen` without a filter is answered by the error -32602."""
+    """`subscriptions/listen` without a filter is answered with the error -32602."""
     _offered(server)
     answer = await server.peer.request(LISTEN, {}, deviant="no filter")
     answer.error(-32602, what="subscriptions/listen without a filter")
@@ -83,16 +84,16 @@ async def no_filter(server: ServerUnderTest) -> None:
     proves=("subscription.ack-first", "subscription.nothing-before-ack", "subscription.ack-tagged"),
 )
 async def acknowledged_first(server: ServerUnderTest) -> None:
-    """The first message with the id of the subscription is its acknowledgement."""
+    """The first message with the id of the subscription is its acknowledgment."""
     async with listening(server.peer, _filter(server, *_offered(server))) as heard:
-        await heard.until(lambda: bool(heard.mine()), "an acknowledgement with the id of the subscription")
+        await heard.until(lambda: bool(heard.mine()), "an acknowledgment with the id of the subscription")
         if heard.mine()[0].get("method") != ACKNOWLEDGED:
             raise Deviation(ACKNOWLEDGED, brief(heard.mine()[0]))
 
 
 @check("subscription.acknowledged-filter", proves=("subscription.ack-filter", "subscription.ack-subset"))
 async def acknowledged_filter(server: ServerUnderTest) -> None:
-    """The acknowledgement says what is listened to: nothing that was not asked for, and all that is offered."""
+    """The acknowledgment contains the requested members that the server supports, and no others."""
     offered = _offered(server)
     for wanted in (offered, offered[:1]):
         async with listening(server.peer, _filter(server, *wanted)) as heard:
@@ -104,19 +105,19 @@ async def acknowledged_filter(server: ServerUnderTest) -> None:
 
 @check("subscription.not-offered", proves=("subscription.unsupported-not-acked",))
 async def not_offered(server: ServerUnderTest) -> None:
-    """What the server does not declare is not acknowledged."""
+    """The server does not acknowledge notifications that it does not declare."""
     _offered(server)
     async with listening(server.peer, _filter(server, *_FLAGS)) as heard:
         found = await heard.acknowledged()
     offered = [name for name, capability in _FLAGS.items() if server.inventory.has(capability)]
     more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
     if more:
-        raise Deviation(f"nothing but {brief([*offered])} to be acknowledged", brief([*more]))
+        raise Deviation(f"only {brief([*offered])} to be acknowledged", brief([*more]))
 
 
 @check("subscription.id", proves=("subscription.id-equals-request-id",))
 async def same_id(server: ServerUnderTest) -> None:
-    """The id of a subscription is that of its request, a number or a text."""
+    """The id of a subscription is that of its request, a number or a string."""
     offered = _offered(server)
     for id in (471147, "471148"):
         async with listening(server.peer, _filter(server, *offered), id=id) as heard:
@@ -132,23 +133,24 @@ def _acknowledgements(heard: Heard) -> list[JsonObject]:
 
 @check("subscription.stays-open", proves=("subscription.stays-open",))
 async def stays_open(server: ServerUnderTest) -> None:
-    """A subscription is not answered while it goes on."""
+    """An active subscription has no response."""
     async with listening(server.peer, _filter(server, *_offered(server))) as heard:
         await heard.acknowledged()
         for _ in range(3):
             await server.peer.fence()
         if heard.ended:
-            raise Deviation("no answer while the subscription goes on", str(heard.answer or heard.failed))
+            raise Deviation("no response while the subscription is active", str(heard.answer or heard.failed))
 
 
 @check("subscription.event-stream", proves=("subscription.http-sse",), transports=(Transport.HTTP,))
 async def event_stream(server: ServerUnderTest) -> None:
-    """Over HTTP the answer is an event stream."""
+    """Over HTTP the response is an event stream."""
     async with listening(server.peer, _filter(server, *_offered(server))) as heard:
         await heard.until(lambda: bool(heard.messages), "an event stream")
 
 
-# --- what is heard ---------------------------------------------------------------------------------------------------
+# --- notifications
+# ------------------------------------------------------------------------------------------------------
 
 _CHANGES: Final = {
     "tools-changed": ("toolsListChanged", _TOOLS, "test_trigger_tool_change", "subscription.tools-list-changed"),
@@ -171,7 +173,7 @@ _CHANGES: Final = {
         "subscription.resource-updated",
     ),
 }
-"""The words of the id, the member of the filter, the notification, the tool that brings it about, and the requirement."""
+"""The last part of the id, the member of the filter, the notification, the tool that causes it, and the requirement."""
 
 
 def _register() -> None:
@@ -192,7 +194,7 @@ def _register() -> None:
         SERVER_CHECKS.add(
             f"subscription.{words}",
             run,
-            title=f"Who listens with {member} is told by `{method}`.",
+            title=f"A subscription with {member} gets `{method}`.",
             proves=(requirement,),
             needs=("capability:tools", f"capability:{_FLAGS[member]}"),
         )
@@ -202,7 +204,7 @@ _register()
 
 
 def _by_tool(server: ServerUnderTest) -> tuple[str, str, str]:
-    """A change that can be brought about: the member of the filter, the notification and the tool."""
+    """Return a change that the suite can cause: the member of the filter, the notification and the tool."""
     for member, method, fixture, _ in list(_CHANGES.values())[:3]:
         if server.inventory.has(_FLAGS[member]):
             server.tool(fixture)
@@ -229,7 +231,7 @@ async def tagged(server: ServerUnderTest) -> None:
     needs=("capability:tools.listChanged", "capability:prompts.listChanged"),
 )
 async def only_what_was_asked(server: ServerUnderTest) -> None:
-    """Nothing is told that was not asked for: left out, or false."""
+    """A subscription gets no notifications whose member of the filter is missing or false."""
     for wanted in ({"promptsListChanged": True}, {"promptsListChanged": True, "toolsListChanged": False}):
         async with listening(server.peer, dict(wanted)) as heard:
             await heard.acknowledged()
@@ -238,20 +240,20 @@ async def only_what_was_asked(server: ServerUnderTest) -> None:
             await heard.wait(_PROMPTS)
             found = [each for each in heard.messages if each.get("method") == _TOOLS and not heard.is_of_another(each)]
         if found:
-            raise Deviation("nothing of tools, as nobody asked for it", brief(found[0]))
+            raise Deviation(f"no {_TOOLS}, which the filter does not contain", brief(found[0]))
 
 
 @check("subscription.not-unasked", proves=("subscription.no-unsubscribed-notifications",))
 async def not_unasked(server: ServerUnderTest) -> None:
-    """Who does not listen is told of no change, not on the stream of another request either."""
+    """Without a subscription there are no change notifications, on the streams of other requests either."""
     _, method, fixture = _by_tool(server)
     since = len(server.peer.inbox)
     await _trigger(server, fixture)
     await server.peer.fence()
     told = [each for each in server.peer.inbox[since:] if each.get("method") == method]
-    # That a subscription of before goes on after its end is the subject of `subscription.cancelled`.
+    # `subscription.cancelled` covers subscriptions that continue after their end.
     if found := [each for each in told if not is_tagged(server.peer, each)]:
-        raise Deviation(f"no {method}, as nobody listens", brief(found[0]))
+        raise Deviation(f"no {method} without a subscription", brief(found[0]))
 
 
 @check(
@@ -260,7 +262,7 @@ async def not_unasked(server: ServerUnderTest) -> None:
     needs=("capability:tools", "capability:resources.subscribe"),
 )
 async def only_these_resources(server: ServerUnderTest) -> None:
-    """Who watches a resource is told of it by its URI, and of no other."""
+    """A subscription to a resource gets notifications with its URI, and for no other resource."""
     watched, other = server.require("resources", _WATCHED), server.require("resources", "test://static-text")
     async with listening(server.peer, {"resourceSubscriptions": [watched]}) as heard:
         await heard.acknowledged()
@@ -275,7 +277,7 @@ async def only_these_resources(server: ServerUnderTest) -> None:
 
 @check("subscription.several", proves=("subscription.server-multiple-concurrent",))
 async def several(server: ServerUnderTest) -> None:
-    """Of several subscriptions each is told, under its own id."""
+    """With several subscriptions each gets the notification, with its own id."""
     member, method, fixture = _by_tool(server)
     async with (
         listening(server.peer, _filter(server, member)) as one,
@@ -290,7 +292,7 @@ async def several(server: ServerUnderTest) -> None:
 
 @check("subscription.cancelled", proves=("subscription.server-stops-after-cancel",), transports=(Transport.STDIO,))
 async def cancelled(server: ServerUnderTest) -> None:
-    """After its end nothing comes for a subscription any more, and another one goes on."""
+    """After its end a subscription gets no notifications, while another one continues."""
     member, method, fixture = _by_tool(server)
     async with listening(server.peer, _filter(server, member)) as other:
         await other.acknowledged()
@@ -302,7 +304,7 @@ async def cancelled(server: ServerUnderTest) -> None:
         await other.wait(method)
         await server.peer.fence()
         if len(gone.mine()) > known:
-            raise Deviation("nothing for a subscription that was cancelled", brief(gone.mine()[-1]))
+            raise Deviation("no notification for a cancelled subscription", brief(gone.mine()[-1]))
 
 
 @check(
@@ -311,7 +313,7 @@ async def cancelled(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def not_on_another_connection(server: ServerUnderTest) -> None:
-    """A subscription is gone with its connection: the next one hears nothing before it listens itself."""
+    """A subscription ends with its connection: another connection gets no notifications before it subscribes."""
     member, method, fixture = _by_tool(server)
     async with server.open() as first, listening(first, _filter(server, member)) as heard:
         await heard.acknowledged()
@@ -321,23 +323,24 @@ async def not_on_another_connection(server: ServerUnderTest) -> None:
         await second.fence()
         found = [each for each in second.inbox if each.get("method") == method]
     if found:
-        raise Deviation(f"no {method} on a connection that does not listen", brief(found[0]))
+        raise Deviation(f"no {method} on a connection without a subscription", brief(found[0]))
 
 
-# --- how it ends -----------------------------------------------------------------------------------------------------
+# --- end
+# ----------------------------------------------------------------------------------------------------------------
 
 
 async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
-    """Ends the input of a server in the midst of a subscription; its id, and all that came then.
+    """End the input of a server during a subscription, and return the id and all messages that follow.
 
     Raises:
-        NotTestable: Nothing came. To such a server the end of its input is the end of the transport, behind which it has
-            nobody to tell.
+        NotTestable: No message follows. Such a server takes the end of its input for the end of the transport, after
+            which it has no client to notify.
     """
     wanted = _filter(server, *_offered(server))
     async with server.open() as peer:
         if not isinstance(peer, StdioConnection):
-            raise NotApplicable("the server cannot be told to end over this transport")
+            raise NotApplicable("the suite cannot end the server over this transport")
         message = peer.message(LISTEN, {"notifications": wanted})
         await peer.post(message)
         await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
@@ -347,7 +350,7 @@ async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
         await peer.until(lambda: ended.ended, "the end of the output")
         later = [each for entry in peer.transcript.entries[before:] for each in objects(entry) if not entry.sent]
         if not later:
-            raise NotTestable("the server ends with its input, and says nothing any more")
+            raise NotTestable("the server exits at the end of its input without a message")
         return message["id"], later
 
 
@@ -358,7 +361,7 @@ async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
     transports=(Transport.STDIO,),
 )
 async def ends_with_a_result(server: ServerUnderTest) -> None:
-    """A server that ends answers the subscriptions that go on."""
+    """A server that shuts down sends results for its active subscriptions."""
     id, later = await _torn_down(server)
     if not any(key_of(each.get("id")) == key_of(id) and "result" in each for each in later):
         raise Deviation(f"a result for the subscription {brief(id)}", brief([*later]))
@@ -375,7 +378,7 @@ async def result_shape(server: ServerUnderTest) -> None:
     id, later = await _torn_down(server)
     results = [each["result"] for each in later if key_of(each.get("id")) == key_of(id) and "result" in each]
     if not results:
-        raise NotTestable("the server ends without a result for the subscription")
+        raise NotTestable("the server exits without a result for the subscription")
     for result in results:
         meta = result.get("_meta") if isinstance(result, dict) else None
         if not isinstance(result, dict) or result.get("resultType") != "complete":
@@ -390,7 +393,7 @@ async def result_shape(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def ends_with_cancelled(server: ServerUnderTest) -> None:
-    """Over pipes a server that ends cancels the subscriptions that go on."""
+    """Over stdio a server that shuts down cancels its active subscriptions."""
     id, later = await _torn_down(server)
     for each in later:
         params = each.get("params")

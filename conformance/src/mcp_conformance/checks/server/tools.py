@@ -1,4 +1,4 @@
-"""Tools: what they are called, what they take, and what a call gives."""
+"""Tools: their names, their schemas and their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_.-]*")
 
 @check("tools.text", proves=("tools.call-result-shape", "schema.call-tool-result"), needs=_NEEDS)
 async def text(server: ServerUnderTest) -> None:
-    """A call of a tool is answered by its content."""
+    """A tool call is answered with content."""
     answer = await server.call("test_simple_text")
     content = answer.member("content", list)
     if not isinstance(content, list) or not content:
@@ -62,7 +62,7 @@ async def name_length(server: ServerUnderTest) -> None:
     needs=("any:tools",),
 )
 async def name_characters(server: ServerUnderTest) -> None:
-    """The names of tools have only letters and digits of ASCII, underscores, hyphens and dots."""
+    """Tool names contain only ASCII letters, digits, underscores, hyphens and dots."""
     for tool in server.inventory.lists["tools"]:
         if _CHARACTERS.fullmatch(str(tool.get("name"))) is None:
             raise Deviation("a name of A-Z, a-z, 0-9, underscore, hyphen and dot", brief(tool.get("name")))
@@ -70,7 +70,7 @@ async def name_characters(server: ServerUnderTest) -> None:
 
 @check("tools.order", proves=("tools.list-deterministic-order",), needs=_NEEDS)
 async def order(server: ServerUnderTest) -> None:
-    """Tools come in the same order each time."""
+    """The order of the tools is the same each time."""
     lists = [(await server.peer.request("tools/list")).member("tools", list) for _ in range(3)]
     names = [[tool.get("name") if isinstance(tool, dict) else None for tool in _array(each)] for each in lists]
     if names[1:] != names[:-1]:
@@ -81,31 +81,32 @@ def _array(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-# --- calls that cannot be --------------------------------------------------------------------------------------------
+# --- invalid calls
+# ------------------------------------------------------------------------------------------------------
 
 
 @check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=_NEEDS)
 async def unknown_name(server: ServerUnderTest) -> None:
-    """A call of a tool that does not exist is answered by a JSON-RPC error."""
+    """A call of an unknown tool is answered with a JSON-RPC error."""
     await _control(server)
     answer = await server.peer.request("tools/call", {"name": _UNKNOWN, "arguments": {}})
-    answer.error(what="a tool that does not exist")
+    answer.error(what="an unknown tool")
 
 
 @check("tools.unknown-name-code", proves=("tools.unknown-tool-protocol-error",), needs=_NEEDS)
 async def unknown_name_code(server: ServerUnderTest) -> None:
-    """A call of a tool that does not exist is answered by the error -32602."""
+    """A call of an unknown tool is answered with the error -32602."""
     await _control(server)
     answer = await server.peer.request("tools/call", {"name": _UNKNOWN, "arguments": {}})
-    answer.error(-32602, what="a tool that does not exist")
+    answer.error(-32602, what="an unknown tool")
 
 
 @check("tools.name-case", proves=("tools.name-case-sensitive",), needs=_NEEDS)
 async def name_case(server: ServerUnderTest) -> None:
-    """A tool is not found by its name in other letters, upper for lower."""
+    """Tool names are case-sensitive."""
     name, _ = await _control(server)
     if server.inventory.find("tools", name.swapcase()) is not None or name.swapcase() == name:
-        raise NotTestable(f"the name {name!r} cannot be written in other letters")
+        raise NotTestable(f"the name {name!r} is the same in the other case")
     answer = await server.peer.request("tools/call", {"name": name.swapcase(), "arguments": {}})
     if not answer.is_error and answer.result().get("isError") is not True:
         raise Deviation(f"no tool under the name {name.swapcase()!r}", str(answer))
@@ -113,40 +114,40 @@ async def name_case(server: ServerUnderTest) -> None:
 
 @check("tools.malformed-call", proves=("tools.malformed-request-protocol-error",), needs=_NEEDS)
 async def malformed_call(server: ServerUnderTest) -> None:
-    """A `tools/call` without a name, or with arguments that are no object, is answered by the error -32602."""
+    """A `tools/call` without a name, or with arguments that are not an object, gets the error -32602."""
     name, _ = await _control(server)
-    broken: list[JsonObject] = [{"name": name, "arguments": ["no object"]}]
-    if server.transport is Transport.STDIO:  # over HTTP the header with the name would be wrong as well
+    broken: list[JsonObject] = [{"name": name, "arguments": ["not an object"]}]
+    if server.transport is Transport.STDIO:  # over HTTP the Mcp-Name header would be wrong too
         broken.append({"arguments": {}})
     for params in broken:
-        answer = await server.peer.request("tools/call", params, deviant="params that are none of tools/call")
-        answer.error(-32602, what="params that are none of tools/call")
+        answer = await server.peer.request("tools/call", params, deviant="invalid params of tools/call")
+        answer.error(-32602, what="invalid params of tools/call")
 
 
 @check("tools.without-arguments", proves=("tools.call-arguments-optional",), needs=_NEEDS)
 async def without_arguments(server: ServerUnderTest) -> None:
-    """A call without `arguments` is one with none."""
+    """A call without `arguments` is the same as one with an empty object."""
     name, arguments = await _control(server)
     if arguments:
-        raise NotTestable(f"the tool {name!r}, which stands for test_simple_text, takes arguments")
+        raise NotTestable(f"the tool {name!r}, which serves as test_simple_text, takes arguments")
     _succeeded(await server.peer.request("tools/call", {"name": name}))
 
 
 @check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS)
 async def validates(server: ServerUnderTest) -> None:
-    """Arguments that do not fit the inputSchema are refused, in one way or the other."""
+    """Arguments that violate the inputSchema are rejected, with an error or with isError true."""
     for answer in await _invalid(server):
         if not answer.is_error and answer.result().get("isError") is not True:
-            raise Deviation("an error, or a result with isError true, for arguments that do not fit", str(answer))
+            raise Deviation("an error, or a result with isError true, for invalid arguments", str(answer))
 
 
 @check("tools.invalid-arguments-error", proves=("tools.input-validation-protocol-error",), needs=_NEEDS)
 async def invalid_arguments_error(server: ServerUnderTest) -> None:
-    """Arguments that do not fit the inputSchema are answered by the error -32602, or by a result with isError true."""
+    """Arguments that violate the inputSchema get the error -32602, or a result with isError true."""
     for answer in await _invalid(server):
-        # The same page has "invalid arguments" under errors and "invalid input data" under results.
+        # The same page lists "invalid arguments" under errors and "invalid input data" under results.
         if answer.is_error or answer.result().get("isError") is not True:
-            answer.error(-32602, what="arguments that do not fit the inputSchema")
+            answer.error(-32602, what="arguments that violate the inputSchema")
 
 
 @check(
@@ -155,26 +156,26 @@ async def invalid_arguments_error(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def invalid_arguments_result(server: ServerUnderTest) -> None:
-    """Arguments that do not fit the inputSchema are answered by a result with isError true and a text."""
+    """Arguments that violate the inputSchema get a result with isError true and a text."""
     for answer in await _invalid(server):
-        _failed(answer, "arguments that do not fit the inputSchema")
+        _failed(answer, "arguments that violate the inputSchema")
 
 
 async def _control(server: ServerUnderTest) -> tuple[str, JsonObject]:
-    """Calls a tool that can be called; gives what was called."""
+    """Call a tool, require success, and return its name and arguments."""
     name, arguments = server.tool("test_simple_text")
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
     if answer.is_error or answer.result().get("isError") is True:
-        raise NotTestable(f"the control failed: {answer}")
+        raise NotTestable(f"the control request failed: {answer}")
     return name, arguments
 
 
 async def _invalid(server: ServerUnderTest) -> list[Answer]:
-    """The answers to arguments that do not fit, after some that do."""
+    """Return the responses to invalid arguments, after a call with valid ones."""
     name, fitting = server.tool("conformance_constrained", {"count": 3})
     control = await server.peer.request("tools/call", {"name": name, "arguments": fitting})
     if control.is_error or control.result().get("isError") is True:
-        raise NotTestable(f"the control failed: {control}")
+        raise NotTestable(f"the control request failed: {control}")
     wrong: list[JsonObject] = [{}, {"count": "three"}, {"count": 99}]
     return [await server.peer.request("tools/call", {"name": name, "arguments": each}) for each in wrong]
 
@@ -189,21 +190,22 @@ def _failed(answer: Answer, what: str) -> None:
     if answer.result().get("isError") is not True:
         raise Deviation(f"isError true for {what}", str(answer))
     if not any(isinstance(each, dict) and each.get("text") for each in _array(content)):
-        raise Deviation(f"a text that explains what is wrong, for {what}", str(answer))
+        raise Deviation(f"a text that explains the error, for {what}", str(answer))
 
 
 @check("tools.failure", proves=("tools.execution-error-in-result", "tools.execution-error-is-error"), needs=_NEEDS)
 async def failure(server: ServerUnderTest) -> None:
-    """A tool that fails is answered by a result with isError true and a text."""
+    """A tool that fails returns a result with isError true and a text."""
     _failed(await server.call("test_error_handling"), "a tool that fails")
 
 
-# --- what a call gives -----------------------------------------------------------------------------------------------
+# --- results
+# ------------------------------------------------------------------------------------------------------------
 
 
 @check("tools.structured", proves=("tools.output-schema-conform", "tools.output-schema-conformance"), needs=_NEEDS)
 async def structured(server: ServerUnderTest) -> None:
-    """A tool with outputSchema gives structuredContent that fits it."""
+    """A tool with an outputSchema returns structuredContent that conforms to it."""
     await _structured(server, "conformance_structured", {"value": 4711})
 
 
@@ -213,17 +215,17 @@ async def structured(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def structured_also_text(server: ServerUnderTest) -> None:
-    """A result with structuredContent has its JSON as a text, too."""
+    """A result with structuredContent also has its JSON as text."""
     answer = await server.call("conformance_structured", {"value": 4711})
     _same_as_text(answer)
 
 
 @check("tools.structured-array", proves=("tools.structured-nonobject-text",), needs=_NEEDS)
 async def structured_array(server: ServerUnderTest) -> None:
-    """A result whose structuredContent is an array has its JSON as a text, too."""
+    """A result whose structuredContent is an array also has its JSON as text."""
     answer = await server.call("conformance_structured_list", {"count": 3})
     if not isinstance(answer.member("structuredContent"), list):
-        raise NotTestable("the fixture tool 'conformance_structured_list' gives no array")
+        raise NotTestable("the fixture tool 'conformance_structured_list' returns no array")
     _same_as_text(answer)
 
 
@@ -238,7 +240,7 @@ async def _structured(server: ServerUnderTest, fixture: str, arguments: JsonObje
     value = answer.member("structuredContent")
     wrong = flaw_by_schema(value, schema)
     if wrong is not None:
-        raise Deviation(f"structuredContent that fits the outputSchema of {name!r}", wrong)
+        raise Deviation(f"structuredContent that conforms to the outputSchema of {name!r}", wrong)
     return value
 
 

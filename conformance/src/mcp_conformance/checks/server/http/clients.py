@@ -1,4 +1,4 @@
-"""HTTP and who is at the other end: several clients, clients that go, where a server listens, and whom it knows."""
+"""HTTP clients: concurrent clients, disconnects, the address of the server, and authentication."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUCCESSES: Final = frozenset(range(200, 300))
 
 @check("http.same-ids", proves=("http.multiple-clients",))
 async def same_ids(server: ServerUnderTest) -> None:
-    """Requests of the same id that come at once over several connections get each its own answer."""
+    """Concurrent requests with the same id on several connections each get their own response."""
     peer = http_peer(server)
     methods = [
         "server/discover",
@@ -43,13 +43,13 @@ async def same_ids(server: ServerUnderTest) -> None:
         request = peer.message(method, id="conformance-same")
         answer = await peer.exchange(request)
         if members.get(method, method.partition("/")[0]) not in answer.result():
-            wrong.append(f"{method} answered by {answer}")
+            wrong.append(f"{method} answered with {answer}")
 
     async with trio.open_nursery() as nursery:
         for method in methods * 3:
             nursery.start_soon(ask, method)
     if wrong:
-        raise Deviation("each request to get its own answer", wrong[0])
+        raise Deviation("a separate response for each request", wrong[0])
 
 
 @check(
@@ -57,7 +57,7 @@ async def same_ids(server: ServerUnderTest) -> None:
     proves=("http.multiple-clients", "sse.disconnect-any-time"),
 )
 async def slow_client(server: ServerUnderTest) -> None:
-    """While one client has sent half of a request, and when it goes, the others are answered."""
+    """While one client has sent half of a request, and after it disconnects, others are served."""
     peer = http_peer(server)
     request = await control(peer)
     body = encoded(request)
@@ -74,11 +74,11 @@ async def slow_client(server: ServerUnderTest) -> None:
             raise Deviation("a connection", str(ended)) from ended
         try:
             await stream.send_all(portion)
-            peer.transcript.note(f"another connection sent {len(portion)} bytes of a request, and is silent")
-            await _served(peer, "while another client is silent")
+            peer.transcript.note(f"another connection sent {len(portion)} bytes of a request, and waits")
+            await _served(peer, "while another client waits")
         finally:
             await trio.aclose_forcefully(stream)
-        await _served(peer, "after another client has gone")
+        await _served(peer, "after another client has disconnected")
 
 
 async def _served(peer: HttpConnection, when: str) -> None:
@@ -87,18 +87,19 @@ async def _served(peer: HttpConnection, when: str) -> None:
     require(answer, _SUCCESSES, f"a request {when}")
 
 
-# --- where it listens, and whom it knows -------------------------------------------------------------------------------
+# --- address and authentication
+# -----------------------------------------------------------------------------------------
 
 
 @check("http.bind-localhost", proves=("http.bind-localhost",))
 async def bind_localhost(server: ServerUnderTest) -> None:
-    """A server at a name of this machine cannot be reached at an address that others can reach."""
+    """A server with a loopback name cannot be reached at an address of the network."""
     await require_local(http_peer(server).endpoint)
 
 
 @check("http.authentication", proves=("http.authentication", "security.verify-all-requests"))
 async def authentication(server: ServerUnderTest) -> None:
-    """A request without credentials is refused by 401 or 403."""
+    """A request without credentials is rejected with 401 or 403."""
     peer = http_peer(server)
     request = await with_credentials(peer)
     if peer.revision.era is Era.LEGACY:
@@ -114,11 +115,11 @@ async def authentication(server: ServerUnderTest) -> None:
 
 @check("http.session-no-credentials", proves=("security.no-session-authentication", "security.verify-all-requests"))
 async def session_no_credentials(server: ServerUnderTest) -> None:
-    """The id of a session does not stand for credentials: without them a request is refused by 401 or 403."""
+    """A session id does not replace credentials: a request without them is rejected with 401 or 403."""
     peer = http_peer(server)
     request = await with_credentials(peer)
     if peer.session_id is None:
-        raise NotApplicable("there are no sessions")
+        raise NotApplicable("the server has no sessions")
     own = {name for name, _ in peer.settings.headers}
     answer = await peer.look(
         headers=without(peer.headers(request), *own), body=encoded(request), deviant="no credentials"

@@ -1,4 +1,4 @@
-"""HTTP: the endpoint, statuses, content types and what is sent along with a request."""
+"""The HTTP endpoint: methods, statuses, content types and headers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TYPES: Final = ("application/json", "text/event-stream")
     proves=("http.single-endpoint", "http.single-endpoint-post", "http.success-status-200", "http.origin-absent-ok"),
 )
 async def post(server: ServerUnderTest) -> None:
-    """A POSTed request of what is no browser is answered with status 200."""
+    """A POST request from a client other than a browser is answered with status 200."""
     peer = http_peer(server)
     request = probe(peer)
     require(await peer.look(headers=peer.headers(request), body=encoded(request)), {200}, "a request")
@@ -55,17 +55,17 @@ async def post(server: ServerUnderTest) -> None:
 
 @check("http.get", proves=("http.single-endpoint", "http.get-response"))
 async def get(server: ServerUnderTest) -> None:
-    """A GET at the endpoint is answered by a stream of events, or by 405."""
+    """A GET to the endpoint is answered with an event stream, or with 405."""
     async with session(server) as peer:
         answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()])
         require(answer, {200, 405}, "GET")
         if answer.status == 200 and answer.media_type != "text/event-stream":
-            raise Deviation("a GET answered with text/event-stream", shown(answer))
+            raise Deviation("text/event-stream for GET", shown(answer))
 
 
 @check("http.response-type", proves=("http.request-response-type", "http.request-response-content-type"))
 async def response_type(server: ServerUnderTest) -> None:
-    """A POSTed request is answered with application/json or text/event-stream."""
+    """A POST request is answered with application/json or text/event-stream."""
     peer = http_peer(server)
     requests = [probe(peer)]
     if server.inventory.has("tools"):
@@ -73,7 +73,7 @@ async def response_type(server: ServerUnderTest) -> None:
     for request in requests:
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))
         if answer.media_type not in _TYPES:
-            raise Deviation(f"{request['method']} answered with {' or '.join(_TYPES)}", shown(answer))
+            raise Deviation(f"{' or '.join(_TYPES)} for {request['method']}", shown(answer))
 
 
 # --- notifications ---------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ async def response_type(server: ServerUnderTest) -> None:
 
 @check("http.notification", proves=("http.notification-202",))
 async def notification(server: ServerUnderTest) -> None:
-    """`notifications/initialized` is answered by 202, with an empty body."""
+    """`notifications/initialized` is answered with 202 and an empty body."""
     async with server.open(handshake=False) as peer:
         plain = attrs.evolve(server, connected=peer)
         await _initialized(http_peer(plain))
@@ -107,19 +107,20 @@ async def _accepted(peer: HttpConnection, message: JsonObject, *, refusals: froz
 
 @check("http.notification-accepted", proves=("http.notification-accepted-202",))
 async def notification_accepted(server: ServerUnderTest) -> None:
-    """A notification is answered by 202 with an empty body, if it is not refused."""
+    """A notification is answered with 202 and an empty body, unless it is rejected."""
     peer = http_peer(server)
-    params: JsonObject = {"requestId": "conformance-none", "reason": "nobody asked"}
+    params: JsonObject = {"requestId": "conformance-none", "reason": "unknown request"}
     message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
     await _accepted(peer, message, refusals=_CLIENT_ERRORS)
 
 
-# --- the version in a header -------------------------------------------------------------------------------------------
+# --- the version header
+# -------------------------------------------------------------------------------------------------
 
 
 @check("http.version-absent", proves=("http.protocol-version-assume",))
 async def version_absent(server: ServerUnderTest) -> None:
-    """A request without MCP-Protocol-Version is answered nevertheless."""
+    """A request without MCP-Protocol-Version is served."""
     peer = http_peer(server)
     request = await control(peer)
     answer = await peer.look(
@@ -132,32 +133,30 @@ async def version_absent(server: ServerUnderTest) -> None:
 
 @check("http.version-unknown", proves=("http.protocol-version-400",))
 async def version_unknown(server: ServerUnderTest) -> None:
-    """A request with an MCP-Protocol-Version that nobody speaks is answered by 400."""
+    """A request with an unknown MCP-Protocol-Version is answered with 400."""
     peer = http_peer(server)
     for version in (_UNKNOWN, "no version"):
         request = await control(peer)
         answer = await peer.look(
             headers=with_header(peer.headers(request), "MCP-Protocol-Version", version),
             body=encoded(request),
-            deviant="a version that nobody speaks",
+            deviant="an unsupported version",
         )
         require(answer, {400}, f"MCP-Protocol-Version: {version}")
 
 
 @check("http.unsupported-version", proves=("http.unsupported-version-400",))
 async def unsupported_version(server: ServerUnderTest) -> None:
-    """Error -32022 has the status 400."""
+    """The error -32022 has the status 400."""
     peer = http_peer(server)
     request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: _UNKNOWN}}}
-    answer = await peer.look(
-        headers=peer.headers(request), body=encoded(request), deviant="a version that nobody speaks"
-    )
-    require(answer, {400}, "a version that is not supported")
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="an unsupported version")
+    require(answer, {400}, "an unsupported version")
 
 
 @check("http.meta-missing", proves=("meta.missing-field-http-400",))
 async def meta_missing(server: ServerUnderTest) -> None:
-    """A request that lacks a field of `_meta` which is required has the status 400."""
+    """A request without a required member of `_meta` is answered with the status 400."""
     peer = http_peer(server)
     for field in ("protocolVersion", "clientCapabilities"):
         meta = {key: value for key, value in peer.meta().items() if not key.endswith(f"/{field}")}
@@ -171,20 +170,20 @@ async def meta_missing(server: ServerUnderTest) -> None:
 
 @check("http.method-not-found", proves=("http.method-not-found-404",))
 async def method_not_found(server: ServerUnderTest) -> None:
-    """A method that does not exist is answered by 404 with error -32601."""
+    """An unknown method is answered with 404 and the error -32601."""
     await _not_found(http_peer(server), "conformance/does-not-exist")
 
 
 @check("http.removed-methods", proves=("http.removed-methods-404",))
 async def removed_methods(server: ServerUnderTest) -> None:
-    """The methods that older revisions had are answered by 404 with error -32601."""
+    """The methods of older revisions are answered with 404 and the error -32601."""
     for method, params in _REMOVED.items():
         await _not_found(http_peer(server), method, params)
 
 
 @check("http.removed-initialize", proves=("http.removed-methods-404",))
 async def removed_initialize(server: ServerUnderTest) -> None:
-    """A server that speaks no older revision answers `initialize` by 404 with error -32601."""
+    """A server that supports no older revision answers `initialize` with 404 and the error -32601."""
     await _modern_only(server)
     await _not_found(http_peer(server), "initialize")
 
@@ -192,19 +191,19 @@ async def removed_initialize(server: ServerUnderTest) -> None:
 async def _not_found(peer: HttpConnection, method: str, params: JsonObject | None = None) -> None:
     await control(peer)
     request = peer.message(method, params)
-    answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="there is no such method")
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="an unknown method")
     require(answer, {404}, method, code=-32601)
 
 
 async def _modern_only(server: ServerUnderTest) -> None:
     for revision in ("2025-11-25", "2025-06-18", "2025-03-26"):
         if await serves_legacy(server, revision):
-            raise NotApplicable(f"the server speaks {revision} too")
+            raise NotApplicable(f"the server supports {revision} too")
 
 
 @check("http.legacy-initialize", proves=("compat.server-modern-initialize-error-http",))
 async def legacy_initialize(server: ServerUnderTest) -> None:
-    """A server that speaks no older revision answers the `initialize` of an older client by 400."""
+    """A server that supports no older revision answers the `initialize` of an older client with 400."""
     await _modern_only(server)
     peer = http_peer(server)
     await control(peer)
@@ -215,13 +214,13 @@ async def legacy_initialize(server: ServerUnderTest) -> None:
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}},
     }
     headers = without(peer.headers(request), "MCP-Protocol-Version", "Mcp-Method")
-    answer = await peer.look(headers=headers, body=encoded(request), deviant="the handshake of an older revision")
-    require(answer, {400}, "the handshake of an older revision")
+    answer = await peer.look(headers=headers, body=encoded(request), deviant="initialize of an older revision")
+    require(answer, {400}, "initialize of an older revision")
 
 
 @check("http.get-refused", proves=("http.get-405",))
 async def get_refused(server: ServerUnderTest) -> None:
-    """A server that speaks no older revision answers GET by 405."""
+    """A server that supports no older revision answers GET with 405."""
     await _modern_only(server)
     peer = http_peer(server)
     answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM], deviant="a GET")
@@ -230,7 +229,7 @@ async def get_refused(server: ServerUnderTest) -> None:
 
 @check("http.delete-refused", proves=("http.delete-405",))
 async def delete_refused(server: ServerUnderTest) -> None:
-    """A server that speaks no older revision answers DELETE by 405."""
+    """A server that supports no older revision answers DELETE with 405."""
     await _modern_only(server)
     peer = http_peer(server)
     answer = await peer.look("DELETE", headers=peer.settings.headers, deviant="a DELETE")
@@ -239,19 +238,19 @@ async def delete_refused(server: ServerUnderTest) -> None:
 
 @check("http.missing-capability", proves=("http.missing-capability-400",))
 async def missing_capability(server: ServerUnderTest) -> None:
-    """Error -32021 has the status 400."""
+    """The error -32021 has the status 400."""
     name, arguments = server.tool("test_missing_capability")
     async with server.open(capabilities={}) as opened:
         peer = http_peer(attrs.evolve(server, connected=opened))
         await control(peer)
         request = peer.message("tools/call", {"name": name, "arguments": arguments})
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))
-        require(answer, {400}, "a capability that the client does not have", code=-32021)
+        require(answer, {400}, "a capability that the client does not declare", code=-32021)
 
 
 @check("http.array", proves=("http.batch-rejected",))
 async def array(server: ServerUnderTest) -> None:
-    """A POSTed array is refused by a status 4xx."""
+    """A POST with an array is rejected with a 4xx status."""
     peer = http_peer(server)
     request = await control(peer)
     answer = await peer.look(headers=peer.headers(request), body=encoded([request]), deviant="an array of messages")
@@ -260,26 +259,27 @@ async def array(server: ServerUnderTest) -> None:
 
 @check("http.response-posted", proves=("http.batch-rejected",))
 async def response_posted(server: ServerUnderTest) -> None:
-    """A POSTed response is refused by a status 4xx."""
+    """A POST with a response is rejected with a 4xx status."""
     peer = http_peer(server)
     headers = peer.headers(await control(peer))
     response: JsonObject = {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete"}}
-    answer = await peer.look(headers=headers, body=encoded(response), deviant="a response, and nobody asked")
+    answer = await peer.look(headers=headers, body=encoded(response), deviant="a response without a request")
     require(answer, _CLIENT_ERRORS, "a response")
 
 
-# --- what older revisions had in headers -----------------------------------------------------------------------------
+# --- headers of older revisions
+# -----------------------------------------------------------------------------------------
 
 
 @check("http.session-ignored", proves=("http.session-id-ignored",))
 async def session_ignored(server: ServerUnderTest) -> None:
-    """A header Mcp-Session-Id changes nothing."""
+    """The Mcp-Session-Id header is ignored."""
     await _ignored(http_peer(server), "Mcp-Session-Id", "conformance-none")
 
 
 @check("http.last-event-id-ignored", proves=("http.last-event-id-ignored",))
 async def last_event_id_ignored(server: ServerUnderTest) -> None:
-    """A header Last-Event-ID changes nothing."""
+    """The Last-Event-ID header is ignored."""
     await _ignored(http_peer(server), "Last-Event-ID", "1")
 
 
@@ -292,7 +292,7 @@ async def _ignored(peer: HttpConnection, name: str, value: str) -> None:
 
 @check("http.no-session", proves=("http.session-id-not-minted",))
 async def no_session(server: ServerUnderTest) -> None:
-    """No answer has a header Mcp-Session-Id."""
+    """No response has an Mcp-Session-Id header."""
     peer = http_peer(server)
     requests = [probe(peer), peer.message("conformance/does-not-exist")]
     if server.inventory.has("tools"):
@@ -301,5 +301,5 @@ async def no_session(server: ServerUnderTest) -> None:
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))
         if answer.header("mcp-session-id") is not None:
             raise Deviation(
-                f"no Mcp-Session-Id with the answer to {request['method']}", str(answer.header("mcp-session-id"))
+                f"no Mcp-Session-Id in the response to {request['method']}", str(answer.header("mcp-session-id"))
             )

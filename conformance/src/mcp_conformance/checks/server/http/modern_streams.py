@@ -1,4 +1,4 @@
-"""Streams of events in the revision without sessions: what stands in them, how they end, and what their end means."""
+"""Event streams of the revision without sessions: their content, their end, and cancellation by disconnect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NEEDS: Final = ("capability:tools",)
 _LOOKS: Final = 20
 _PAUSE: Final = 0.01
-"""Seconds between two looks."""
+"""Poll interval in seconds."""
 
 
 @check("http.accel-buffering", proves=("http.sse-x-accel-buffering",), needs=_NEEDS)
@@ -42,7 +42,7 @@ async def accel_buffering(server: ServerUnderTest) -> None:
 
 @check("http.stream-no-requests", proves=("http.sse-no-requests",), needs=_NEEDS)
 async def stream_no_requests(server: ServerUnderTest) -> None:
-    """No request comes in a stream, not even where the server wants to ask something."""
+    """A stream contains no requests, even when the server requires input."""
     name, arguments = server.tool("test_streaming_elicitation")
     async with server.open(capabilities={"elicitation": {"form": {}}}) as opened:
         peer = http_peer(attrs.evolve(server, connected=opened))
@@ -54,19 +54,21 @@ async def stream_no_requests(server: ServerUnderTest) -> None:
 
 @check("http.no-resumption", proves=("http.sse-no-resumption",), needs=_NEEDS)
 async def no_resumption(server: ServerUnderTest) -> None:
-    """A stream cannot be taken up again by GET with Last-Event-ID."""
+    """A stream cannot be resumed by GET with Last-Event-ID."""
     peer = http_peer(server)
     request = progress_call(server, peer, "again")
     stream = await read_stream(peer, request)
     last = stream.ids[0] if stream.ids else "1"
     headers = with_header(_without_body(peer.headers(request)), *ACCEPT_STREAM)
-    answer = await peer.look("GET", headers=[*headers, ("Last-Event-ID", last)], deviant="a stream is taken up again")
+    answer = await peer.look(
+        "GET", headers=[*headers, ("Last-Event-ID", last)], deviant="an attempt to resume a stream"
+    )
     if answer.status == 200 and answer.media_type == "text/event-stream":
         raise Deviation("no stream for a GET with Last-Event-ID", f"HTTP {answer.status}, {answer.media_type}")
 
 
 def _without_body(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The headers that a GET can have."""
+    """Return the headers that are valid for a GET."""
     return [(name, value) for name, value in headers if name.lower() not in ("content-type", "mcp-method", "mcp-name")]
 
 
@@ -76,7 +78,7 @@ def _without_body(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     needs=("capability:tools.listChanged",),
 )
 async def listen_apart(server: ServerUnderTest) -> None:
-    """On a stream of `subscriptions/listen` there is no progress and no log message of other requests."""
+    """A stream of `subscriptions/listen` has no progress or log messages of other requests."""
     name, arguments = server.tool("test_trigger_tool_change")
     peer = http_peer(server)
     listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -96,14 +98,15 @@ async def listen_apart(server: ServerUnderTest) -> None:
                 message = peer.transcript.message(event.data, sent=False) if event.data else None
                 method = message.get("method") if isinstance(message, dict) else None
                 if method in ("notifications/progress", "notifications/message"):
-                    raise Deviation("no progress and no log message on this stream", brief(message))
+                    raise Deviation("no progress or log message on this stream", brief(message))
                 if method == "notifications/tools/list_changed":
                     return
             raise Deviation("notifications/tools/list_changed on the stream", "the end of the stream")
-    raise Deviation("notifications/tools/list_changed on the stream", "nothing")
+    raise Deviation("notifications/tools/list_changed on the stream", "no such notification")
 
 
-# --- a client that goes ------------------------------------------------------------------------------------------------
+# --- disconnects
+# --------------------------------------------------------------------------------------------------------
 
 
 async def _outcome(server: ServerUnderTest, key: str) -> str:
@@ -114,7 +117,7 @@ async def _outcome(server: ServerUnderTest, key: str) -> str:
 
 
 async def _gone(server: ServerUnderTest, key: str) -> None:
-    """Begins a call that waits, and closes its connection when it has begun."""
+    """Start a call that waits, and close its connection."""
     peer = http_peer(server)
     name, _ = server.tool("conformance_wait")
     server.tool("conformance_outcome")
@@ -122,16 +125,16 @@ async def _gone(server: ServerUnderTest, key: str) -> None:
     request = peer.message("tools/call", {"name": name, "arguments": {"key": key}, "_meta": meta})
     async with peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), encoded(request)) as exchange:
         if exchange.media_type != "text/event-stream":
-            raise NotApplicable("the answer is no stream")
+            raise NotApplicable("the response is not a stream")
         while (event := await exchange.next_event()) is not None and b"notifications/progress" not in event.data:
             pass
     peer.transcript.note("the stream is closed before the response")
 
 
 async def _settled(server: ServerUnderTest, key: str) -> str:
-    """What became of a call, as soon as it is known; `running` when it goes on and on."""
+    """Return the outcome of a call when it is known; `running` when it does not end in time."""
     with trio.move_on_after(server.settings.timeout):
-        # Only asking tells what happens there.
+        # The outcome can only be polled.
         while (outcome := await _outcome(server, key)) == "running":  # noqa: ASYNC110
             await trio.sleep(_PAUSE)
         return outcome
@@ -150,23 +153,23 @@ async def cancel_by_disconnect(server: ServerUnderTest) -> None:
 
 @check("sse.disconnect-no-cancel", proves=("sse.disconnect-not-cancel",), needs=_NEEDS)
 async def disconnect_no_cancel(server: ServerUnderTest) -> None:
-    """A request goes on when its connection is lost."""
+    """A request continues when its connection is lost."""
     key = f"lost-{http_peer(server).next_id()}"
     await _gone(server, key)
-    # A server that takes it for a cancellation needs a moment to see it. No verdict hangs on how long that is.
+    # A server that cancels the call needs a moment to notice the disconnect. No verdict depends on its length.
     for _ in range(_LOOKS):
         if await _outcome(server, key) == "cancelled":
-            raise Deviation("the request to go on", "it is cancelled")
+            raise Deviation("the request to continue", "it is cancelled")
         await trio.sleep(_PAUSE)
     (await server.call("conformance_release", {"key": key})).result()
     outcome = await _settled(server, key)
     if outcome != "finished":
-        raise Deviation("the request to go on to its end", f"it is {outcome}")
+        raise Deviation("the request to continue to its end", f"it is {outcome}")
 
 
 @check("http.cancel-silent", proves=("http.cancel-no-more-messages",), needs=("capability:tools.listChanged",))
 async def cancel_silent(server: ServerUnderTest) -> None:
-    """After its client has gone, nothing more is said of a request, not on other streams either."""
+    """After a disconnect no message is sent for the request, on other streams either."""
     peer = http_peer(server)
     key = f"silent-{peer.next_id()}"
     name, arguments = server.tool("test_trigger_tool_change")
@@ -182,6 +185,6 @@ async def cancel_silent(server: ServerUnderTest) -> None:
         while (event := await exchange.next_event()) is not None:
             message = peer.transcript.message(event.data, sent=False) if event.data else None
             if isinstance(message, dict) and key in brief(message):
-                raise Deviation("nothing more of a request whose client has gone", brief(message))
+                raise Deviation("no message for the request of a disconnected client", brief(message))
             if isinstance(message, dict) and message.get("method") == "notifications/tools/list_changed":
                 return

@@ -1,4 +1,4 @@
-"""HTTP and browsers: requests that a foreign web page made a browser send, which must not get in."""
+"""HTTP requests that a foreign web page makes a browser send, and that the server must reject."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CLIENT_ERRORS = frozenset(range(400, 500))
 
 
 def _refusals(peer: HttpConnection) -> frozenset[int]:
-    """The statuses of a refusal: 403 where the revision says so, otherwise any that blames the client."""
+    """Return the statuses of a rejection: 403 where the revision requires it, otherwise any 4xx."""
     says = (catalogue().find(id, peer.revision.name) for id in ("http.origin-403", "http.origin-invalid-403"))
     return frozenset({403}) if any(says) else _CLIENT_ERRORS
 
@@ -43,56 +43,56 @@ async def _refused(
         headers=[*peer.headers(request), ("Origin", origin)],
         body=encoded(request),
         host=host,
-        deviant="a request that a foreign page makes a browser send",
+        deviant="a request of a foreign page",
     )
     require(answer, statuses or _refusals(peer), f"the Origin {origin}" + (f" at the Host {host}" if host else ""))
 
 
 @check("http.origin-foreign", proves=_PROVES)
 async def origin_foreign(server: ServerUnderTest) -> None:
-    """A request with the Origin of a foreign site is refused."""
+    """A request with the Origin of a foreign site is rejected."""
     await _refused(http_peer(server), f"https://{EVIL}")
 
 
 @check("http.origin-lookalike", proves=_PROVES)
 async def origin_lookalike(server: ServerUnderTest) -> None:
-    """A request is refused whose Origin only begins like the server's own."""
+    """A request whose Origin only begins like the server's own is rejected."""
     peer = http_peer(server)
     await _refused(peer, f"http://{peer.endpoint.host}.{EVIL}:{peer.endpoint.port}")
 
 
 @check("http.origin-null", proves=_PROVES)
 async def origin_null(server: ServerUnderTest) -> None:
-    """A request with the Origin "null", which any page can have a browser send, is refused."""
+    """A request with the Origin "null", which any page can send, is rejected."""
     await _refused(http_peer(server), "null")
 
 
 @check("http.dns-rebinding", proves=_PROVES)
 async def dns_rebinding(server: ServerUnderTest) -> None:
-    """A request is refused that a page of a foreign name sends to that name, which leads to the server by then."""
+    """A request of a foreign page to a host name that was rebound to the server's address is rejected."""
     peer = http_peer(server)
     place = f"{EVIL}:{peer.endpoint.port}"
-    # The Host is as foreign as the Origin, and may be what is complained of first: by 421, for instance.
+    # The Host is foreign too, and may be rejected first, for instance with 421.
     await _refused(peer, f"http://{place}", host=place, statuses=_CLIENT_ERRORS)
 
 
 @check("http.origin-simple-post", proves=_VALIDATES)
 async def origin_simple_post(server: ServerUnderTest) -> None:
-    """A POST of text/plain, for which browsers ask no leave, is refused when a foreign page sends it."""
+    """A cross-site POST of text/plain, which needs no preflight, is rejected."""
     peer = http_peer(server)
     request = await control(peer)
     headers = with_header(peer.headers(request), "Content-Type", "text/plain")
     answer = await peer.look(
         headers=[*headers, ("Origin", f"https://{EVIL}"), ("Sec-Fetch-Site", "cross-site")],
         body=encoded(request),
-        deviant="a request that a foreign page makes a browser send",
+        deviant="a request of a foreign page",
     )
     require(answer, _CLIENT_ERRORS, "text/plain from a foreign page")
 
 
 @check("http.origin-notification", proves=(*_PROVES, "http.notification-reject", "http.notification-rejected-4xx"))
 async def origin_notification(server: ServerUnderTest) -> None:
-    """A notification with a foreign Origin is refused by an HTTP error, and not by 202."""
+    """A notification with a foreign Origin is rejected with an HTTP error, not answered with 202."""
     peer = http_peer(server)
     message = peer.message("notifications/cancelled", {"requestId": "conformance-none"})
     del message["id"]
@@ -100,40 +100,40 @@ async def origin_notification(server: ServerUnderTest) -> None:
     answer = await peer.look(
         headers=[*peer.headers(message), ("Origin", f"https://{EVIL}")],
         body=encoded(message),
-        deviant="a notification that a foreign page makes a browser send",
+        deviant="a notification of a foreign page",
     )
     require(answer, _refusals(peer), "a notification with a foreign Origin")
 
 
 @check("http.origin-stream", proves=("http.origin-validate", "http.origin-403"))
 async def origin_stream(server: ServerUnderTest) -> None:
-    """A GET with a foreign Origin is refused."""
+    """A GET with a foreign Origin is rejected."""
     async with session(server) as peer:
         headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
         answer = await peer.look(
             "GET",
             headers=[*headers, ("Origin", f"https://{EVIL}")],
-            deviant="a request that a foreign page makes a browser send",
+            deviant="a request of a foreign page",
         )
         straight = await peer.look("GET", headers=headers)
         if straight.status == 405:
-            raise NotApplicable("there is no stream to be had by GET")
+            raise NotApplicable("the server offers no stream by GET")
         if straight.status != 200:
-            raise NotTestable(f"the control failed: {shown(straight)}")
+            raise NotTestable(f"the control request failed: {shown(straight)}")
         require(answer, _refusals(peer), "a GET with a foreign Origin")
 
 
 @check("http.origin-delete", proves=("http.origin-validate", "http.origin-403"))
 async def origin_delete(server: ServerUnderTest) -> None:
-    """A DELETE with a foreign Origin is refused, and the session lives on."""
+    """A DELETE with a foreign Origin is rejected, and the session remains valid."""
     async with session(server) as peer:
         if peer.session_id is None:
-            raise NotApplicable("there are no sessions")
+            raise NotApplicable("the server has no sessions")
         headers = [*peer.settings.headers, *peer.session_headers()]
         answer = await peer.look(
             "DELETE",
             headers=[*headers, ("Origin", f"https://{EVIL}")],
-            deviant="a request that a foreign page makes a browser send",
+            deviant="a request of a foreign page",
         )
         request = probe(peer)
         alive = await peer.look(headers=peer.headers(request), body=encoded(request))
@@ -142,12 +142,12 @@ async def origin_delete(server: ServerUnderTest) -> None:
             raise NotApplicable("clients cannot end sessions")
         require(answer, _refusals(peer), "a DELETE with a foreign Origin")
         if alive.status != 200:
-            raise Deviation("the session to live on", shown(alive))
+            raise Deviation("the session to remain valid", shown(alive))
 
 
 @check("http.origin-preflight", proves=_VALIDATES)
 async def origin_preflight(server: ServerUnderTest) -> None:
-    """A browser that asks for leave in the name of a foreign page does not get it."""
+    """A preflight request for a foreign page is not granted."""
     peer = http_peer(server)
     answer = await peer.look(
         "OPTIONS",
@@ -156,10 +156,10 @@ async def origin_preflight(server: ServerUnderTest) -> None:
             ("Access-Control-Request-Method", "POST"),
             ("Access-Control-Request-Headers", "content-type, mcp-protocol-version"),
         ],
-        deviant="a request that a foreign page makes a browser send",
+        deviant="a request of a foreign page",
     )
     allowed = answer.header("access-control-allow-origin")
     if 200 <= answer.status < 300 and allowed in ("*", f"https://{EVIL}"):
         raise Deviation(
-            "no leave for a foreign page", f"HTTP {answer.status} with Access-Control-Allow-Origin {allowed}"
+            "no CORS permission for a foreign page", f"HTTP {answer.status} with Access-Control-Allow-Origin {allowed}"
         )

@@ -1,4 +1,4 @@
-"""Parameters that clients repeat in headers: how tools ask for that, and when a server believes the headers."""
+"""Header parameters: their declaration with `x-mcp-header`, and the validation of `Mcp-Param-*` headers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ _KEY: Final = "x-mcp-header"
 _PRIMITIVES: Final = ("string", "integer", "boolean")
 
 
-# --- how tools ask for it ----------------------------------------------------------------------------------------------
+# --- declaration
+# --------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class _Mark:
-    """One `x-mcp-header`."""
+    """An `x-mcp-header` annotation."""
 
     tool: JsonValue
     value: JsonValue
@@ -51,15 +52,15 @@ class _Mark:
 
 
 def _marks(server: ServerUnderTest) -> list[_Mark]:
-    """All of them.
+    """Return all `x-mcp-header` annotations.
 
     Raises:
-        NotApplicable: There are none.
+        NotApplicable: No tool has one.
     """
     tools = server.inventory.lists["tools"]
     found = [mark for tool in tools for mark in _in_schema(tool.get("name"), tool.get("inputSchema"), reachable=True)]
     if not found:
-        raise NotApplicable("no tool asks for parameters in headers")
+        raise NotApplicable("no tool has header parameters")
     return found
 
 
@@ -91,7 +92,7 @@ def _in_schema(tool: JsonValue, schema: JsonValue, *, reachable: bool, root: boo
     needs=_NEEDS,
 )
 async def mark_token(server: ServerUnderTest) -> None:
-    """Every x-mcp-header is a token as HTTP has it, and not empty."""
+    """Every x-mcp-header is a non-empty token of HTTP."""
     for mark in _marks(server):
         if not isinstance(mark.value, str) or _TOKEN.fullmatch(mark.value) is None:
             raise Deviation(f"the {_KEY} of {brief(mark.tool)} to be a token", brief(mark.value))
@@ -99,7 +100,7 @@ async def mark_token(server: ServerUnderTest) -> None:
 
 @check("header.mark-unique", proves=("header.xmcp-unique-case-insensitive",), needs=_NEEDS)
 async def mark_unique(server: ServerUnderTest) -> None:
-    """No two parameters of a tool have the same x-mcp-header, in whatever letters."""
+    """No two parameters of a tool have the same x-mcp-header, regardless of case."""
     seen: set[tuple[str, str]] = set()
     for mark in _marks(server):
         key = (str(mark.tool), str(mark.value).lower())
@@ -110,7 +111,7 @@ async def mark_unique(server: ServerUnderTest) -> None:
 
 @check("header.mark-primitive", proves=("header.xmcp-primitive-only",), needs=_NEEDS)
 async def mark_primitive(server: ServerUnderTest) -> None:
-    """x-mcp-header stands on strings, integers and booleans alone."""
+    """Only strings, integers and booleans have x-mcp-header."""
     for mark in _marks(server):
         kinds = mark.schema.get("type")
         allowed = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
@@ -120,35 +121,36 @@ async def mark_primitive(server: ServerUnderTest) -> None:
 
 @check("header.mark-reachable", proves=("header.xmcp-statically-reachable",), needs=_NEEDS)
 async def mark_reachable(server: ServerUnderTest) -> None:
-    """x-mcp-header stands only where `properties` alone lead to."""
+    """Every x-mcp-header is at a place that is reached by `properties` only."""
     for mark in _marks(server):
         if not mark.reachable:
-            raise Deviation(f"{_KEY} in {brief(mark.tool)} only behind `properties`", brief(mark.schema))
+            raise Deviation(f"{_KEY} in {brief(mark.tool)} below `properties` only", brief(mark.schema))
 
 
-# --- whether the headers are believed ----------------------------------------------------------------------------------
+# --- validation
+# ---------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
 class _Param:
-    """A parameter that a tool wants in a header."""
+    """A header parameter of a tool."""
 
     tool: str
     argument: str
     header: str
     others: JsonObject
-    """What the tool needs besides."""
+    """Other arguments that the tool requires."""
 
     def call(self, peer: HttpConnection, value: JsonValue) -> JsonObject:
-        """A call with a value."""
+        """Return a call with a value of the parameter."""
         return peer.message("tools/call", {"name": self.tool, "arguments": {**self.others, self.argument: value}})
 
 
 def _param(server: ServerUnderTest, kind: str = "string") -> _Param:
-    """The first that there is of a type.
+    """Return the first header parameter of a type.
 
     Raises:
-        NotTestable: There is none.
+        NotTestable: No tool has one.
     """
     for tool in server.inventory.lists.get("tools", ()):
         schema = tool.get("inputSchema")
@@ -161,13 +163,13 @@ def _param(server: ServerUnderTest, kind: str = "string") -> _Param:
                 others = [each for each in (required if isinstance(required, list) else []) if each != name]
                 if not others:
                     return _Param(tool=str(tool["name"]), argument=name, header=f"Mcp-Param-{header}", others={})
-    raise NotTestable(f"no tool wants a parameter of type {kind} in a header, and nothing besides")
+    raise NotTestable(f"no tool has a header parameter of type {kind} and no other required arguments")
 
 
 async def _written(
     server: ServerUnderTest, value: JsonValue, header: str | None, deviant: str = "", *, kind: str = "string"
 ) -> HttpResponse:
-    """What a call comes to whose header is written so, after one whose header is as it should be."""
+    """Send a call with the given header, after a control request with the correct one."""
     peer = http_peer(server)
     param = _param(server, kind)
     request = await control(peer, param.call(peer, value))
@@ -184,49 +186,49 @@ def _believed(answer: HttpResponse, what: str) -> None:
 
 @check("header.param-mismatch", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_mismatch(server: ServerUnderTest) -> None:
-    """A call whose Mcp-Param header says something else than the body is rejected with 400 and -32020."""
-    what = "a parameter's header that says something else"
+    """A call whose Mcp-Param header differs from the body is rejected with 400 and -32020."""
+    what = "an Mcp-Param header that differs from the body"
     require(await _written(server, "here", "there", what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-missing", proves=("header.param-missing-but-in-body-rejected",), needs=_NEEDS)
 async def param_missing(server: ServerUnderTest) -> None:
-    """A call with a parameter that lacks its header is rejected with 400 and -32020."""
-    what = "a parameter without its header"
+    """A call with a header parameter but without its header is rejected with 400 and -32020."""
+    what = "a header parameter without its header"
     require(await _written(server, "here", None, what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-characters", proves=("header.param-invalid-chars-rejected",), needs=_NEEDS)
 async def param_characters(server: ServerUnderTest) -> None:
-    """A call whose Mcp-Param header has characters that no header may have is rejected with 400 and -32020."""
-    what = "a parameter's header that is no ASCII"
+    """A call whose Mcp-Param header has invalid characters is rejected with 400 and -32020."""
+    what = "an Mcp-Param header that is not ASCII"
     require(await _written(server, "caf\u00e9", "caf\u00e9", what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-base64", proves=("header.base64-decoded-before-compare",), needs=_NEEDS)
 async def param_base64(server: ServerUnderTest) -> None:
-    """An Mcp-Param header in base64 is read as what it stands for."""
-    _believed(await _written(server, "Hello", "=?base64?SGVsbG8=?="), "a parameter's header in base64")
+    """An Mcp-Param header in base64 is decoded."""
+    _believed(await _written(server, "Hello", "=?base64?SGVsbG8=?="), "an Mcp-Param header in base64")
 
 
 @check("header.param-base64-invalid", proves=("header.base64-invalid-rejected",), needs=_NEEDS)
 async def param_base64_invalid(server: ServerUnderTest) -> None:
-    """An Mcp-Param header whose base64 is none is rejected with 400 and -32020."""
+    """An Mcp-Param header with invalid base64 is rejected with 400 and -32020."""
     for header in ("=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?="):
-        what = f"a parameter's header {header}"
+        what = f"the Mcp-Param header {header}"
         require(await _written(server, "Hello", header, what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-literal", proves=("header.base64-markers-exact",), needs=_NEEDS)
 async def param_literal(server: ServerUnderTest) -> None:
-    """An Mcp-Param header that has not both markers of base64, exactly so, is taken as it stands."""
+    """An Mcp-Param header without the exact markers of base64 is a literal value."""
     for value in ("=?base64?SGVsbG8=", "SGVsbG8=?=", "=?BASE64?SGVsbG8=?="):
         _believed(await _written(server, value, value), f"the parameter {value}")
 
 
 @check("header.param-absent", proves=("header.param-null-not-expected",), needs=_NEEDS)
 async def param_absent(server: ServerUnderTest) -> None:
-    """A call without a parameter needs no header for it."""
+    """A call without the parameter needs no header for it."""
     peer = http_peer(server)
     param = _param(server)
     nothing: tuple[JsonObject, ...] = ({}, {param.argument: None})
@@ -235,20 +237,20 @@ async def param_absent(server: ServerUnderTest) -> None:
         headers = without(peer.headers(request), param.header)
         answer = await peer.look(headers=headers, body=encoded(request))
         if error_code(answer) == _MISMATCH:
-            raise Deviation("a call without the parameter to need no header", shown(answer))
+            raise Deviation("a call without the parameter and its header to be served", shown(answer))
 
 
 @check("header.param-integer", proves=("header.integer-compared-numerically",), needs=_NEEDS)
 async def param_integer(server: ServerUnderTest) -> None:
-    """An integer in an Mcp-Param header is compared as a number: 42.0 is 42."""
+    """An integer in an Mcp-Param header is compared as a number: 42.0 equals 42."""
     _believed(await _written(server, 42, "42.0", kind="integer"), "the header 42.0 of the parameter 42")
 
 
 @check("header.param-unknown", proves=("header.param-unknown-ignored",), needs=_NEEDS)
 async def param_unknown(server: ServerUnderTest) -> None:
-    """An Mcp-Param header that no parameter asks for changes nothing."""
+    """An Mcp-Param header without a parameter is ignored."""
     peer = http_peer(server)
     name, arguments = server.tool("test_simple_text")
     request = await control(peer, peer.message("tools/call", {"name": name, "arguments": arguments}))
     headers = [*peer.headers(request), ("Mcp-Param-Conformance-None", "whatever")]
-    _believed(await peer.look(headers=headers, body=encoded(request)), "an Mcp-Param header that nobody asks for")
+    _believed(await peer.look(headers=headers, body=encoded(request)), "an Mcp-Param header without a parameter")

@@ -1,4 +1,4 @@
-"""Streams that are taken up again after a break: by GET with Last-Event-ID."""
+"""Resumption of streams after a disconnect, by GET with Last-Event-ID."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEEDS = ("capability:tools",)
 
 
 async def _streams(server: ServerUnderTest, peer: HttpConnection, *tokens: str) -> list[tuple[JsonObject, Streamed]]:
-    """Calls whose streams have events with ids, one after another."""
+    """Return calls with their streams, one after another. Require event ids."""
     found: list[tuple[JsonObject, Streamed]] = []
     for token in tokens:
         request = progress_call(server, peer, token)
@@ -39,7 +39,7 @@ def _belongs(message: JsonObject, request: JsonObject, token: str) -> bool:
 
 @check("resume.unique", proves=("resume.event-id-unique",), needs=_NEEDS)
 async def unique(server: ServerUnderTest) -> None:
-    """No two events of a session have the same id, in whatever stream they came."""
+    """No two events of a session have the same id, over all streams."""
     peer = http_peer(server)
     ids = [each for _, stream in await _streams(server, peer, "one", "two") for each in stream.ids]
     twice = sorted({each for each in ids if ids.count(each) > 1})
@@ -53,24 +53,24 @@ async def unique(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def own_stream(server: ServerUnderTest) -> None:
-    """Of two streams, the one that is taken up again is fetched, and nothing of the other."""
+    """A resumed stream contains only its own events, not those of another stream."""
     peer = http_peer(server)
     (request, first), _ = await _streams(server, peer, "mine", "other")
     again = await read_stream(peer, None, last_event_id=first.ids[0])
     for message in again.messages:
         if not _belongs(message, request, "mine"):
-            raise Deviation("what belongs to the stream that is taken up, and nothing else", brief(message))
+            raise Deviation("only messages of the resumed stream", brief(message))
     if not again.messages:
-        raise NotTestable("nothing is replayed")
+        raise NotTestable("no event was replayed")
 
 
 @check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)
 async def foreign_session(server: ServerUnderTest) -> None:
-    """With an id of another session's stream, nothing of that session comes."""
+    """An event id of another session's stream does not return events of that session."""
     peer = http_peer(server)
     ((_, stream),) = await _streams(server, peer, "foreign")
     if peer.session_id is None:
-        raise NotApplicable("there are no sessions")
+        raise NotApplicable("the server has no sessions")
     async with session(server) as other:
         headers = [*other.settings.headers, ("Accept", "text/event-stream"), *other.session_headers()]
         headers.append(("Last-Event-ID", stream.ids[0]))
@@ -79,16 +79,16 @@ async def foreign_session(server: ServerUnderTest) -> None:
         ) as exchange:
             if exchange.status != 200:
                 return
-            # A stream that stands open holds nothing when the session ends that it belongs to.
+            # An open stream without events ends together with its session.
             await other.end()
             while (event := await exchange.next_event()) is not None:
                 if event.data:
-                    raise Deviation("nothing of another session", repr(event.data[:200]))
+                    raise Deviation("no event of another session", repr(event.data[:200]))
 
 
 @check("resume.by-get", proves=("resume.always-get", "sse.retry-before-close"), needs=_NEEDS)
 async def by_get(server: ServerUnderTest) -> None:
-    """A stream that the server closed early said when to come back, and GET with Last-Event-ID has the rest."""
+    """A stream that the server closed early has a retry time, and can be resumed by GET with Last-Event-ID."""
     peer = http_peer(server)
     name, arguments = server.tool("test_reconnection")
     request = peer.message("tools/call", {"name": name, "arguments": arguments})
@@ -96,9 +96,12 @@ async def by_get(server: ServerUnderTest) -> None:
     if any("method" not in each for each in stream.messages):
         raise NotTestable("the fixture did not close its stream before the response")
     if not stream.ids:
-        raise Deviation("an event id before the connection is closed", "none")
+        raise Deviation("an event id before the connection is closed", "no event id")
     if not any(event.retry is not None for event in stream.events):
-        raise Deviation("an event with retry before the connection is closed", "none")
+        raise Deviation("an event with retry before the connection is closed", "no retry")
     again = await read_stream(peer, None, last_event_id=stream.ids[-1])
     if not any(_belongs(each, request, "") for each in again.messages):
-        raise Deviation("the response on a GET with Last-Event-ID", f"{len(again.messages)} messages, and no response")
+        raise Deviation(
+            "the response in the stream of a GET with Last-Event-ID",
+            f"{len(again.messages)} messages without the response",
+        )

@@ -1,4 +1,4 @@
-"""Streams of events in the revisions with sessions: what stands in them, and how they end."""
+"""Event streams of the revisions with sessions: their content and their end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _is_response(message: JsonObject, request: JsonObject) -> bool:
 
 @check("sse.priming", proves=("sse.priming-event",), needs=_NEEDS)
 async def priming(server: ServerUnderTest) -> None:
-    """The stream that answers a request begins with an event that has an id and no data."""
+    """The stream for a request begins with an event that has an id and no data."""
     peer = http_peer(server)
     stream = await read_stream(peer, progress_call(server, peer, "priming"))
     first = stream.events[0] if stream.events else None
@@ -49,31 +49,33 @@ async def priming(server: ServerUnderTest) -> None:
 
 @check("sse.response", proves=("sse.response-eventually",), needs=_NEEDS)
 async def response(server: ServerUnderTest) -> None:
-    """The stream that answers a request has its response, in the end."""
+    """The stream for a request contains the response, if necessary after a resumption."""
     peer = http_peer(server)
     request = progress_call(server, peer, "response")
     stream = await read_stream(peer, request)
     messages = list(stream.messages)
     if stream.ids and not any(_is_response(each, request) for each in messages):
-        # Its connection may have been closed before.
+        # The server may have closed the connection before the response.
         messages += (await read_stream(peer, None, last_event_id=stream.ids[-1])).messages
     if not any(_is_response(each, request) for each in messages):
-        raise Deviation("the response in the stream", f"{len(messages)} messages, and no response")
+        raise Deviation("the response in the stream", f"{len(messages)} messages without the response")
 
 
 @check("sse.unbroken", proves=("sse.not-close-before-response",), needs=_NEEDS)
 async def unbroken(server: ServerUnderTest) -> None:
-    """The stream that answers a request does not end before the response."""
+    """The stream for a request does not end before the response."""
     peer = http_peer(server)
     request = progress_call(server, peer, "unbroken")
     stream = await read_stream(peer, request)
     if stream.ended and not any(_is_response(each, request) for each in stream.messages):
-        raise Deviation("the response before the end of the stream", f"{len(stream.messages)} messages, and the end")
+        raise Deviation(
+            "the response before the end of the stream", f"{len(stream.messages)} messages, and the end of the stream"
+        )
 
 
 @check("sse.end", proves=("sse.end-after-response", "http.sse-final-response-ends-stream"), needs=_NEEDS)
 async def end(server: ServerUnderTest) -> None:
-    """The stream that answers a request ends after the response."""
+    """The stream for a request ends after the response."""
     peer = http_peer(server)
     request = progress_call(server, peer, "end")
     stream = await read_stream(peer, request)
@@ -92,10 +94,10 @@ async def data(server: ServerUnderTest) -> None:
         try:
             value = strict_json(event.data)
         except ValueError as error:
-            raise Deviation("JSON as the data of an event", repr(event.data[:200])) from error
+            raise Deviation("JSON in the data of an event", repr(event.data[:200])) from error
         each = value if isinstance(value, list) and value and peer.revision.name == "2025-03-26" else [value]
         if not all(isinstance(one, dict) and one.get("jsonrpc") == "2.0" for one in each):
-            raise Deviation("a JSON-RPC message as the data of an event", brief(value))
+            raise Deviation("a JSON-RPC message in the data of an event", brief(value))
 
 
 @check(
@@ -104,7 +106,7 @@ async def data(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def related(server: ServerUnderTest) -> None:
-    """Of two requests at a time, each one's stream has its own notifications."""
+    """With two concurrent requests the stream of each contains only its own notifications."""
     peer = http_peer(server)
     tokens = ("related-one", "related-two")
     streams: dict[str, Streamed] = {}
@@ -122,9 +124,9 @@ async def related(server: ServerUnderTest) -> None:
     for token, stream in streams.items():
         found = [_token(each) for each in stream.messages if each.get("method") == "notifications/progress"]
         if not found:
-            raise Deviation(f"the progress of {token} in the stream of its request", "none")
+            raise Deviation(f"the progress of {token} in the stream of its request", "no progress")
         if any(each != token for each in found):
-            raise Deviation(f"the progress of {token} alone in its stream", brief([*map(str, found)]))
+            raise Deviation(f"only the progress of {token} in its stream", brief([*map(str, found)]))
 
 
 def _token(message: JsonObject) -> object:
@@ -132,15 +134,16 @@ def _token(message: JsonObject) -> object:
     return params.get("progressToken") if isinstance(params, dict) else None
 
 
-# --- the server's own stream -------------------------------------------------------------------------------------------
+# --- standalone streams
+# -------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list[JsonObject]]]:
-    """Streams by GET for the block; behind it the session is ended, and with it the streams.
+    """Open streams by GET for a block. At its end the session is ended, and with it the streams.
 
     Raises:
-        NotApplicable: They are not to be had, or not so many.
+        NotApplicable: The server does not offer that many streams.
     """
     came: list[list[JsonObject]] = [[] for _ in range(count)]
 
@@ -148,7 +151,7 @@ async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list
         headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
         async with peer.endpoint.exchange(peer.transcript, "GET", headers) as exchange:
             if exchange.status != 200 or exchange.media_type != "text/event-stream":
-                raise NotApplicable(f"stream {number + 1} by GET is answered by HTTP {exchange.status}")
+                raise NotApplicable(f"stream {number + 1} by GET returns HTTP {exchange.status}")
             task_status.started()
             while (event := await exchange.next_event()) is not None:
                 value = peer.transcript.message(event.data, sent=False) if event.data else None
@@ -162,7 +165,7 @@ async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list
                 for number in range(count):
                     await nursery.start(read, number)
                 yield came
-                # What was written before is read before: the end of the session ends the streams.
+                # The end of the session ends the streams, so that all earlier messages are read.
                 await peer.end()
                 scope.deadline = trio.current_time() + peer.settings.timeout
         except ExceptionGroup as group:
@@ -171,10 +174,10 @@ async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list
 
 @check("sse.get-no-response", proves=("sse.get-no-response", "sse.get-unrelated"), needs=_NEEDS)
 async def get_no_response(server: ServerUnderTest) -> None:
-    """On a stream by GET there is no response, and no notification of a request in flight."""
+    """A stream by GET contains no response, and no notification of an active request."""
     async with session(server) as peer:
         if peer.session_id is None:
-            raise NotApplicable("there are no sessions")
+            raise NotApplicable("the server has no sessions")
         async with _standing(peer, 1) as came:
             await read_stream(peer, progress_call(server, peer, "not on GET"))
             await peer.fence()
@@ -182,48 +185,48 @@ async def get_no_response(server: ServerUnderTest) -> None:
         if "method" not in message:
             raise Deviation("no response on a stream by GET", brief(message))
         if _token(message) == "not on GET":
-            raise Deviation("no progress of a request in flight on a stream by GET", brief(message))
+            raise Deviation("no progress of an active request on a stream by GET", brief(message))
 
 
 @check("sse.no-broadcast", proves=("sse.no-broadcast",), needs=_NEEDS)
 async def no_broadcast(server: ServerUnderTest) -> None:
-    """A notification goes out on one of two streams by GET, and not on both."""
+    """A notification is sent on one of two streams by GET, not on both."""
     name, arguments = server.tool("test_trigger_tool_change")
 
     async def twice() -> str | None:
         async with session(server) as peer:
             if peer.session_id is None:
-                raise NotApplicable("there are no sessions")
+                raise NotApplicable("the server has no sessions")
             async with _standing(peer, 2) as came:
                 (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
                 await peer.fence()
         found = [[each for each in one if each.get("method") == "notifications/tools/list_changed"] for one in came]
-        return "it came on both" if all(found) else None
+        return "the notification was sent on both" if all(found) else None
 
-    # Somebody else may have changed the tools at the same time, and then there were two notifications.
+    # Another client may have changed the tools at the same time, which causes a second notification.
     if (told := await each_time(twice)) is not None:
         raise Deviation("a notification on one of the streams", told)
 
 
 @check("sse.disconnect", proves=("sse.disconnect-any-time",), needs=_NEEDS)
 async def disconnect(server: ServerUnderTest) -> None:
-    """A client that goes while its answer streams harms nobody."""
+    """A client that disconnects from a stream does not disturb others."""
     peer = http_peer(server)
     request = progress_call(server, peer, "gone")
     async with peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), encoded(request)):
-        peer.transcript.note("the connection is closed before the answer was read")
+        peer.transcript.note("the connection is closed before the response is read")
     again = probe(peer)
     answer = await peer.look(headers=peer.headers(again), body=encoded(again))
-    require(answer, {200}, "a request after another one's connection broke")
+    require(answer, {200}, "a request after the disconnect of another one")
 
 
 @check("sse.get-closed", proves=("sse.get-close-any-time",))
 async def get_closed(server: ServerUnderTest) -> None:
-    """A client may close its stream by GET: it is served on, and gets another one."""
+    """A client may close its stream by GET, is served after that, and can open another one."""
     async with session(server) as peer:
         headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
         first = await peer.look("GET", headers=headers)
         if first.status != 200:
-            raise NotApplicable(f"GET is answered by HTTP {first.status}")
+            raise NotApplicable(f"GET returns HTTP {first.status}")
         await peer.fence()
         require(await peer.look("GET", headers=headers), {200}, "another GET after the first stream was closed")

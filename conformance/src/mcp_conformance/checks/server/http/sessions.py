@@ -1,4 +1,4 @@
-"""Sessions over HTTP: their ids, whom they belong to, and their end."""
+"""HTTP sessions: their ids and their end."""
 
 from __future__ import annotations
 
@@ -18,58 +18,56 @@ if TYPE_CHECKING:
 
 _SESSIONS: Final = 4
 _DIFFERENT: Final = 8
-"""Characters in which two ids that nobody can guess differ at the least. Those of 128 random bits differ in four times that."""
+"""Minimum number of characters in which two session ids differ. Ids of 128 random bits differ in four times as many."""
 
 
 @check("session.id-ascii", proves=("session.id-visible-ascii",))
 async def id_ascii(server: ServerUnderTest) -> None:
-    """The id of a session consists of visible ASCII characters."""
+    """A session id consists of visible ASCII characters."""
     id = http_peer(server).session_id
     if id is None:
-        raise NotApplicable("there are no sessions")
+        raise NotApplicable("the server has no sessions")
     if not id or not all("!" <= character <= "~" for character in id):
         raise Deviation("an id of visible ASCII characters", brief(id))
 
 
 @check("session.id-random", proves=("session.id-secure", "security.session-id-nondeterministic"))
 async def id_random(server: ServerUnderTest) -> None:
-    """The ids of sessions differ in many characters: knowing one does not help to guess another."""
+    """Session ids differ in many characters: one does not help to guess another."""
     ids: list[str] = []
     async with AsyncExitStack() as stack:
         for _ in range(_SESSIONS):
             peer = await stack.enter_async_context(session(server))
             if peer.session_id is None:
-                raise NotApplicable("there are no sessions")
+                raise NotApplicable("the server has no sessions")
             ids.append(peer.session_id)
     for one, other in combinations(ids, 2):
         differing = sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
         if differing < _DIFFERENT:
-            raise Deviation(
-                f"ids that differ in {_DIFFERENT} characters at the least", f"{brief(one)} and {brief(other)}"
-            )
+            raise Deviation(f"ids that differ in at least {_DIFFERENT} characters", f"{brief(one)} and {brief(other)}")
 
 
 @check("session.missing", proves=("session.missing-400",))
 async def missing(server: ServerUnderTest) -> None:
-    """A request without the id of its session is answered by 400, where it is required."""
+    """A request without a required session id is answered with 400."""
     peer = http_peer(server)
     if peer.session_id is None:
-        raise NotApplicable("there are no sessions")
+        raise NotApplicable("the server has no sessions")
     request = await control(peer)
     answer = await peer.look(
         headers=without(peer.headers(request), "Mcp-Session-Id"), body=encoded(request), deviant="no session id"
     )
     if answer.status == 200:
-        raise NotApplicable("the id of the session is not required")
-    require(answer, {400}, "a request without the id of its session")
+        raise NotApplicable("the server does not require a session id")
+    require(answer, {400}, "a request without a session id")
 
 
 @check("session.ended", proves=("session.terminated-404",))
 async def ended(server: ServerUnderTest) -> None:
-    """A request, a notification and a GET with the id of a session that was ended are answered by 404."""
+    """A request, a notification and a GET with the id of a terminated session are answered with 404."""
     async with session(server) as peer:
         if peer.session_id is None:
-            raise NotApplicable("there are no sessions")
+            raise NotApplicable("the server has no sessions")
         request = await control(peer)
         stream = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
         standing = await peer.look("GET", headers=stream)
@@ -77,28 +75,30 @@ async def ended(server: ServerUnderTest) -> None:
         if deleted.status == 405:
             raise NotApplicable("clients cannot end sessions")
         if not 200 <= deleted.status < 300:
-            raise NotTestable(f"the session could not be ended: {shown(deleted)}")
+            raise NotTestable(f"the session could not be terminated: {shown(deleted)}")
         cancelled: JsonObject = {"requestId": "conformance-none"}
         told: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
         for message in (request, told):
-            answer = await peer.look(headers=peer.headers(message), body=encoded(message), deviant="an ended session")
-            require(answer, {404}, f"{message['method']} in a session that was ended")
+            answer = await peer.look(
+                headers=peer.headers(message), body=encoded(message), deviant="a terminated session"
+            )
+            require(answer, {404}, f"{message['method']} in a terminated session")
         if standing.status == 200:
-            answer = await peer.look("GET", headers=stream, deviant="an ended session")
-            require(answer, {404}, "GET in a session that was ended")
+            answer = await peer.look("GET", headers=stream, deviant="a terminated session")
+            require(answer, {404}, "GET in a terminated session")
         peer.session_id = None
 
 
 @check("session.kept-apart", proves=("session.terminated-404",))
 async def kept_apart(server: ServerUnderTest) -> None:
-    """The end of one session is not the end of another."""
+    """The end of one session does not end another."""
     async with session(server) as peer, session(server) as other:
         if peer.session_id is None:
-            raise NotApplicable("there are no sessions")
+            raise NotApplicable("the server has no sessions")
         deleted = await peer.look("DELETE", headers=[*peer.settings.headers, *peer.session_headers()])
         if not 200 <= deleted.status < 300:
             raise NotApplicable("clients cannot end sessions")
         peer.session_id = None
         request = probe(other)
         answer = await other.look(headers=other.headers(request), body=encoded(request))
-        require(answer, {200}, "a request in another session than that which was ended")
+        require(answer, {200}, "a request in a session other than the terminated one")

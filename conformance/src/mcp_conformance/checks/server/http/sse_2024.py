@@ -1,4 +1,4 @@
-"""HTTP+SSE, the transport of 2024-11-05: a stream of the server's messages, and a place to post to.
+"""The HTTP+SSE transport of 2024-11-05: a stream of the server's messages, and an endpoint for POST requests.
 
 Spec: basic/transports#http-with-sse (2024-11-05)
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CLIENT_ERRORS: Final = range(400, 500)
 _FOREIGN: Final = (("Origin", f"https://{EVIL}"),)
-_PAGE: Final = "a request that a foreign page makes a browser send"
+_PAGE: Final = "a request of a foreign page"
 
 
 def _peer(server: ServerUnderTest) -> SseConnection:
@@ -38,18 +38,18 @@ def _ping(peer: SseConnection) -> JsonObject:
 
 @check("http-sse.stream", proves=("http-sse.two-endpoints",))
 async def stream(server: ServerUnderTest) -> None:
-    """A GET of one endpoint is answered by a stream of events, and a POST to the other is taken."""
+    """A GET of one endpoint returns an event stream, and a POST to the other one is accepted."""
     peer = _peer(server)
     if (peer.status, peer.media_type) != (200, "text/event-stream"):
         raise Deviation("HTTP 200 with text/event-stream", f"HTTP {peer.status} with {peer.media_type}")
     posted = await peer.send(encoded(_ping(peer)))
     if not 200 <= posted.status < 300:
-        raise Deviation("a POST to be taken", f"HTTP {posted.status}")
+        raise Deviation("an accepted POST", f"HTTP {posted.status}")
 
 
 @check("http-sse.endpoint-event", proves=("http-sse.endpoint-event",))
 async def endpoint_event(server: ServerUnderTest) -> None:
-    """The stream begins with an event `endpoint` whose data is the URI to post to."""
+    """The stream begins with an `endpoint` event whose data is the URI for POST requests."""
     peer = _peer(server)
     await peer.opened()
     first = peer.events[0]
@@ -57,24 +57,24 @@ async def endpoint_event(server: ServerUnderTest) -> None:
         raise Deviation("a first event `endpoint` with a URI", repr(first))
     others = [event for event in peer.events[1:] if event.event == "endpoint"]
     if others:
-        raise Deviation("one event `endpoint`", f"{len(others) + 1} of them")
+        raise Deviation("one `endpoint` event", f"{len(others) + 1} of them")
 
 
 @check("http-sse.message-events", proves=("http-sse.message-events",))
 async def message_events(server: ServerUnderTest) -> None:
-    """The messages of the server are events of type `message`, one message each."""
+    """The messages of the server are `message` events, with one message each."""
     peer = _peer(server)
     await peer.fence()
     for event in peer.events:
         if event.event != "endpoint" and event.data and event.event != "message":
             raise Deviation("events of type `message`", repr(event))
         if event.event == "message" and not event.data.strip().startswith(b"{"):
-            raise Deviation("one message for each event", repr(event))
+            raise Deviation("one message per event", repr(event))
 
 
 @check("http-sse.answers-apart", proves=("http-sse.multiple-clients",), subject=Subject.CONNECTION)
 async def answers_apart(server: ServerUnderTest) -> None:
-    """Of two clients that ask with the same ids, each gets its own answers on its own stream alone."""
+    """Of two clients that use the same request ids, each gets only its own responses, on its own stream."""
     peer = _peer(server)
     async with server.open() as other:
         for id in ("conformance-1", "conformance-2"):
@@ -85,12 +85,12 @@ async def answers_apart(server: ServerUnderTest) -> None:
         await other.fence()
         for each in (peer, other):
             if each.strays:
-                raise Deviation("no answer for another client", brief(each.strays[0]))
+                raise Deviation("no response for another client", brief(each.strays[0]))
 
 
 @check("http-sse.origin-stream", proves=("http-sse.origin-validate",))
 async def origin_stream(server: ServerUnderTest) -> None:
-    """A GET of the stream with the Origin of a foreign site is refused."""
+    """A GET of the stream with the Origin of a foreign site is rejected."""
     peer = _peer(server)
     headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *_FOREIGN]
     async with peer.endpoint.exchange(peer.transcript, "GET", headers, deviant=_PAGE) as exchange:
@@ -100,10 +100,10 @@ async def origin_stream(server: ServerUnderTest) -> None:
 
 @check("http-sse.origin-post", proves=("http-sse.origin-validate",))
 async def origin_post(server: ServerUnderTest) -> None:
-    """A POST with the Origin of a foreign site is refused, also when Host is of that site."""
+    """A POST with the Origin of a foreign site is rejected, also with the Host of that site."""
     peer = _peer(server)
     if not 200 <= (await peer.send(encoded(_ping(peer)))).status < 300:
-        raise NotTestable("the control failed: a POST is refused")
+        raise NotTestable("the control request failed: a POST is rejected")
     at = f"{EVIL}:{peer.endpoint.port}"
     for headers, host in ((_FOREIGN, None), ((("Origin", f"http://{at}"),), at)):
         answer = await peer.send(encoded(_ping(peer)), headers=headers, host=host, deviant=_PAGE)
@@ -113,13 +113,13 @@ async def origin_post(server: ServerUnderTest) -> None:
 
 @check("http-sse.bind-localhost", proves=("http-sse.bind-localhost",))
 async def bind_localhost(server: ServerUnderTest) -> None:
-    """A server at a name of this machine cannot be reached at an address that others can reach."""
+    """A server with a loopback name cannot be reached at an address of the network."""
     await require_local(_peer(server).endpoint)
 
 
 @check("http-sse.authentication", proves=("http-sse.authentication",))
 async def authentication(server: ServerUnderTest) -> None:
-    """A GET of the stream without credentials is refused by 401 or 403."""
+    """A GET of the stream without credentials is rejected with 401 or 403."""
     peer = _peer(server)
     require_credentials(peer.settings)
     headers = [("Accept", "text/event-stream")]
@@ -135,8 +135,8 @@ async def authentication(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def beside(server: ServerUnderTest) -> None:
-    """A server that serves clients of 2024-11-05 too still has the two endpoints for them."""
+    """A server that also supports clients of 2024-11-05 offers the two endpoints for them."""
     if not isinstance(server.target, UrlTarget) or server.target.sse is None:
-        raise NotApplicable("the server is not said to offer HTTP+SSE")
+        raise NotApplicable("no HTTP+SSE endpoint of the server is configured")
     async with server.target.open(REVISIONS["2024-11-05"], Transport.HTTP_SSE) as peer:
         await peer.fence()

@@ -1,4 +1,4 @@
-"""What the headers of a modern request repeat of its body: a server believes them only when they agree."""
+"""The headers of a modern request that repeat parts of its body: the server compares them with the body."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _sent(peer: HttpConnection, message: JsonObject, headers: _Headers, de
 
 
 async def _rejected(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> HttpResponse:
-    """A request is rejected for its headers; the same with the headers as they should be is not."""
+    """Require that a request is rejected for its headers, after the same request with correct headers."""
     request = await control(peer, message)
     answer = await _sent(peer, request, change(peer.headers(request)), what)
     require(answer, {400}, what, code=_MISMATCH)
@@ -53,7 +53,7 @@ async def _rejected(peer: HttpConnection, message: JsonObject, change: _Change, 
 
 
 async def _borne(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
-    """A request succeeds although its headers are written in another way."""
+    """Require that a request succeeds with headers in another notation."""
     request = await control(peer, message)
     answer = await peer.look(headers=change(peer.headers(request)), body=encoded(request))
     if not succeeded(answer):
@@ -74,7 +74,7 @@ def _call(server: ServerUnderTest, peer: HttpConnection) -> JsonObject:
 
 
 def _named(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
-    """A request of each kind that has an Mcp-Name, as far as the server offers it."""
+    """Return a request of each kind that has an Mcp-Name header and that the server supports."""
     found: list[JsonObject] = []
     if server.inventory.has("tools"):
         found.append(_call(server, peer))
@@ -89,33 +89,35 @@ def _named(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
     return found
 
 
-# --- the version -------------------------------------------------------------------------------------------------------
+# --- version
+# ------------------------------------------------------------------------------------------------------------
 
 
 @check("header.version-mismatch", proves=("header.protocol-version-mismatch-rejected",))
 async def version_mismatch(server: ServerUnderTest) -> None:
-    """A request whose body says another version than MCP-Protocol-Version is rejected with 400."""
+    """A request whose body has another version than MCP-Protocol-Version is rejected with 400."""
     peer = http_peer(server)
     request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: "1900-01-01"}}}
     headers = with_header(peer.headers(request), "MCP-Protocol-Version", peer.revision.name)
     answer = await _sent(peer, request, headers, "another version in the body")
-    # It is a mismatch and a version that nobody speaks: what is looked at first is not defined.
+    # It is both a mismatch and an unsupported version. The order of the two tests is not defined.
     require(answer, {400}, "another version in the body")
     if error_code(answer) not in (_MISMATCH, _UNSUPPORTED):
-        raise Deviation(f"error {_MISMATCH}, or {_UNSUPPORTED}", shown(answer))
+        raise Deviation(f"error {_MISMATCH} or {_UNSUPPORTED}", shown(answer))
 
 
 @check("header.version-missing", proves=("header.protocol-version-missing-rejected",))
 async def version_missing(server: ServerUnderTest) -> None:
-    """A server that speaks nothing older than 2025-06-18 rejects a request without MCP-Protocol-Version."""
+    """A server that supports no revision before 2025-06-18 rejects a request without MCP-Protocol-Version."""
     for revision in ("2025-03-26", "2024-11-05"):
         if await serves_legacy(server, revision):
-            raise NotApplicable(f"the server speaks {revision} too")
+            raise NotApplicable(f"the server supports {revision} too")
     peer = http_peer(server)
     await _rejected(peer, probe(peer), _drop("MCP-Protocol-Version"), "a request without MCP-Protocol-Version")
 
 
-# --- method and name ---------------------------------------------------------------------------------------------------
+# --- method and name
+# ----------------------------------------------------------------------------------------------------
 
 
 @check("header.method-missing", proves=("header.mcp-method-missing-rejected", *_CODE))
@@ -127,21 +129,21 @@ async def method_missing(server: ServerUnderTest) -> None:
 
 @check("header.method-mismatch", proves=("header.mcp-method-mismatch-rejected", *_CODE))
 async def method_mismatch(server: ServerUnderTest) -> None:
-    """A request whose Mcp-Method names another method is rejected with 400 and -32020."""
+    """A request with the Mcp-Method of another method is rejected with 400 and -32020."""
     peer = http_peer(server)
-    await _rejected(peer, probe(peer), _put("Mcp-Method", "tools/list"), "another Mcp-Method")
+    await _rejected(peer, probe(peer), _put("Mcp-Method", "tools/list"), "the Mcp-Method of another method")
 
 
 @check("header.method-case", proves=("header.value-case-sensitive",))
 async def method_case(server: ServerUnderTest) -> None:
-    """A request whose Mcp-Method is written in other letters, upper for lower, is rejected with 400 and -32020."""
+    """The value of Mcp-Method is case-sensitive: a request in the wrong case is rejected with 400 and -32020."""
     peer = http_peer(server)
     await _rejected(peer, probe(peer), _put("Mcp-Method", "SERVER/DISCOVER"), "an Mcp-Method in upper case")
 
 
 @check("header.name-missing", proves=("header.mcp-name-missing-rejected", *_CODE))
 async def name_missing(server: ServerUnderTest) -> None:
-    """A call, a read and a prompt without Mcp-Name are rejected with 400 and -32020."""
+    """tools/call, resources/read and prompts/get without Mcp-Name are rejected with 400 and -32020."""
     peer = http_peer(server)
     for message in _named(server, peer):
         await _rejected(peer, message, _drop("Mcp-Name"), f"{message['method']} without Mcp-Name")
@@ -149,7 +151,7 @@ async def name_missing(server: ServerUnderTest) -> None:
 
 @check("header.name-mismatch", proves=("header.mcp-name-mismatch-rejected", *_CODE))
 async def name_mismatch(server: ServerUnderTest) -> None:
-    """A call, a read and a prompt with another Mcp-Name are rejected with 400 and -32020."""
+    """tools/call, resources/read and prompts/get with another Mcp-Name are rejected with 400 and -32020."""
     peer = http_peer(server)
     for message in _named(server, peer):
         await _rejected(
@@ -159,7 +161,7 @@ async def name_mismatch(server: ServerUnderTest) -> None:
 
 @check("header.error-id", proves=("header.mismatch-error-id",))
 async def mismatch_id(server: ServerUnderTest) -> None:
-    """The error for headers that do not agree with the body has the id of the request."""
+    """The error for headers that differ from the body has the id of the request."""
     peer = http_peer(server)
     request = {**await control(peer), "id": "conformance-id"}
     answer = await _sent(
@@ -171,19 +173,19 @@ async def mismatch_id(server: ServerUnderTest) -> None:
 
 @check("header.invalid-characters", proves=("header.invalid-characters-rejected",), needs=_TOOLS)
 async def invalid_characters(server: ServerUnderTest) -> None:
-    """A request whose Mcp-Name has characters that no header may have is rejected with 400 and -32020."""
+    """A request whose Mcp-Name has invalid characters is rejected with 400 and -32020."""
     peer = http_peer(server)
     await control(peer, _call(server, peer))
     request = peer.message("tools/call", {"name": "caf\u00e9", "arguments": {}})
     answer = await _sent(
-        peer, request, with_header(peer.headers(request), "Mcp-Name", "caf\u00e9"), "no ASCII in a header"
+        peer, request, with_header(peer.headers(request), "Mcp-Name", "caf\u00e9"), "a header that is not ASCII"
     )
-    require(answer, {400}, "an Mcp-Name that is no ASCII", code=_MISMATCH)
+    require(answer, {400}, "an Mcp-Name that is not ASCII", code=_MISMATCH)
 
 
 @check("header.names-case", proves=("header.name-case-insensitive",))
 async def names_case(server: ServerUnderTest) -> None:
-    """The names of headers may be written in any letters."""
+    """The names of headers are not case-sensitive."""
     peer = http_peer(server)
     await _borne(peer, probe(peer), lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
     await _borne(peer, probe(peer), lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
@@ -191,7 +193,7 @@ async def names_case(server: ServerUnderTest) -> None:
 
 @check("header.spaces", proves=("header.value-ows-trimmed",))
 async def spaces(server: ServerUnderTest) -> None:
-    """White space around the value of a header does not count."""
+    """White space around the value of a header is ignored."""
     peer = http_peer(server)
     await _borne(peer, probe(peer), _put("Mcp-Method", "  server/discover \t"), "white space around Mcp-Method")
 
@@ -202,7 +204,7 @@ async def spaces(server: ServerUnderTest) -> None:
     needs=_TOOLS,
 )
 async def name_base64(server: ServerUnderTest) -> None:
-    """An Mcp-Name in base64 is read as what it stands for."""
+    """An Mcp-Name in base64 is decoded."""
     peer = http_peer(server)
     call = _call(server, peer)
     name, _ = server.tool("test_simple_text")

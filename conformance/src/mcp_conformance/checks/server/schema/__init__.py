@@ -1,1 +1,1 @@
-"""The checks of servers that hold messages against the schema."""
+"""The checks of servers that validate messages against the schema."""

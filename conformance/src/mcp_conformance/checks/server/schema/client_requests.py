@@ -1,4 +1,4 @@
-"""What the server asks of the client - its model, its user - against the schema: looked up in all that came."""
+"""Sampling and elicitation requests of the server, validated against the schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHOICES: Final = (
     "TitledMultiSelectEnumSchema",
 )
 _URL_REQUIRED: Final = -32042
-"""The code of 2025-11-25 for a URL that has to be visited first."""
+"""The code of 2025-11-25 for a required URL mode elicitation."""
 _PRIMITIVES: Final = {
     "string": "StringSchema",
     "number": "NumberSchema",
@@ -40,7 +40,7 @@ def _sampling(seen: Seen) -> Iterator[JsonValue]:
 
 
 def _sampled(seen: Seen) -> Iterator[JsonValue]:
-    """The content of the messages for the model, one block after another."""
+    """Yield the content blocks of the sampling messages."""
     for params in _sampling(seen):
         for message in items(member(params, "messages")):
             content = member(message, "content")
@@ -49,7 +49,7 @@ def _sampled(seen: Seen) -> Iterator[JsonValue]:
 
 look(
     "schema.create-message-params",
-    "sampling/createMessage has messages and an integer maxTokens, and what else it has is of its type.",
+    "sampling/createMessage has messages and an integer maxTokens, and its optional members have the right type.",
     "schema.create-message-params",
     "schema.create-message-tools",
     VALID,
@@ -59,7 +59,7 @@ look(
 )
 look(
     "schema.model-preferences",
-    "The priorities of model preferences are numbers from 0 to 1, and the hints objects.",
+    "The priorities of model preferences are numbers from 0 to 1, and the hints are objects.",
     "schema.model-preferences",
     VALID,
     at=lambda seen: seen.having(_sampling(seen), "modelPreferences"),
@@ -72,26 +72,26 @@ def _sampled_kind(value: JsonValue, revision: Revision) -> str | None:
     kinds = {"text", "image"}
     if revision in between(R2025_03_26):
         kinds.add("audio")
-    # The revisions that have tools in sampling are those that have their content.
+    # The revisions with tools in sampling are those that define their content.
     if flaw(0, "ToolUseContent", revision) is not None:
         kinds |= {"tool_use", "tool_result"}
-    return None if member(value, "type") in kinds else f"{brief(value)} is none of {', '.join(sorted(kinds))}"
+    return None if member(value, "type") in kinds else f"{brief(value)} is not one of {', '.join(sorted(kinds))}"
 
 
 look(
     "schema.sampling-content",
-    "The content of a message for the model is of a type that the revision has for it.",
+    "The content of a sampling message has a type that the revision defines for it.",
     "schema.sampling-content-kinds-2024-11-05",
     "schema.sampling-content-kinds-2025-03-26",
     "schema.sampling-content-kinds-2025-11-25",
     VALID,
     at=_sampled,
     by=_sampled_kind,
-    what="content for the model",
+    what="content for sampling",
 )
 look(
     "schema.tool-result-content",
-    "A tool_result for the model has a toolUseId and an array of content.",
+    "A tool_result in a sampling message has a toolUseId and an array of content.",
     "schema.tool-result-content",
     VALID,
     at=lambda seen: (each for each in _sampled(seen) if member(each, "type") == "tool_result"),
@@ -111,7 +111,7 @@ def _fields(seen: Seen) -> Iterator[JsonValue]:
 
 
 def _form(value: JsonValue, revision: Revision) -> str | None:
-    """The form without its fields."""
+    """Return what is wrong with a form, without its fields."""
     if not isinstance(value, dict) or not isinstance(value.get("requestedSchema"), dict):
         return "requestedSchema is missing"
     schema = value["requestedSchema"]
@@ -141,7 +141,7 @@ def _flat(value: JsonValue, _: Revision) -> str | None:
 
 look(
     "schema.elicit-flat",
-    "The fields of a form are flat: no objects, and no arrays of them.",
+    "The fields of a form are flat: no objects, and no arrays of objects.",
     "schema.elicit-flat",
     VALID,
     at=_fields,
@@ -162,7 +162,7 @@ def _primitive(value: JsonValue, revision: Revision) -> str | None:
 
 look(
     "schema.elicit-primitives",
-    "A field of a form is a string, a number, an integer or a boolean, with what belongs to it.",
+    "A field of a form is a valid schema of a string, number, integer or boolean.",
     "schema.elicit-primitives-2025-06-18",
     "schema.elicit-primitives-2025-11-25",
     VALID,
@@ -173,7 +173,7 @@ look(
 
 
 def _choice(value: JsonValue, revision: Revision) -> str | None:
-    """Whether it is one of the shapes of a choice that the revision has."""
+    """Return what is wrong with an enum field, by all its forms in the revision."""
     known = [name for name in _CHOICES if flaw(0, name, revision) is not None]
     flaws = [flaw(value, name, revision) for name in known]
     return None if None in flaws else "; ".join(str(each) for each in flaws)
@@ -181,19 +181,19 @@ def _choice(value: JsonValue, revision: Revision) -> str | None:
 
 look(
     "schema.elicit-enums",
-    "A choice in a form has one of the shapes that the revision has for it.",
+    "An enum in a form has one of the forms that the revision defines.",
     "schema.elicit-enums-2025-11-25",
     "schema.elicit-primitives-2025-06-18",
     VALID,
     at=lambda seen: (each for each in _fields(seen) if _is_choice(each) and _flat(each, R2024_11_05) is None),
     by=_choice,
-    what="choice in a form",
+    what="enum in a form",
 )
 
 
 def _url(value: JsonValue, revision: Revision) -> str | None:
     found = flaw(value, "ElicitRequestURLParams", revision)
-    return found or (None if urlsplit(str(member(value, "url"))).scheme else "its url is no URI")
+    return found or (None if urlsplit(str(member(value, "url"))).scheme else "its url is not a URI")
 
 
 def _urls(seen: Seen) -> Iterator[JsonValue]:
@@ -205,16 +205,16 @@ def _urls(seen: Seen) -> Iterator[JsonValue]:
 
 look(
     "schema.elicit-url",
-    "A URL that the user is to visit comes with a message, and with an elicitationId in 2025-11-25.",
+    "A URL mode elicitation has a url and a message, and in 2025-11-25 an elicitationId.",
     "schema.elicit-url-params",
     VALID,
     at=_urls,
     by=_url,
-    what="elicitation of a URL",
+    what="URL mode elicitation",
 )
 look(
     "schema.elicitation-complete",
-    "notifications/elicitation/complete names an elicitationId.",
+    "notifications/elicitation/complete has an elicitationId.",
     "schema.elicitation-complete-params",
     at=lambda seen: seen.notified("notifications/elicitation/complete"),
     by=conforms("ElicitationCompleteNotificationParams"),
@@ -222,17 +222,17 @@ look(
 )
 look(
     "schema.url-elicitation-required",
-    "Error -32042 has an array of elicitations in its data.",
+    "The error -32042 has an array of elicitations in its data.",
     "schema.url-elicitation-required-error",
     at=lambda seen: (each for each in seen.errors() if member(each, "code") == _URL_REQUIRED),
     by=lambda value, _: (
-        None if items(member(value, "data", "elicitations")) else "data.elicitations is no array with entries"
+        None if items(member(value, "data", "elicitations")) else "data.elicitations is not an array with entries"
     ),
     what="error -32042",
 )
 look(
     "schema.input-required",
-    "A result that asks for input has a map of requests, or a state to come back with.",
+    "An InputRequiredResult has a map of inputRequests, or a requestState.",
     "jsonrpc.result-type-input-required",
     VALID,
     at=lambda seen: (each.result for each in seen.exchanges if member(each.result, "resultType") == "input_required"),
@@ -240,7 +240,7 @@ look(
         flaw({**value, "inputRequests": {}}, "InputRequiredResult", revision)
         if isinstance(value, dict) and isinstance(value.get("inputRequests"), dict)
         else flaw(value, "InputRequiredResult", revision)
-        or (None if "requestState" in (value if isinstance(value, dict) else {}) else "it asks for nothing")
+        or (None if "requestState" in (value if isinstance(value, dict) else {}) else "it has neither")
     ),
-    what="result that asks for input",
+    what="InputRequiredResult",
 )

@@ -1,4 +1,4 @@
-"""Content blocks and what they hold, against the schema: looked up in all that came."""
+"""Content blocks, validated against the schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ for _type, _definition, _id in (
 ):
     look(
         _id,
-        f"Content of type {_type} has what belongs to it.",
+        f"Content of type {_type} conforms to the schema.",
         _id,
         _BLOCKS,
         VALID,
@@ -40,7 +40,7 @@ for _type, _definition, _id in (
     )
 look(
     "schema.embedded-resource",
-    "Content of type resource holds the contents of a resource.",
+    "Content of type resource contains the contents of a resource.",
     "schema.embedded-resource",
     _BLOCKS,
     VALID,
@@ -54,19 +54,19 @@ def _kind(value: JsonValue, revision: Revision) -> str | None:
     kinds = ["text", "image", "resource"]
     kinds += ["audio"] if revision in between(R2025_03_26) else []
     kinds += ["resource_link"] if revision in between(R2025_06_18) else []
-    return None if value in kinds else f"{brief(value)} is none of {', '.join(kinds)}"
+    return None if value in kinds else f"{brief(value)} is not one of {', '.join(kinds)}"
 
 
 look(
     "schema.content-kinds",
-    "The type of content in a tool result or prompt is one that the revision knows.",
+    "The type of content in a tool result or prompt is defined by the revision.",
     "schema.tool-content-kinds-2024-11-05",
     "schema.tool-content-kinds-2025-03-26",
     "schema.tool-content-kinds-2025-06-18",
     _BLOCKS,
     at=lambda seen: (member(each, "type") for each in seen.blocks()),
     by=_kind,
-    what="type of content",
+    what="content type",
 )
 
 
@@ -79,13 +79,13 @@ def _base64(value: JsonValue, _: Revision) -> str | None:
     try:
         base64.b64decode(str(value), validate=True)
     except binascii.Error as error:
-        return f"it is no base64: {error}"
+        return f"it is not base64: {error}"
     return None
 
 
 look(
     "schema.base64",
-    "Binary data is base64 of the standard alphabet.",
+    "Binary data is base64 with the standard alphabet.",
     "schema.base64-data",
     "schema.image-content",
     "schema.audio-content",
@@ -115,10 +115,10 @@ look(
 )
 look(
     "schema.annotations-timestamp",
-    "lastModified is a timestamp of ISO 8601.",
+    "lastModified is an ISO 8601 timestamp.",
     "schema.annotations-last-modified",
     "schema.annotations-timestamp",
     at=lambda seen: seen.having(_annotations(seen), "lastModified"),
-    by=lambda value, _: None if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else "it is no timestamp",
+    by=lambda value, _: None if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else "it is not a timestamp",
     what="lastModified",
 )

@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12: listed as it was written, and used to validate. And numbers that are no integers."""
+"""JSON Schema 2020-12: published unchanged, and used for validation. Numbers with a fraction."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def _refused(answer: Answer) -> bool:
     proves=("schema.dialect-validate", "schema.default-dialect-2020-12", "schema.validate-by-dialect"),
 )
 async def validates(server: ServerUnderTest) -> None:
-    """Arguments are held against the inputSchema by JSON Schema 2020-12: $ref, allOf, if and then."""
+    """Arguments are validated against the inputSchema by JSON Schema 2020-12: $ref, allOf, if and then."""
     name, _ = server.tool(_FIXTURE)
     control = await server.peer.request("tools/call", {"name": name, "arguments": _RIGHT})
     if _refused(control):
-        raise NotTestable(f"the control failed: {control}")
+        raise NotTestable(f"the control request failed: {control}")
     for keyword, arguments in _WRONG:
         answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
         if not _refused(answer):
-            raise Deviation(f"arguments that break {keyword!r} to be refused", str(answer))
+            raise Deviation(f"arguments that violate {keyword!r} to be rejected", str(answer))
 
 
 @check("schema.keywords-preserved", proves=("schema.server-keywords-preserved",))
@@ -62,13 +62,13 @@ async def keywords_preserved(server: ServerUnderTest) -> None:
 
 @check("schema.numbers", proves=("schema.number-fields-not-integer-only",), subject=Subject.RECOVERING)
 async def numbers(server: ServerUnderTest) -> None:
-    """A number in an answer of the user may have a fraction."""
+    """A number in elicited content may have a fraction."""
     name, arguments = server.tool("test_elicitation_sep1034_defaults")
     call: JsonObject = {"name": name, "arguments": arguments}
     asked = (await server.peer.request("tools/call", call)).result()
     requests = asked.get("inputRequests")
     if not isinstance(requests, dict):
-        raise NotTestable(f"the fixture asks for nothing: {brief(asked)}")
+        raise NotTestable(f"the fixture requires no input: {brief(asked)}")
     for score in (88, 88.5):
         content: JsonObject = {"name": "Jane", "age": 25, "score": score, "status": "inactive", "verified": False}
         again: JsonObject = {
@@ -79,14 +79,14 @@ async def numbers(server: ServerUnderTest) -> None:
             again["requestState"] = asked["requestState"]
         answer = await server.peer.request("tools/call", again)
         if _refused(answer) and score == 88:
-            raise NotTestable(f"the control failed: {answer}")
+            raise NotTestable(f"the control request failed: {answer}")
         if _refused(answer):
-            raise Deviation(f"the number {score} to be taken", str(answer))
+            raise Deviation(f"the number {score} to be accepted", str(answer))
 
 
 @check("schema.cursor", proves=("schema.cursor-starts-after",))
 async def cursor(server: ServerUnderTest) -> None:
-    """A page begins behind the cursor that it was asked for by."""
+    """A page starts after the position of the cursor."""
     paged = False
     for capability, method, name, key in _LISTS:
         if not server.inventory.has(capability):
@@ -99,6 +99,6 @@ async def cursor(server: ServerUnderTest) -> None:
             both = {brief(member(each, key)) for each in items(first.get(name))}
             both &= {brief(member(each, key)) for each in items(second.get(name))}
             if both:
-                raise Deviation(f"nothing of the first page of {method} on the second", ", ".join(sorted(both)))
+                raise Deviation(f"no entry of the first page of {method} on the second", ", ".join(sorted(both)))
     if not paged:
         raise NotApplicable("no list has more than one page")

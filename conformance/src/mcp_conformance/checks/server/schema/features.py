@@ -1,4 +1,4 @@
-"""Tools, resources and prompts against the schema: looked up in all that came."""
+"""Tools, resources and prompts, validated against the schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
 
 _LATER: Final = ("annotations", "icons", "execution", "outputSchema")
-"""Members with checks of their own."""
+"""Members that separate checks cover."""
 _SIZE: Final = re.compile(r"any|[1-9][0-9]*x[1-9][0-9]*")
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -43,13 +43,13 @@ look(
     VALID,
     at=lambda seen: seen.having(seen.listed("tools/list"), "annotations"),
     by=conforms("ToolAnnotations"),
-    what="annotations of a tool",
+    what="tool annotations",
 )
 
 
 def _output_schema(value: JsonValue, revision: Revision) -> str | None:
     if not isinstance(value, dict):
-        return "it is no object"
+        return "it is not an object"
     if revision.object_structured_content and value.get("type") != "object":
         return f"its type is {brief(value.get('type'))}"
     return None
@@ -66,11 +66,11 @@ look(
 )
 look(
     "schema.tool-execution",
-    "taskSupport of a tool is forbidden, optional or required.",
+    "The taskSupport of a tool is forbidden, optional or required.",
     "schema.tool-execution",
     at=lambda seen: seen.having(seen.listed("tools/list"), "execution"),
     by=conforms("ToolExecution"),
-    what="execution of a tool",
+    what="tool execution",
 )
 look(
     "schema.call-tool-result",
@@ -79,14 +79,14 @@ look(
     VALID,
     at=lambda seen: seen.outcomes("tools/call"),
     by=conforms("CallToolResult", "structuredContent", "_meta", emptied="content"),
-    what="result of a tool",
+    what="tool result",
 )
 look(
     "schema.structured-content",
     "structuredContent is an object until 2025-11-25.",
     "schema.structured-content",
     at=lambda seen: seen.having(seen.outcomes("tools/call"), "structuredContent"),
-    by=lambda value, _: None if isinstance(value, dict) else "it is no object",
+    by=lambda value, _: None if isinstance(value, dict) else "it is not an object",
     what="structuredContent",
 )
 
@@ -121,11 +121,11 @@ def _paged(seen: Seen) -> Iterator[JsonValue]:
 
 look(
     "schema.paginated",
-    "nextCursor is a string wherever it stands, and absent on the last page.",
+    "nextCursor is a string on every page that has one.",
     "schema.paginated",
     VALID,
     at=_paged,
-    by=lambda value, _: None if isinstance(value, str) else "it is no string",
+    by=lambda value, _: None if isinstance(value, str) else "it is not a string",
     what="nextCursor",
 )
 
@@ -175,16 +175,16 @@ look(
 )
 look(
     "schema.resource-contents",
-    "Contents of a resource have a URI, and a text or a blob.",
+    "The contents of a resource have a URI, and a text or a blob.",
     "schema.resource-contents",
     VALID,
     at=lambda seen: (each for result in seen.results("resources/read") for each in items(member(result, "contents"))),
     by=_contents,
-    what="contents of a resource",
+    what="resource contents",
 )
 look(
     "schema.resource-updated",
-    "notifications/resources/updated names a URI.",
+    "notifications/resources/updated has a URI.",
     "schema.resource-updated",
     VALID,
     at=lambda seen: seen.notified("notifications/resources/updated"),
@@ -210,7 +210,7 @@ def _prompt_result(value: JsonValue, revision: Revision) -> str | None:
     found = conforms("GetPromptResult", "_meta", emptied="messages")(value, revision)
     for each in items(member(value, "messages")) if found is None else ():
         if not isinstance(member(each, "content"), dict):
-            return "the content of a message is no single object"
+            return "the content of a message is not a single object"
     return found
 
 
@@ -241,7 +241,7 @@ look(
 )
 look(
     "schema.complete-result",
-    "The result of completion/complete has an array of strings, and perhaps total and hasMore.",
+    "The result of completion/complete has an array of strings, and optionally total and hasMore.",
     "schema.complete-result",
     VALID,
     at=lambda seen: seen.results("completion/complete"),
@@ -280,9 +280,9 @@ look(
     by=lambda value, _: (
         None
         if isinstance(value, list) and all(isinstance(each, str) and _SIZE.fullmatch(each) for each in value)
-        else "they are no array of WxH or any"
+        else "they are not an array of WxH or any"
     ),
-    what="sizes of an icon",
+    what="icon sizes",
 )
 
 # --- JSON Schemas ----------------------------------------------------------------------------------------------------
@@ -294,13 +294,13 @@ def _valid_schema(value: JsonValue, _: Revision) -> str | None:
     try:
         meta.validate(value if isinstance(value, dict | bool) else {})
     except (ValidationError, ValueError) as error:
-        return f"it is no schema of its dialect: {str(error).partition(chr(10))[0]}"
+        return f"it is not a valid schema of its dialect: {str(error).partition(chr(10))[0]}"
     return None
 
 
 look(
     "schema.valid-schemas",
-    "Every schema that the server publishes is valid in its dialect, which is 2020-12 where it names none.",
+    "Every published schema is valid in its dialect, by default 2020-12.",
     "schema.dialect-valid",
     "schema.dialect-default",
     "schema.valid-schemas",
@@ -310,7 +310,7 @@ look(
 )
 look(
     "schema.dialect",
-    "The schemas that the server publishes are written in JSON Schema 2020-12.",
+    "The published schemas use JSON Schema 2020-12.",
     "schema.dialect-recommended",
     "schema.recommended-2020-12",
     at=lambda seen: (member(each, "$schema") for each in seen.schemas()),

@@ -1,4 +1,4 @@
-"""What every message has, and what servers say of themselves, against the schema: looked up in all that came."""
+"""All messages, and the server's information about itself, validated against the schema."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "al
 
 look(
     "schema.params-object",
-    "params of what the server sends is an object.",
+    "The params of each message of the server are an object.",
     "schema.params-object",
     VALID,
     at=lambda seen: seen.having(seen.spoken, "params"),
-    by=lambda value, _: None if isinstance(value, dict) else "it is no object",
+    by=lambda value, _: None if isinstance(value, dict) else "it is not an object",
     what="params",
 )
 look(
     "schema.empty-result",
-    "The result of a request that only has to succeed is an object without data.",
+    "An empty result is an object without data.",
     "schema.empty-result",
     at=lambda seen: seen.results("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
-    by=lambda value, _: None if isinstance(value, dict) and not without(value, "_meta") else "it is no empty object",
+    by=lambda value, _: (
+        None if isinstance(value, dict) and not without(value, "_meta") else "it is not an empty object"
+    ),
     what="empty result",
 )
 
@@ -53,16 +55,16 @@ def _request(value: JsonValue, revision: Revision) -> str | None:
         known |= {"elicitation/create"}
     if revision.core_tasks:
         known |= _TASKS
-    return None if value in known else f"{brief(value)} is none of {', '.join(sorted(known))}"
+    return None if value in known else f"{brief(value)} is not one of {', '.join(sorted(known))}"
 
 
 look(
     "schema.server-requests",
-    "The server sends only requests that the revision has for it.",
+    "The server sends only requests that the revision defines for servers.",
     "schema.request-methods-server",
     "schema.request-methods-server-elicitation",
     "schema.request-methods-server-tasks",
-    # A notification with an id is the matter of another check.
+    # A separate check covers notifications with an id.
     at=lambda seen: (
         each["method"] for each in seen.spoken if "id" in each and not str(each["method"]).startswith("notifications/")
     ),
@@ -74,12 +76,12 @@ look(
 def _notification(value: JsonValue, revision: Revision) -> str | None:
     known = _TOLD | ({"elicitation/complete", "tasks/status"} if revision.core_tasks else frozenset())
     told = str(value).removeprefix("notifications/")
-    return None if told in known else f"{brief(value)} is none that the revision has"
+    return None if told in known else f"{brief(value)} is not defined by the revision"
 
 
 look(
     "schema.server-notifications",
-    "The server sends only notifications that the revision has for it.",
+    "The server sends only notifications that the revision defines for servers.",
     "schema.notification-methods-server",
     "schema.notification-methods-server-elicitation-tasks",
     at=lambda seen: (each["method"] for each in seen.spoken if "id" not in each),
@@ -91,7 +93,7 @@ look(
 def _implementation(value: JsonValue, revision: Revision) -> str | None:
     found = conforms("Implementation", "icons")(value, revision)
     site = member(value, "websiteUrl")
-    return found or (None if site is None or urlsplit(str(site)).scheme else "its websiteUrl is no URI")
+    return found or (None if site is None or urlsplit(str(site)).scheme else "its websiteUrl is not a URI")
 
 
 look(
@@ -108,7 +110,7 @@ look(
 )
 look(
     "schema.server-capabilities",
-    "The capabilities of the server are objects, and their flags booleans.",
+    "The capabilities of the server are objects, and their flags are booleans.",
     "schema.server-capabilities",
     "schema.server-capability-completions",
     "schema.server-capability-tasks",
@@ -119,7 +121,7 @@ look(
 )
 look(
     "schema.cancelled",
-    "notifications/cancelled of the server names a request by a string or an integer.",
+    "A notifications/cancelled of the server has a requestId that is a string or an integer.",
     "schema.cancelled-params",
     "schema.cancelled-params-optional-id",
     VALID,
@@ -129,7 +131,7 @@ look(
 )
 look(
     "schema.progress",
-    "notifications/progress has a token, a progress that is a number, and perhaps a total and a message.",
+    "notifications/progress has a token and a progress number, and optionally a total and a message.",
     "schema.progress-params",
     "schema.progress-message",
     VALID,
@@ -152,7 +154,7 @@ look(
 )
 look(
     "schema.logging-level",
-    "The level of a log message is one of the eight that there are.",
+    "The level of a log message is one of the eight levels.",
     "schema.logging-level",
     VALID,
     at=lambda seen: (member(each, "level") for each in seen.notified("notifications/message")),
@@ -163,7 +165,7 @@ look(
 
 @check("schema.error-id", proves=("schema.error-id-required", "schema.error-id-optional"), subject=Subject.EVIDENCE)
 async def error_id(server: ServerUnderTest) -> None:
-    """An error has the id of a request, unless it answers what could not be read."""
+    """An error has the id of a request, except for input that could not be read."""
     for transcript in server.evidence:
         unreadable = False
         for entry in transcript:

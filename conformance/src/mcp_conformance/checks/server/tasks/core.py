@@ -1,4 +1,4 @@
-"""Tasks as 2025-11-25 has them in the protocol itself."""
+"""Tasks of 2025-11-25, which are part of the core protocol."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
 _ENORMOUS: Final = 10**13
-"""Milliseconds: three hundred years."""
+"""Milliseconds, about three hundred years."""
 
 
 @check("tasks.declared", proves=("tasks.declare-capability",))
 async def declared(server: ServerUnderTest) -> None:
-    """A server with tools that run as tasks declares tasks.requests.tools.call."""
+    """A server whose tools support tasks declares tasks.requests.tools.call."""
     tools = server.inventory.lists.get("tools", ())
     able = [each for each in tools if member(each, "execution", "taskSupport") in ("optional", "required")]
     if not able:
-        raise NotApplicable("no tool runs as a task")
+        raise NotApplicable("no tool supports tasks")
     if not server.inventory.has("tasks.requests.tools.call"):
         raise Deviation("tasks.requests.tools.call among the capabilities", brief(server.inventory.capabilities))
 
@@ -40,24 +40,26 @@ async def declared(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def not_augmentable(server: ServerUnderTest) -> None:
-    """A request of a type that was not declared for tasks is answered as ever, whatever stands in params.task."""
+    """A params.task is ignored in a request whose type is not declared for tasks."""
     if not server.inventory.has("tools"):
         raise NotApplicable("the server has no tools")
-    answer = await server.peer.request("tools/list", {"task": {"ttl": 1000}}, deviant="a task of what cannot be one")
+    answer = await server.peer.request(
+        "tools/list", {"task": {"ttl": 1000}}, deviant="a task-augmented request of an undeclared type"
+    )
     if not isinstance(answer.result().get("tools"), list):
         raise Deviation("the result of tools/list", str(answer))
 
 
 @check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=Subject.RECOVERING)
 async def forbidden_tool(server: ServerUnderTest) -> None:
-    """A tool that does not run as a task is not run as one: -32601."""
+    """A task-augmented call of a tool without taskSupport is rejected with -32601."""
     answer = await begin(server, "test_simple_text")
-    answer.error(-32601, what="a task of a tool without taskSupport")
+    answer.error(-32601, what="a task-augmented call of a tool without taskSupport")
 
 
 @check("tasks.required-tool", proves=("tasks.required-tool-error",), subject=Subject.RECOVERING)
 async def required_tool(server: ServerUnderTest) -> None:
-    """A tool that runs as a task alone is not run otherwise: -32601."""
+    """A call of a tool that requires a task is rejected with -32601 if it is not task-augmented."""
     extended(server)
     name, arguments = server.tool("failing_job")
     if member(server.inventory.find("tools", name), "execution", "taskSupport") != "required":
@@ -73,12 +75,12 @@ async def result_waits(server: ServerUnderTest) -> None:
     answer = await ask(server, "tasks/result", {"taskId": task})
     shown = (await ask(server, "tasks/get", {"taskId": task})).result()
     if shown.get("status") not in ("completed", "failed", "cancelled"):
-        raise Deviation("the task to have ended when tasks/result was answered", f"{answer}, then {brief(shown)}")
+        raise Deviation("a task that has ended when tasks/result is answered", f"{answer}, then {brief(shown)}")
 
 
 @check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=Subject.RECOVERING)
 async def id_param_wins(server: ServerUnderTest) -> None:
-    """`tasks/get` goes by params.taskId, and not by a related task in `_meta`."""
+    """`tasks/get` uses params.taskId, not a related task in `_meta`."""
     tasks = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(2)]
     params: JsonObject = {"taskId": tasks[0], "_meta": {RELATED_TASK: {"taskId": tasks[1]}}}
     answer = await ask(server, "tasks/get", params, deviant="a related task in tasks/get")
@@ -90,19 +92,19 @@ async def id_param_wins(server: ServerUnderTest) -> None:
 
 @check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=Subject.RECOVERING)
 async def ttl_limit(server: ServerUnderTest) -> None:
-    """A task that asks to be kept for three hundred years is not."""
+    """The ttl of a task is limited when the client requests three hundred years."""
     extended(server)
     name, arguments = server.tool("slow_compute", _SOON)
     call: JsonObject = {"name": name, "arguments": arguments, "task": {"ttl": _ENORMOUS}}
     created = await server.peer.request("tools/call", call)
     ttl = member(created.result(), "task", "ttl")
     if not isinstance(ttl, int) or ttl >= _ENORMOUS:
-        raise Deviation("a ttl that is less than was asked for", str(created))
+        raise Deviation("a ttl below the requested one", str(created))
 
 
 @check("tasks.no-stream", proves=("tasks.no-sse-for-get",), subject=Subject.RECOVERING)
 async def no_stream(server: ServerUnderTest) -> None:
-    """`tasks/get` is answered by JSON, and not by a stream."""
+    """`tasks/get` is answered with JSON, not with a stream."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     answer = await ask(server, "tasks/get", {"taskId": task})
     if any(name == "content-type" and value.startswith("text/event-stream") for name, value in answer.headers):
@@ -114,7 +116,7 @@ async def no_stream(server: ServerUnderTest) -> None:
 
 @check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=Subject.RECOVERING)
 async def listed(server: ServerUnderTest) -> None:
-    """A task that `tasks/get` knows is on one of the pages of `tasks/list`."""
+    """A task that `tasks/get` returns is on one of the pages of `tasks/list`."""
     _require_list(server)
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     found: set[str] = set()
@@ -138,15 +140,15 @@ def _require_list(server: ServerUnderTest) -> None:
 
 @check("tasks.list-cursor", proves=("tasks.invalid-cursor-error",))
 async def list_cursor(server: ServerUnderTest) -> None:
-    """A cursor for `tasks/list` that the server did not give is answered by -32602."""
+    """An invalid cursor of `tasks/list` is answered with -32602."""
     _require_list(server)
     answer = await ask(server, "tasks/list", {"cursor": "conformance-no-such-cursor"})
-    answer.error(-32602, what="a cursor that the server did not give")
+    answer.error(-32602, what="an invalid cursor")
 
 
 @check("tasks.gated", proves=("tasks.list-gated", "tasks.cancel-gated"))
 async def gated(server: ServerUnderTest) -> None:
-    """`tasks/list` and `tasks/cancel` are there where they are declared, and an unknown method where not."""
+    """`tasks/list` and `tasks/cancel` are served if they are declared, and are unknown methods otherwise."""
     extended(server)
     probes: tuple[tuple[str, str, JsonObject], ...] = (
         ("tasks.list", "tasks/list", {}),
@@ -157,10 +159,13 @@ async def gated(server: ServerUnderTest) -> None:
         unknown = answer.is_error and answer.error().get("code") == -32601
         if unknown is server.inventory.has(capability):
             state = "declared" if server.inventory.has(capability) else "not declared"
-            raise Deviation(f"{method} to be served exactly if {capability} is declared", f"it is {state}: {answer}")
+            raise Deviation(
+                f"{method} to be served if and only if {capability} is declared", f"it is {state}: {answer}"
+            )
 
 
-# --- what belongs to a task ------------------------------------------------------------------------------------------
+# --- related messages
+# ---------------------------------------------------------------------------------------------------
 
 
 @check(
@@ -169,7 +174,7 @@ async def gated(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def related(server: ServerUnderTest) -> None:
-    """The answer to `tasks/result` names the task in `_meta`."""
+    """The result of `tasks/result` names the task in `_meta`."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     await until(server, task, "completed")
     answer = await ask(server, "tasks/result", {"taskId": task})
@@ -183,13 +188,13 @@ async def related(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def asks_for_input(server: ServerUnderTest) -> None:
-    """What the server asks for a task names the task in `_meta`, and the task goes on when it is answered."""
+    """The client requests of a task name it in `_meta`, and the task continues after the response."""
     server.peer.replies["elicitation/create"] = lambda _: {"action": "accept", "content": {"confirm": True}}
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     await ask(server, "tasks/result", {"taskId": task})
     asked = [each for each in server.peer.inbox if each.get("method") == "elicitation/create"]
     if not asked:
-        raise Deviation("elicitation/create for the task", "nothing was asked")
+        raise Deviation("elicitation/create for the task", "no such request")
     if member(asked[0], "params", "_meta", RELATED_TASK, "taskId") != task:
         raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(asked[0]))
     await until(server, task, "completed")
@@ -197,7 +202,7 @@ async def asks_for_input(server: ServerUnderTest) -> None:
 
 look(
     "tasks.no-related",
-    "What is about a task itself has no related task in `_meta`.",
+    "Results and notifications about a task itself have no related task in `_meta`.",
     "tasks.no-related-meta-in-answers",
     "tasks.status-notification-no-related-meta",
     at=lambda seen: (
@@ -205,7 +210,7 @@ look(
         *seen.notified("notifications/tasks/status"),
     ),
     by=lambda value, _: "it has a related task" if member(value, "_meta", RELATED_TASK) is not None else None,
-    what="answer about a task",
+    what="result or notification about a task",
 )
 look(
     "schema.related-task",
@@ -227,7 +232,7 @@ look(
     subject=Subject.EVIDENCE,
 )
 async def undeclared_client(server: ServerUnderTest) -> None:
-    """The server makes no task at a client that does not declare tasks."""
+    """The server sends no task-augmented request to a client that does not declare tasks."""
     for message in Seen(server.evidence).spoken:
         if member(message, "params", "task") is not None:
-            raise Deviation("no task in what is asked of the client", brief(message))
+            raise Deviation("no task in a request to the client", brief(message))

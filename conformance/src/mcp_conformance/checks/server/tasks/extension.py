@@ -1,4 +1,4 @@
-"""Tasks as an extension of 2026-07-28: who gets them, and how they ask for input."""
+"""The tasks extension of 2026-07-28: capabilities, input requests and subscriptions."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _METHODS: Final = (("tasks/get", _UNKNOWN), ("tasks/cancel", _UNKNOWN), ("tasks/
 
 @check("tasks.methods-unsupported", proves=("tasks.methods-unsupported-32601",))
 async def methods_unsupported(server: ServerUnderTest) -> None:
-    """A server without the extension does not know its methods: -32601."""
+    """A server without the extension rejects its methods with -32601."""
     if member(server.inventory.capabilities, "extensions", TASKS_EXTENSION) is not None:
-        raise NotApplicable("the server has the extension")
+        raise NotApplicable("the server declares the extension")
     for method, params in _METHODS:
         (await ask(server, method, params)).error(-32601, what=f"{method} of a server without the extension")
 
 
 @check("tasks.methods-undeclared", proves=("tasks.methods-undeclared-32021",))
 async def methods_undeclared(server: ServerUnderTest) -> None:
-    """A client that does not declare the extension is refused its methods: -32021."""
+    """The methods of the extension are rejected with -32021 if the client does not declare it."""
     extended(server)
     for method, params in _METHODS:
         (await server.peer.request(method, params)).error(-32021, what=f"{method} of a client without the extension")
@@ -49,7 +49,7 @@ async def methods_undeclared(server: ServerUnderTest) -> None:
 
 @check("tasks.removed", proves=("tasks.tasks-result-removed", "tasks.tasks-list-removed"))
 async def removed(server: ServerUnderTest) -> None:
-    """`tasks/result` and `tasks/list` are gone: -32601."""
+    """`tasks/result` and `tasks/list` do not exist: -32601."""
     for method, params in (("tasks/result", _UNKNOWN), ("tasks/list", {})):
         answer = await ask(server, method, params, deviant="a method that the revision does not have")
         answer.error(-32601, what=method)
@@ -57,39 +57,39 @@ async def removed(server: ServerUnderTest) -> None:
 
 @check("tasks.required", proves=("tasks.required-error-32021", "tasks.required-error-data"))
 async def required(server: ServerUnderTest) -> None:
-    """What cannot do without a task is refused with -32021 to a client without the extension, which is named."""
+    """A call that requires a task is rejected with -32021 and the extension, if the client does not declare it."""
     extended(server)
     name, arguments = server.tool("failing_job")
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
-    error = answer.error(-32021, what="a tool that needs a task")
+    error = answer.error(-32021, what="a tool that requires a task")
     if not isinstance(member(error, "data", "requiredCapabilities", "extensions", TASKS_EXTENSION), dict):
         raise Deviation(f"data.requiredCapabilities.extensions with {TASKS_EXTENSION}", str(answer))
 
 
 @check("tasks.fallback", proves=("capability.extension-fallback-or-reject",))
 async def fallback(server: ServerUnderTest) -> None:
-    """A client without the extension gets the result itself, or an error that says what is missing."""
+    """A client without the extension gets the result itself, or an error that names the extension."""
     extended(server)
     name, arguments = server.tool("slow_compute", _SOON)
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
     if answer.is_error:
-        answer.error(-32021, what="a tool that needs a task")
+        answer.error(-32021, what="a tool that requires a task")
     elif answer.result().get("resultType") != "complete":
-        raise Deviation("the result of the tool, or error -32021", str(answer))
+        raise Deviation("the result of the tool, or the error -32021", str(answer))
 
 
 @check("tasks.legacy-declaration", proves=("tasks.legacy-capability-non-declaring",))
 async def legacy_declaration(server: ServerUnderTest) -> None:
-    """A client that declares the tasks of 2025-11-25 alone counts as one without the extension."""
+    """A client that declares only the tasks of 2025-11-25 is treated as one without the extension."""
     extended(server)
     legacy: JsonObject = {CLIENT_CAPABILITIES: {**ALL_CAPABILITIES, "tasks": {"list": {}, "cancel": {}}}}
     answer = await server.peer.request("tasks/get", {**_UNKNOWN, "_meta": legacy})
-    answer.error(-32021, what="a client that declares the tasks of 2025-11-25 alone")
+    answer.error(-32021, what="a client that declares only the tasks of 2025-11-25")
 
 
 @check("tasks.param-ignored", proves=("tasks.task-param-ignored",))
 async def param_ignored(server: ServerUnderTest) -> None:
-    """A member `task` of a call means nothing: it is answered by its result."""
+    """A member `task` of a call is ignored: the call gets its result."""
     name, arguments = server.tool("test_simple_text")
     params: JsonObject = {"name": name, "arguments": arguments, "task": {"ttl": 1000}}
     answer = await server.peer.request("tools/call", params, deviant="a member of another revision")
@@ -97,7 +97,8 @@ async def param_ignored(server: ServerUnderTest) -> None:
         raise Deviation("the result of the tool", str(answer))
 
 
-# --- what the evidence shows -----------------------------------------------------------------------------------------
+# --- recorded messages
+# --------------------------------------------------------------------------------------------------
 
 
 @check(
@@ -112,7 +113,7 @@ async def param_ignored(server: ServerUnderTest) -> None:
     subject=Subject.EVIDENCE,
 )
 async def only_of_calls(server: ServerUnderTest) -> None:
-    """Only `tools/call` becomes a task; every other result has the resultType complete, those about tasks too."""
+    """Only `tools/call` creates tasks; every other result has the resultType complete, also those about tasks."""
     for each in Seen(server.evidence).exchanges:
         kind = member(each.result, "resultType")
         if kind == "task" and each.method != "tools/call":
@@ -124,7 +125,7 @@ async def only_of_calls(server: ServerUnderTest) -> None:
 
 @check("tasks.advertised", proves=("tasks.server-advertises",), subject=Subject.EVIDENCE)
 async def advertised(server: ServerUnderTest) -> None:
-    """A server that makes tasks declares the extension."""
+    """A server that creates tasks declares the extension."""
     made = [each for each in Seen(server.evidence).exchanges if member(each.result, "resultType") == "task"]
     if made and member(server.inventory.capabilities, "extensions", TASKS_EXTENSION) is None:
         raise Deviation(f"{TASKS_EXTENSION} among the extensions", brief(made[0].response))
@@ -144,13 +145,13 @@ look(
 )
 look(
     "tasks.no-related-task",
-    "The result within a task does not name the task in `_meta`.",
+    "The result in a task does not name the task in `_meta`.",
     "tasks.inlined-result-no-related-task",
     at=lambda seen: seen.having(seen.results("tasks/get"), "result"),
     by=lambda value, _: (
         "it has a related task" if member(value, "_meta", "io.modelcontextprotocol/related-task") is not None else None
     ),
-    what="result within a task",
+    what="result in a task",
 )
 
 # --- input -----------------------------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ _ACCEPTED: Final[JsonObject] = {"action": "accept", "content": {"confirm": True}
 def _requests(shown: JsonObject) -> JsonObject:
     found = shown.get("inputRequests")
     if not isinstance(found, dict) or not found:
-        raise Deviation("inputRequests of a task that waits for input", brief(shown))
+        raise Deviation("inputRequests of a task with the status input_required", brief(shown))
     return found
 
 
@@ -172,27 +173,27 @@ def _requests(shown: JsonObject) -> JsonObject:
     subject=Subject.RECOVERING,
 )
 async def input_required(server: ServerUnderTest) -> None:
-    """A task that waits for input says for what, and goes on when it has it."""
+    """A task with the status input_required has inputRequests, and continues after the responses."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     asked = _requests(await until(server, task, "input_required"))
     responses: JsonObject = dict.fromkeys(asked, _ACCEPTED)
     answer = await ask(server, "tasks/update", {"taskId": task, "inputResponses": responses})
     result = answer.result()
     if any(name in result for name in ("taskId", "status", "result", "error", "inputRequests")):
-        raise Deviation("an acknowledgement without anything of the task", str(answer))
+        raise Deviation("an acknowledgment without members of the task", str(answer))
     await until(server, task, "completed")
 
 
 @check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=Subject.RECOVERING)
 async def unknown_keys(server: ServerUnderTest) -> None:
-    """An answer to what was not asked is ignored, and acknowledged as any."""
+    """An input response with an unknown key is acknowledged and ignored."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     asked = _requests(await until(server, task, "input_required"))
     stray: JsonObject = {"conformance-unknown": _ACCEPTED}
     (await ask(server, "tasks/update", {"taskId": task, "inputResponses": stray})).result()
     again = _requests(await until(server, task, "input_required"))
     if set(again) != set(asked):
-        raise Deviation(f"the same requests as before: {sorted(asked)}", str(sorted(again)))
+        raise Deviation(f"the same inputRequests as before: {sorted(asked)}", str(sorted(again)))
     await ask(server, "tasks/cancel", {"taskId": task})
 
 
@@ -202,35 +203,35 @@ async def unknown_keys(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def inputs(server: ServerUnderTest) -> None:
-    """Each poll shows all requests that are open; what was answered is not shown again."""
+    """Each tasks/get returns all open input requests, and none that has a response."""
     task = id_of(server, await begin(server, "multi_input"))
     first = _requests(await until(server, task, "input_required"))
-    async with within(server.settings.timeout, "two open requests"):
+    async with within(server.settings.timeout, "two open input requests"):
         while len(first) < 2:
             first = _requests(await until(server, task, "input_required"))
     again = _requests(await until(server, task, "input_required"))
     if set(again) != set(first):
-        raise Deviation(f"the open requests {sorted(first)}", str(sorted(again)))
+        raise Deviation(f"the open input requests {sorted(first)}", str(sorted(again)))
     key, other = sorted(first)
     declined: JsonObject = {"action": "decline"}
     await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: declined}})
     left = _requests(await until(server, task, "input_required"))
-    async with within(server.settings.timeout, f"the open request {other} alone"):
+    async with within(server.settings.timeout, f"only the open input request {other}"):
         while key in left and len(left) == 2:
             left = _requests(await until(server, task, "input_required"))
     if set(left) != {other}:
-        raise Deviation(f"the open request {other} alone", str(sorted(left)))
+        raise Deviation(f"only the open input request {other}", str(sorted(left)))
     await ask(server, "tasks/update", {"taskId": task, "inputResponses": {other: declined}})
     await until(server, task, "completed")
 
 
 @check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=Subject.RECOVERING)
 async def input_first(server: ServerUnderTest) -> None:
-    """What a call asks by its result is asked before it becomes a task."""
+    """An InputRequiredResult of a call precedes its task."""
     created = await begin(server, "test_tool_with_task")
     asked = created.result()
     if asked.get("resultType") != "input_required" or "taskId" in asked:
-        raise Deviation("a result that asks for input, and no task yet", str(created))
+        raise Deviation("an InputRequiredResult without a task", str(created))
     name, arguments = server.tool("test_tool_with_task")
     params: JsonObject = {"name": name, "arguments": arguments}
     params["inputResponses"] = {key: {"action": "accept", "content": {"name": "Alice"}} for key in _requests(asked)}
@@ -245,10 +246,10 @@ async def input_first(server: ServerUnderTest) -> None:
 
 @check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=Subject.RECOVERING)
 async def mcp_name(server: ServerUnderTest) -> None:
-    """Mcp-Name of a request about a task is its taskId; another one is refused with 400 and -32020."""
+    """The Mcp-Name of a request about a task is its taskId; another one is rejected with 400 and -32020."""
     peer = server.peer
     if not isinstance(peer, HttpConnection):
-        raise TypeError("the requirement is one of HTTP")
+        raise TypeError("the requirement is about HTTP")
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     message = peer.message("tasks/get", {"taskId": task, "_meta": DECLARED})
     headers = [(name, value) for name, value in peer.headers(message) if name.lower() != "mcp-name"]
@@ -259,17 +260,18 @@ async def mcp_name(server: ServerUnderTest) -> None:
     answer.refused({400})
 
 
-# --- being told ------------------------------------------------------------------------------------------------------
+# --- notifications
+# ------------------------------------------------------------------------------------------------------
 
 
 @check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=Subject.RECOVERING)
 async def listen_undeclared(server: ServerUnderTest) -> None:
-    """A client without the extension is refused to listen to tasks: -32021."""
+    """A subscription to tasks is rejected with -32021 if the client does not declare the extension."""
     extended(server)
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     params: JsonObject = {"notifications": {"taskIds": [task]}}
     answer = await server.peer.request("subscriptions/listen", params)
-    answer.error(-32021, what="listening to tasks without the extension")
+    answer.error(-32021, what="a subscription to tasks without the extension")
 
 
 @check(
@@ -283,14 +285,14 @@ async def listen_undeclared(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def listen(server: ServerUnderTest) -> None:
-    """Who listens to a task is told of it alone, and all of it each time; of no progress, and no log."""
+    """A subscription to a task gets only notifications of this task, complete ones, and no progress or log."""
     peer = server.peer
     task = id_of(server, await begin(server, "slow_compute", {"seconds": 0.5, "label": "heard"}))
     params: JsonObject = {"notifications": {"taskIds": [task]}, "_meta": DECLARED}
     message = peer.message("subscriptions/listen", params)
     async with open_nursery() as nursery:
         nursery.start_soon(peer.exchange, message)
-        ack = await peer.expect("notifications/subscriptions/acknowledged", "the acknowledgement of the subscription")
+        ack = await peer.expect("notifications/subscriptions/acknowledged", "the acknowledgment of the subscription")
         heard = member(ack, "params", "notifications", "taskIds")
         if heard != [task]:
             raise Deviation(f"taskIds with the task {task}", brief(ack))
@@ -300,15 +302,16 @@ async def listen(server: ServerUnderTest) -> None:
         nursery.cancel_scope.cancel()
     for each in told:
         if each.get("method") != "notifications/tasks":
-            raise Deviation("nothing but notifications/tasks for a task", brief(each))
+            raise Deviation("only notifications/tasks for a task", brief(each))
         if member(each, "params", "taskId") != task:
-            raise Deviation(f"nothing but the task {task}", brief(each))
+            raise Deviation(f"only notifications of the task {task}", brief(each))
         wrong = flaw(each.get("params"), "ExtensionTaskNotificationParams", server.revision)
         if wrong is not None:
-            raise Deviation("the whole task", f"{wrong}, in {brief(each)}")
+            raise Deviation("a complete task", f"{wrong}, in {brief(each)}")
 
 
-# --- beside the tasks of 2025-11-25 ----------------------------------------------------------------------------------
+# --- together with the tasks of 2025-11-25
+# ------------------------------------------------------------------------------
 
 
 @check(
@@ -317,7 +320,7 @@ async def listen(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def beside_legacy(server: ServerUnderTest) -> None:
-    """Under 2025-11-25 the extension makes no tasks, and the tasks of that revision are served as ever."""
+    """With 2025-11-25 the extension creates no tasks, and the tasks of that revision are served."""
     extended(server)
     name, arguments = server.tool("slow_compute", _SOON)
     declared: JsonObject = {**ALL_CAPABILITIES, "extensions": {TASKS_EXTENSION: {}}}
@@ -325,7 +328,7 @@ async def beside_legacy(server: ServerUnderTest) -> None:
         try:
             await peer.shake_hands()
         except Deviation as deviation:
-            raise NotApplicable("the server does not speak 2025-11-25") from deviation
+            raise NotApplicable("the server does not support 2025-11-25") from deviation
         call: JsonObject = {"name": name, "arguments": arguments}
         answer = await peer.request("tools/call", call)
         if "taskId" in answer.result() or "task" in answer.result():

@@ -1,4 +1,4 @@
-"""Tasks in either form: how they begin, what they come to, and what is said of them."""
+"""The life cycle of tasks in both forms: creation, status, result and cancellation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FROM: Final = {
 
 
 def _shown(seen: Seen) -> Iterator[JsonObject]:
-    """All that was said of tasks, in either form."""
+    """Yield all tasks in messages of the server, in both forms."""
     for value in seen.tasks():
         if isinstance(value, dict):
             yield value
@@ -45,7 +45,8 @@ def _shown(seen: Seen) -> Iterator[JsonObject]:
             yield value
 
 
-# --- beginning -------------------------------------------------------------------------------------------------------
+# --- creation
+# -----------------------------------------------------------------------------------------------------------
 
 
 @check(
@@ -54,12 +55,12 @@ def _shown(seen: Seen) -> Iterator[JsonObject]:
     subject=Subject.RECOVERING,
 )
 async def create(server: ServerUnderTest) -> None:
-    """A call that becomes a task is answered by the task, at once and without the result of the call."""
+    """A call that creates a task returns it immediately, without the result of the call."""
     created = await begin(server, "slow_compute", _LONG)
     task = id_of(server, created)
     for name in ("content", "structuredContent", "isError"):
         if name in created.result():
-            raise Deviation("a task, and not the result of the call", str(created))
+            raise Deviation("a task without the result of the call", str(created))
     await ask(server, "tasks/cancel", {"taskId": task})
 
 
@@ -69,11 +70,11 @@ async def create(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def get_at_once(server: ServerUnderTest) -> None:
-    """`tasks/get` knows a task as soon as it was told of, and says that it is being worked on, and its ttl."""
+    """`tasks/get` returns a task as soon as it is created, with the status working and its ttl."""
     task = id_of(server, await begin(server, "slow_compute", _LONG))
     answer = await ask(server, "tasks/get", {"taskId": task})
     if answer.member("status", str) != "working":
-        raise Deviation("status working", str(answer))
+        raise Deviation("the status working", str(answer))
     ttl = "ttlMs" if server.revision.era is Era.MODERN else "ttl"
     value = answer.result().get(ttl, "absent")
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -91,14 +92,15 @@ def _started(seen: Seen) -> Iterator[JsonValue]:
 
 look(
     "tasks.starts-working",
-    "A task begins with the status working.",
+    "A new task has the status working.",
     "tasks.starts-working",
     at=_started,
     by=one_of("working"),
     what="new task",
 )
 
-# --- what is said of a task ------------------------------------------------------------------------------------------
+# --- task objects
+# -------------------------------------------------------------------------------------------------------
 
 
 def _fields(value: JsonValue, revision: Revision) -> str | None:
@@ -119,7 +121,7 @@ def _fields(value: JsonValue, revision: Revision) -> str | None:
 
 look(
     "tasks.fields",
-    "A task has a taskId, a ttl that is an integer or null, and perhaps an interval for polling.",
+    "A task has a taskId, a ttl that is an integer or null, and optionally a poll interval.",
     "schema.task",
     "schema.create-task-result",
     "schema.task-results-flat",
@@ -134,12 +136,12 @@ look(
 )
 look(
     "tasks.timestamps",
-    "A task has createdAt and lastUpdatedAt, timestamps of ISO 8601.",
+    "A task has createdAt and lastUpdatedAt, which are ISO 8601 timestamps.",
     "tasks.created-at",
     "tasks.last-updated-at",
     "tasks.task-fields",
     at=lambda seen: (each.get(name) for each in _shown(seen) for name in ("createdAt", "lastUpdatedAt")),
-    by=lambda value, _: None if isinstance(value, str) and _STAMP.fullmatch(value) else "it is no timestamp",
+    by=lambda value, _: None if isinstance(value, str) and _STAMP.fullmatch(value) else "it is not a timestamp",
     what="timestamp",
 )
 look(
@@ -164,7 +166,7 @@ look(
     subject=Subject.EVIDENCE,
 )
 async def transitions(server: ServerUnderTest) -> None:
-    """The status of a task moves as the table has it, and an end is the end."""
+    """The status of a task follows the defined transitions, and a terminal status is final."""
     seen_any = False
     for transcript in server.evidence:
         status: dict[str, str] = {}
@@ -175,7 +177,7 @@ async def transitions(server: ServerUnderTest) -> None:
             task, new = str(each.result.get("taskId")), str(each.result.get("status"))
             old = status.get(task, "working")
             if new not in _FROM.get(old, (old,)):
-                raise Deviation(f"no way from {old} to {new}", brief(each.result))
+                raise Deviation(f"no transition from {old} to {new}", brief(each.result))
             status[task] = new
             seen_any = True
     if not seen_any:
@@ -184,7 +186,7 @@ async def transitions(server: ServerUnderTest) -> None:
 
 @check("tasks.ids", proves=("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable"), subject=Subject.RECOVERING)
 async def ids(server: ServerUnderTest) -> None:
-    """The ids of tasks are long, none comes twice, and one does not follow from another."""
+    """Task ids are long and unique, and cannot be derived from one another."""
     found = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(4)]
     for task in found:
         await ask(server, "tasks/cancel", {"taskId": task})
@@ -193,11 +195,12 @@ async def ids(server: ServerUnderTest) -> None:
         raise Deviation("ids that cannot be guessed", f"{wrong}: {brief(list(found))}")
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------
+# --- the end
+# ------------------------------------------------------------------------------------------------------------
 
 
 async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
-    """The message that holds what a task came to: a response in the legacy form, a task in the modern one."""
+    """Return the message with the outcome of a task: a response in the legacy form, a task in the modern one."""
     if server.revision.era is Era.LEGACY:
         return (await ask(server, "tasks/result", {"taskId": task})).message
     return await until(server, task, *ENDED)
@@ -214,7 +217,7 @@ async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
     subject=Subject.RECOVERING,
 )
 async def completed(server: ServerUnderTest) -> None:
-    """A task that has done its work is completed, and its result is that of the call."""
+    """A successful task has the status completed, and the result of the call."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     await until(server, task, "completed")
     outcome = await _outcome(server, task)
@@ -228,19 +231,19 @@ async def completed(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def tool_error(server: ServerUnderTest) -> None:
-    """A tool that fails leaves a result with isError, and in the modern form a task that is completed."""
+    """A tool error gives a result with isError, and in the modern form a task with the status completed."""
     task = id_of(server, await begin(server, "failing_job"))
     shown = await until(server, task, *ENDED)
     outcome = await _outcome(server, task)
     if member(outcome, "result", "isError") is not True:
         raise Deviation("a result with isError true", brief(outcome))
     if server.revision.era is Era.MODERN and shown.get("status") != "completed":
-        raise Deviation("status completed", brief(shown))
+        raise Deviation("the status completed", brief(shown))
 
 
 @check("tasks.tool-error-failed", proves=("tasks.failed-on-tool-error",), subject=Subject.RECOVERING)
 async def tool_error_failed(server: ServerUnderTest) -> None:
-    """A task of 2025-11-25 whose tool fails has the status failed."""
+    """A task of 2025-11-25 with a tool error has the status failed."""
     await until(server, id_of(server, await begin(server, "failing_job")), "failed")
 
 
@@ -250,13 +253,13 @@ async def tool_error_failed(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def failed(server: ServerUnderTest) -> None:
-    """A task that ends in an error of JSON-RPC has the status failed, and the error can be had."""
+    """A task that ends with a JSON-RPC error has the status failed, and the error is available."""
     task = id_of(server, await begin(server, "protocol_error_job"))
     await until(server, task, "failed")
     outcome = await _outcome(server, task)
     code, message = member(outcome, "error", "code"), member(outcome, "error", "message")
     if not isinstance(code, int) or not isinstance(message, str):
-        raise Deviation("an error with code and message", brief(outcome))
+        raise Deviation("an error with a code and a message", brief(outcome))
 
 
 @check(
@@ -265,7 +268,7 @@ async def failed(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def failed_message(server: ServerUnderTest) -> None:
-    """A task that failed says why in statusMessage."""
+    """A failed task has a statusMessage with the reason."""
     task = id_of(server, await begin(server, "protocol_error_job"))
     shown = await until(server, task, "failed")
     if not isinstance(shown.get("statusMessage"), str) or not shown["statusMessage"]:
@@ -278,7 +281,7 @@ async def failed_message(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def stable(server: ServerUnderTest) -> None:
-    """A task that has ended can be looked at again, and is as it was."""
+    """A task that has ended remains available and unchanged."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     first = await until(server, task, "completed")
     second = (await ask(server, "tasks/get", {"taskId": task})).result()
@@ -286,7 +289,8 @@ async def stable(server: ServerUnderTest) -> None:
         raise Deviation(f"the same as before: {brief(first)}", brief(second))
 
 
-# --- cancelling, and what there is not -------------------------------------------------------------------------------
+# --- cancellation, and unknown tasks
+# ------------------------------------------------------------------------------------
 
 
 @check(
@@ -301,12 +305,12 @@ async def stable(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
-    """A task that is cancelled has that status: in the answer in the legacy form, in `tasks/get` in the modern one."""
+    """A cancelled task has the status cancelled: in the response (legacy form), or in `tasks/get` (modern form)."""
     task = id_of(server, await begin(server, "slow_compute", _LONG))
     answer = await ask(server, "tasks/cancel", {"taskId": task})
     if server.revision.era is Era.LEGACY:
         if answer.member("status", str) != "cancelled":
-            raise Deviation("status cancelled", str(answer))
+            raise Deviation("the status cancelled", str(answer))
         return
     _acknowledged(answer.result())
     await until(server, task, "cancelled")
@@ -314,10 +318,10 @@ async def cancelled(server: ServerUnderTest) -> None:
 
 def _acknowledged(result: JsonObject) -> None:
     if result.get("resultType") != "complete":
-        raise Deviation("resultType complete", brief(result))
+        raise Deviation("the resultType complete", brief(result))
     for name in ("taskId", "status", "result", "error", "inputRequests"):
         if name in result:
-            raise Deviation("an acknowledgement without anything of the task", brief(result))
+            raise Deviation("an acknowledgment without members of the task", brief(result))
 
 
 @check(
@@ -326,7 +330,7 @@ def _acknowledged(result: JsonObject) -> None:
     subject=Subject.RECOVERING,
 )
 async def cancel_ended(server: ServerUnderTest) -> None:
-    """To cancel a task that has ended is -32602 in the legacy form, and without effect in the modern one."""
+    """Cancelling a task that has ended is rejected with -32602 (legacy form), or has no effect (modern form)."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     await until(server, task, "completed")
     answer = await ask(server, "tasks/cancel", {"taskId": task})
@@ -347,7 +351,7 @@ async def cancel_ended(server: ServerUnderTest) -> None:
     ),
 )
 async def unknown(server: ServerUnderTest) -> None:
-    """A task that does not exist is answered by -32602, whatever is asked of it."""
+    """Each request for an unknown task is answered with -32602."""
     extended(server)
     params: JsonObject = {"taskId": _UNKNOWN}
     if server.revision.era is Era.LEGACY:
@@ -356,4 +360,4 @@ async def unknown(server: ServerUnderTest) -> None:
         methods = ["tasks/get", "tasks/cancel", "tasks/update"]
     for method in methods:
         more: JsonObject = {"inputResponses": {}} if method == "tasks/update" else {}
-        (await ask(server, method, {**params, **more})).error(-32602, what=f"{method} of no task")
+        (await ask(server, method, {**params, **more})).error(-32602, what=f"{method} of an unknown task")

@@ -1,4 +1,4 @@
-"""Whose tasks they are: what one user has begun, another one neither sees nor ends."""
+"""Ownership of tasks: one user has no access to the tasks of another."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LONG: Final[JsonObject] = {"seconds": 60, "label": "of one user"}
 
 
 async def _refused(peer: SuiteConnection, method: str, params: JsonObject) -> None:
-    """Raises `Deviation` where a request of somebody else is answered by a result."""
+    """Require that a request of another user is rejected."""
     if peer.revision.era is Era.MODERN:
         params = {"_meta": DECLARED, **params}
     answer = await peer.request(method, params)
     if not answer.is_error:
-        raise Deviation(f"an error to {method} of a task of another user", str(answer))
+        raise Deviation(f"an error for {method} of a task of another user", str(answer))
 
 
 async def _strangers(server: ServerUnderTest, *requests: tuple[str, JsonObject]) -> None:
-    """Tries requests for a task of one user as another one, and then that it is as it was."""
+    """Send requests for a task as another user, and require that it is not affected."""
     extended(server)
     async with other_user(server) as other:
         task = id_of(server, await begin(server, "slow_compute", _LONG))
@@ -50,7 +50,7 @@ async def _ask(server: ServerUnderTest, method: str, params: JsonObject) -> Json
 async def _still_there(server: ServerUnderTest, task: str) -> None:
     status = (await _ask(server, "tasks/get", {"taskId": task})).get("status")
     if status != "working":
-        raise Deviation("the task to be working still", f"it is {status}")
+        raise Deviation("the task to keep working", f"it is {status}")
 
 
 @check(
@@ -60,7 +60,7 @@ async def _still_there(server: ServerUnderTest, task: str) -> None:
     subject=Subject.RECOVERING,
 )
 async def not_theirs(server: ServerUnderTest) -> None:
-    """The task of one user is nobody else's to get, to wait for or to cancel."""
+    """Another user cannot get the task of a user, wait for it or cancel it."""
     await _strangers(server, ("tasks/get", {}), ("tasks/result", {}), ("tasks/cancel", {}))
 
 
@@ -71,7 +71,7 @@ async def not_theirs(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
-    """The task of one user is nobody else's to get, to answer or to cancel."""
+    """Another user cannot get the task of a user, respond to its input requests or cancel it."""
     await _strangers(server, ("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {}))
 
 
@@ -82,7 +82,7 @@ async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def not_on_their_list(server: ServerUnderTest) -> None:
-    """The task of one user is not on the list of another one."""
+    """The task of a user is not in the list of another one."""
     extended(server)
     if not server.inventory.has("tasks.list"):
         raise NotApplicable("the server does not declare tasks.list")
@@ -90,5 +90,5 @@ async def not_on_their_list(server: ServerUnderTest) -> None:
         task = id_of(server, await begin(server, "slow_compute", _LONG))
         listed = (await other.request("tasks/list", {})).result()
         if task in {member(each, "taskId") for each in items(listed.get("tasks"))}:
-            raise Deviation(f"a list without the task {task}, which is another user's", str(listed))
+            raise Deviation(f"a list without the task {task} of another user", str(listed))
         await _ask(server, "tasks/cancel", {"taskId": task})

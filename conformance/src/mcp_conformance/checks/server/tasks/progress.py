@@ -1,4 +1,4 @@
-"""Progress of tasks of 2025-11-25, and what they say while they wait for the client."""
+"""Progress of tasks of 2025-11-25, and their status while they wait for the client."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PROGRESS: Final = "notifications/progress"
 
 
 def _told(peer: SuiteConnection) -> list[JsonObject]:
-    """All progress that came on a connection."""
+    """Return all progress notifications of a connection."""
     return [each for each in peer.inbox if each.get("method") == _PROGRESS]
 
 
 async def _begun(server: ServerUnderTest, token: str) -> str:
-    """Begins the task that tells its progress. Its id."""
+    """Start the task that reports progress, and return its id."""
     extended(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {
@@ -46,7 +46,7 @@ async def _begun(server: ServerUnderTest, token: str) -> str:
     subject=Subject.RECOVERING,
 )
 async def progress_token(server: ServerUnderTest) -> None:
-    """The progress of a task has the token of the request that began it, also behind the answer that named the task."""
+    """The progress of a task has the token of its request, also after the response that contains the task."""
     peer = server.peer
     task = await _begun(server, "conformance-task")
     early = len(_told(peer))
@@ -54,7 +54,7 @@ async def progress_token(server: ServerUnderTest) -> None:
     await peer.fence()
     told = _told(peer)
     if len(told) == early:
-        raise NotTestable(f"the control failed: {_FIXTURE} tells no progress once it is a task")
+        raise NotTestable(f"the control request failed: {_FIXTURE} reports no progress as a task")
     for each in told:
         if member(each, "params", "progressToken") != "conformance-task":
             raise Deviation('the progressToken "conformance-task"', brief(each))
@@ -67,37 +67,39 @@ async def progress_token(server: ServerUnderTest) -> None:
     subject=Subject.RECOVERING,
 )
 async def progress_ends(server: ServerUnderTest) -> None:
-    """A task that was cancelled tells no more progress."""
+    """A cancelled task reports no further progress."""
     peer = server.peer
     control = await _begun(server, "conformance-control")
     await until(server, control, "completed")
     whole = len(_told(peer))
     if whole < _ENOUGH:
-        raise NotTestable(f"the control failed: {_FIXTURE} told its progress {whole} times, and not {_ENOUGH} times")
+        raise NotTestable(
+            f"the control request failed: {_FIXTURE} reported progress {whole} times instead of {_ENOUGH} times"
+        )
     task = await _begun(server, "conformance-cancelled")
     await peer.until(lambda: len(_told(peer)) > whole, f"progress of {_FIXTURE}")
     await ask(server, "tasks/cancel", {"taskId": task})
     await peer.fence()
     at_once = len(_told(peer))
-    # Takes as long as the whole of the other one would have taken.
+    # Takes as long as the cancelled task would have taken.
     again = await _begun(server, "conformance-after")
     await until(server, again, "completed")
     late = [
         each for each in _told(peer)[at_once:] if member(each, "params", "progressToken") == "conformance-cancelled"
     ]
     if late:
-        raise Deviation("no progress of a task that was cancelled", brief(late[0]))
+        raise Deviation("no progress of a cancelled task", brief(late[0]))
 
 
 _ENOUGH: Final = 3
-"""How often the tool has to tell its progress, for something to be left behind the first time."""
+"""Minimum number of progress reports, so that some are left after the first."""
 
 
 @check("tasks.input-status", proves=("tasks.input-required",), revisions=_CORE, subject=Subject.CONNECTION)
 async def input_status(server: ServerUnderTest) -> None:
-    """A task that has to ask the client becomes input_required."""
+    """A task that waits for a response of the client has the status input_required."""
     server.tool("confirm_delete")
-    # An answer would let it go on.
+    # A response would continue the task.
     server.peer.unanswered.add("elicitation/create")
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     await until(server, task, "input_required")
