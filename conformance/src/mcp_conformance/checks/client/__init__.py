@@ -1,1 +1,1 @@
-"""The checks of clients, one module for each subject."""
+"""The checks of clients, one module per subject."""

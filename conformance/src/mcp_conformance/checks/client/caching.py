@@ -1,4 +1,4 @@
-"""What a client keeps, and what makes it ask again (2026-07-28).
+"""Client caches: what is cached, and what invalidates it (2026-07-28).
 
 Spec: server/utilities/caching
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _TIMES: Final = 3
-"""How often prompts and templates are to be listed."""
+"""The number of times that the scenario lists prompts and templates."""
 _NEEDS: Final = (f"scenario:{FRESHNESS}",)
 
 
@@ -29,7 +29,7 @@ def _param(message: JsonObject, name: str) -> JsonValue:
 
 
 def _said(client: ClientUnderTest) -> list[JsonObject]:
-    """The requests of the client, in order."""
+    """Return the requests of the client, in order."""
     return client.run(FRESHNESS).requests
 
 
@@ -39,51 +39,51 @@ def _is_call(message: JsonObject, tool: str) -> bool:
 
 @check("caching.client-hears-changes", proves=("caching.notification-invalidates",), needs=_NEEDS)
 async def hears_changes(client: ClientUnderTest) -> None:
-    """A list that still holds is fetched again when it is said to have changed."""
+    """A cached list is fetched again after its list_changed notification."""
     requests = _said(client)
     at = next((index for index, each in enumerate(requests) if _is_call(each, CHANGES)), None)
     if at is None or "changed" not in client.run(FRESHNESS).notes:
-        raise NotTestable(f"the client did not call {CHANGES} while it listened: {client.run(FRESHNESS).ending}")
+        raise NotTestable(f"the client did not call {CHANGES} during its subscription: {client.run(FRESHNESS).ending}")
     if not any(each["method"] == "tools/list" for each in requests[:at]):
-        raise NotTestable("the client had no list of tools")
+        raise NotTestable("the client did not list the tools before")
     if not any(each["method"] == "tools/list" for each in requests[at:]):
-        raise Deviation("tools/list once more, behind notifications/tools/list_changed", "none")
+        raise Deviation("another tools/list after notifications/tools/list_changed", "no further tools/list")
 
 
 @check("caching.client-no-rounds", proves=("caching.no-cache-of-mrtr-results",), needs=_NEEDS)
 async def no_rounds(client: ClientUnderTest) -> None:
-    """The result of a request that was made in two rounds is not kept."""
+    """The result of a multi round-trip request is not cached."""
     reads = [
         each for each in _said(client) if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE
     ]
     firsts = [each for each in reads if _param(each, "requestState") is None]
     if len(firsts) == len(reads):
-        raise NotTestable(f"the client did not read {MRTR_RESOURCE} in two rounds: {client.run(FRESHNESS).ending}")
+        raise NotTestable(f"the client did not read {MRTR_RESOURCE} with a retry: {client.run(FRESHNESS).ending}")
     if len(firsts) < 2:
         _prompts(client)
         raise Deviation(f"{MRTR_RESOURCE} to be read twice", f"{len(reads)} requests for it")
 
 
 def _prompts(client: ClientUnderTest) -> list[JsonValue]:
-    """The cursors by which the prompts were listed.
+    """Return the cursors with which the client listed the prompts.
 
     Raises:
-        NotTestable: They were not listed three times.
+        NotTestable: The client did not list them three times.
     """
-    # These do not hold at all, and are listed as often.
+    # Templates are not cacheable, and are listed as often.
     if len([each for each in _said(client) if each["method"] == "resources/templates/list"]) < _TIMES:
-        raise NotTestable("the control failed: the client did not list the templates three times")
+        raise NotTestable("the control request failed: the client did not list the templates three times")
     asked = [_param(each, "cursor") for each in _said(client) if each["method"] == "prompts/list"]
     if not asked:
         raise NotTestable(f"the client did not list the prompts: {client.run(FRESHNESS).ending}")
     if not any(each is not None for each in asked):
-        raise NotTestable("the client asked for no second page")
+        raise NotTestable("the client requested no second page")
     return asked
 
 
 @check("caching.client-page-by-cursor", proves=("caching.page-refetch-by-cursor",), needs=_NEEDS)
 async def page_by_cursor(client: ClientUnderTest) -> None:
-    """A page that does not hold any more is fetched again by its cursor."""
+    """A stale page is fetched again by its cursor."""
     asked = _prompts(client)
     if asked.count(CURSORS[0]) < 2:
         if client.run(FRESHNESS).status != 0:
@@ -93,20 +93,20 @@ async def page_by_cursor(client: ClientUnderTest) -> None:
 
 @check("caching.client-invalid-cursor", proves=("caching.invalid-cursor-discard",), needs=_NEEDS)
 async def invalid_cursor(client: ClientUnderTest) -> None:
-    """When a cursor is no more the pages that were kept are dropped, and the list is read from its beginning."""
+    """When a cursor is rejected, the client drops its cached pages and lists from the start."""
     asked = _prompts(client)
     places = [index for index, cursor in enumerate(asked) if cursor == CURSORS[0]]
     if len(places) < 3:
         raise NotTestable("the client did not list the prompts three times")
     if asked[: places[2]].count(None) > 1:
-        raise NotApplicable("the client keeps no pages")
+        raise NotApplicable("the client does not cache pages")
     if None not in asked[places[2] :]:
-        raise Deviation("prompts/list without a cursor, behind the refusal of one", brief(asked))
+        raise Deviation("prompts/list without a cursor after the rejection of one", brief(asked))
 
 
 @check("caching.client-no-polling", proves=("caching.no-polling",), needs=_NEEDS)
 async def no_polling(client: ClientUnderTest) -> None:
-    """A client that has nothing to do does not fetch again what does not hold any more."""
+    """An idle client does not poll stale results."""
     if not any(_is_call(each, IDLE) for each in _said(client)):
         raise NotTestable(f"the client did not call {IDLE}: {client.run(FRESHNESS).ending}")
     waiting: bytes | None = None
@@ -119,4 +119,4 @@ async def no_polling(client: ClientUnderTest) -> None:
         if not entry.sent and message.get("method") == "tools/call" and _is_call(message, IDLE):
             waiting = encoded(message["id"])
         elif not entry.sent and waiting is not None and message.get("method") in LISTS:
-            raise Deviation(f"no request while {IDLE} is worked on", brief(message))
+            raise Deviation(f"no request while {IDLE} is in progress", brief(message))

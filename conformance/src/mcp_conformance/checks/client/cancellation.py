@@ -1,4 +1,4 @@
-"""How a client gives requests up, and bears that others do; progress that it reports, and batches that it is sent.
+"""Cancellation by the client and by the server, progress that the client reports, and batches that it receives.
 
 Spec: basic/utilities/cancellation, basic/utilities/progress
 """
@@ -36,20 +36,20 @@ def _params(message: JsonObject) -> JsonObject:
 
 
 def _key(value: JsonValue) -> bytes:
-    """An id as it is written: 1 and "1" are two."""
+    """Return a key for an id, under which 1 and "1" differ."""
     return encoded(value)
 
 
 def _waiting(client: ClientUnderTest) -> JsonObject:
-    """The call that is to be given up.
+    """Return the call that the client has to cancel.
 
     Raises:
-        NotTestable: The client did not make it, or did not come to an end behind it.
+        NotTestable: The client did not send it, or did not finish after it.
     """
     evidence = client.run(_CANCEL)
     calls = [each for each in evidence.taken("tools/call") if _params(each).get("name") == WAITING]
     if not calls:
-        raise NotTestable(f"the client did not call {WAITING}, or not rightly: {evidence.ending}")
+        raise NotTestable(f"the client sent no valid call of {WAITING}: {evidence.ending}")
     return calls[0]
 
 
@@ -68,7 +68,7 @@ async def _notifies(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def notifies(client: ClientUnderTest) -> None:
-    """A request that is given up is cancelled by a notification."""
+    """A cancelled request is announced by a notification."""
     await _notifies(client)
 
 
@@ -80,20 +80,20 @@ async def notifies(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def notifies_stdio(client: ClientUnderTest) -> None:
-    """A request over stdio that is given up is cancelled by a notification with its id."""
+    """A cancelled request over stdio is announced by a notification with its id."""
     await _notifies(client)
 
 
 @check("http.client-cancels-by-closing", proves=("http.client-cancel-closes-stream",), needs=_NEEDS)
 async def cancels_by_closing(client: ClientUnderTest) -> None:
-    """A request over HTTP that is given up is cancelled by the end of its connection."""
+    """A request over HTTP is cancelled by closing its connection."""
     call = _waiting(client)
     evidence = client.run(_CANCEL)
     received = evidence.notes.get("received")
     if evidence.requests[-1]["id"] == call["id"]:
-        raise NotTestable("the client asked for nothing more behind the call that it was to give up")
+        raise NotTestable("the client sent no further request after the call that it had to cancel")
     if not isinstance(received, int) or received >= len(evidence.server.received):
-        raise Deviation("the client to close the connection, and to go on", evidence.ending)
+        raise Deviation("the client to close the connection and to continue", evidence.ending)
     if evidence.sent(_CANCELLED):
         raise Deviation("no notifications/cancelled over HTTP", brief(evidence.sent(_CANCELLED)[0]))
 
@@ -109,13 +109,13 @@ async def cancels_by_closing(client: ClientUnderTest) -> None:
     needs=(*_NEEDS, "scenario:tools_call"),
 )
 async def late_response(client: ClientUnderTest) -> None:
-    """A response to a request that was given up does no harm."""
+    """A response to a cancelled request is ignored."""
     client.control()
     call = _waiting(client)
     evidence = client.run(_CANCEL)
     requests = [_key(each["id"]) for each in evidence.requests]
     if evidence.status != 0 or requests.index(_key(call["id"])) == len(requests) - 1:
-        raise Deviation("more requests behind the one that was given up, and a good end", evidence.ending)
+        raise Deviation("further requests after the cancelled one, and a successful exit", evidence.ending)
 
 
 @check(
@@ -130,9 +130,9 @@ async def late_response(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def cancelled_params(client: ClientUnderTest) -> None:
-    """A cancellation names a request, and may say why."""
+    """A cancellation names a request, and optionally a reason."""
     if not isinstance(id := _waiting(client)["id"], int | str):
-        raise NotTestable(f"the request that was given up has no id that could be named: {brief(id)}")
+        raise NotTestable(f"the cancelled request has no valid id: {brief(id)}")
     for message in _cancellations(client):
         wrong = flaw_of_params(_CANCELLED, message.get("params"), client.revision)
         if wrong is not None or "requestId" not in _params(message):
@@ -143,7 +143,7 @@ def _cancellations(client: ClientUnderTest) -> list[JsonObject]:
     _waiting(client)
     found = client.run(_CANCEL).sent(_CANCELLED)
     if not found and client.revision.name in _MODERN and client.transport is Transport.HTTP:
-        raise NotApplicable("over HTTP a request is given up by the end of its connection")
+        raise NotApplicable("over HTTP a request is cancelled by closing its connection")
     if not found:
         raise NotTestable("the client sent no notifications/cancelled")
     return found
@@ -155,12 +155,12 @@ def _cancellations(client: ClientUnderTest) -> list[JsonObject]:
     needs=_NEEDS,
 )
 async def own_requests(client: ClientUnderTest) -> None:
-    """Only requests of the client itself are cancelled by it."""
+    """The client cancels only requests of its own."""
     own = {_key(each["id"]) for each in client.run(_CANCEL).requests}
-    # That it names one at all is for another check.
+    # A separate check requires the requestId.
     naming = [each for each in _cancellations(client) if "requestId" in _params(each)]
     if not naming:
-        raise NotTestable("no notifications/cancelled names a request")
+        raise NotTestable("no notifications/cancelled has a requestId")
     for message in naming:
         if _key(_params(message)["requestId"]) not in own:
             raise Deviation("the requestId of a request of the client", brief(message))
@@ -171,15 +171,16 @@ async def own_requests(client: ClientUnderTest) -> None:
     proves=("cancellation.in-progress", "cancellation.only-in-progress"),
 )
 async def in_progress(client: ClientUnderTest) -> None:
-    """No request is cancelled that was answered long ago."""
+    """The client does not cancel requests whose response it has received."""
     for evidence in client.all():
         _not_answered(evidence)
 
 
 def _not_answered(evidence: Evidence) -> None:
-    """A request may be answered while its cancellation is on its way: what counts is what the client knew.
+    """Check that the client cancels no request with a known response.
 
-    It knew of an answer when it sent a request after that, before it cancelled.
+    A response may cross the cancellation. A response is known when the client sent another request after it and before
+    the cancellation.
     """
     answered: set[bytes] = set()
     known: set[bytes] = set()
@@ -191,13 +192,13 @@ def _not_answered(evidence: Evidence) -> None:
             answered.add(_key(message.get("id")))
         elif not entry.sent and "method" in message and "id" in message:
             known |= answered
-            # An id that is given again, which is for another check, means the new request.
+            # A reused id, which another check covers, refers to the new request.
             known.discard(_key(message["id"]))
             answered.discard(_key(message["id"]))
         elif entry.sent or message.get("method") != _CANCELLED:
             continue
         elif _key(_params(message).get("requestId")) in known:
-            raise Deviation("no cancellation of what was answered", brief(message))
+            raise Deviation("no cancellation of a request with a response", brief(message))
 
 
 @check("cancellation.client-not-initialize", proves=("cancellation.not-initialize",))
@@ -205,7 +206,7 @@ async def not_initialize(client: ClientUnderTest) -> None:
     """`initialize` is never cancelled."""
     for evidence in client.all():
         for messages in evidence.conversations:
-            # What has no right id cannot be named.
+            # A request without a valid id cannot be cancelled.
             opening = {
                 _key(each["id"])
                 for each in messages
@@ -216,15 +217,16 @@ async def not_initialize(client: ClientUnderTest) -> None:
                     raise Deviation("no cancellation of initialize", brief(message))
 
 
-# --- what the server gives up ------------------------------------------------------------------------------------------
+# --- cancellation by the server
+# -----------------------------------------------------------------------------------------
 
 
 def _given_up(client: ClientUnderTest) -> Evidence:
-    """What the client did while the server gave up what it had asked.
+    """Return the recorded messages of the scenario in which the server cancels its client requests.
 
     Raises:
-        NotApplicable: The client declares nothing that it could be asked.
-        NotTestable: It did not call the tool, or answered at once.
+        NotApplicable: The client does not declare a capability for a client request.
+        NotTestable: The client did not call the tool, or responded before the cancellation.
     """
     evidence = client.run(_SERVER)
     called = [each for each in evidence.sent("tools/call") if _params(each).get("name") == CANCELLED]
@@ -234,7 +236,7 @@ def _given_up(client: ClientUnderTest) -> Evidence:
     if not pings:
         raise NotApplicable("the client declares neither elicitation nor sampling")
     if pings[0].response is None:
-        raise NotTestable("the control failed: a ping while the form was open was not answered")
+        raise NotTestable("the control request failed: the client did not respond to a ping while the form was open")
     return evidence
 
 
@@ -245,7 +247,7 @@ def _given_up(client: ClientUnderTest) -> Evidence:
     needs=(f"scenario:{_SERVER}",),
 )
 async def no_response(client: ClientUnderTest) -> None:
-    """What the server gave up is not answered any more."""
+    """A request that the server cancelled gets no response."""
     evidence = _given_up(client)
     cancelled = False
     for entry in evidence.transcript:
@@ -256,8 +258,8 @@ async def no_response(client: ClientUnderTest) -> None:
             cancelled = True
         if not entry.sent and "method" not in message and message.get("id") == "to be given up":
             if not cancelled:
-                raise NotTestable("the client answered before it could be given up")
-            raise Deviation("no response to a request that was cancelled", brief(message))
+                raise NotTestable("the client responded before the cancellation")
+            raise Deviation("no response to a cancelled request", brief(message))
 
 
 @check(
@@ -267,11 +269,11 @@ async def no_response(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_SERVER}",),
 )
 async def invalid_ignored(client: ClientUnderTest) -> None:
-    """A cancellation of what never was, or of nothing, is ignored."""
+    """A cancellation with an unknown or missing request id is ignored."""
     evidence = _given_up(client)
     fence = next((each for each in evidence.server.client_requests if each.name == "fence"), None)
     if fence is None or fence.response is None or evidence.status != 0:
-        raise Deviation("the client to go on", evidence.ending)
+        raise Deviation("the client to continue", evidence.ending)
 
 
 # --- progress ----------------------------------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ async def invalid_ignored(client: ClientUnderTest) -> None:
 
 @check("progress.client-unique", proves=("progress.token-unique",))
 async def token_unique(client: ClientUnderTest) -> None:
-    """No two requests in flight have the same progress token."""
+    """No two active requests have the same progress token."""
     tokens = 0
     for evidence in client.all():
         active: dict[bytes, bytes] = {}
@@ -295,10 +297,10 @@ async def token_unique(client: ClientUnderTest) -> None:
                     tokens += 1
                     token = _key(meta[PROGRESS_TOKEN])
                     if token in active.values():
-                        raise Deviation("a progress token that no request in flight has", brief(message))
+                        raise Deviation("a progress token that no other active request has", brief(message))
                     active[_key(message["id"])] = token
     if not tokens:
-        raise NotApplicable("the client asks for no progress")
+        raise NotApplicable("the client requests no progress")
 
 
 @check(
@@ -307,7 +309,7 @@ async def token_unique(client: ClientUnderTest) -> None:
     revisions=_LEGACY,
 )
 async def known_token(client: ClientUnderTest) -> None:
-    """The client reports progress only by a token that a request of the server gave it."""
+    """The client reports progress only with tokens from requests of the server."""
     for evidence in client.all():
         given: set[bytes] = set()
         for entry in evidence.transcript:
@@ -320,14 +322,14 @@ async def known_token(client: ClientUnderTest) -> None:
                 given.add(_key(meta[PROGRESS_TOKEN]))
             reported = not entry.sent and message.get("method") == "notifications/progress"
             if reported and _key(params.get("progressToken")) not in given:
-                raise Deviation("progress by a token that a request gave", brief(message))
+                raise Deviation("progress with the token of a request", brief(message))
 
 
 # --- batches -----------------------------------------------------------------------------------------------------------
 
 
 _IN_BATCH: Final = {"ping 1": "result", "ping 2": "result", "unknown": "error"}
-"""The requests of the batch by id, and what each is answered by."""
+"""The ids of the requests in the batch, and the member of their responses."""
 
 
 def _batched(client: ClientUnderTest) -> Evidence:
@@ -343,7 +345,7 @@ def _batched(client: ClientUnderTest) -> Evidence:
     needs=(f"scenario:{_BATCHES}",),
 )
 async def receives(client: ClientUnderTest) -> None:
-    """Each request of a batch is answered once, and a notification is not."""
+    """Each request of a batch gets one response, and a notification gets none."""
     evidence = _batched(client)
     for id, member in _IN_BATCH.items():
         found = [each for each in evidence.responses if each.get("id") == id]
@@ -358,20 +360,20 @@ async def receives(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_BATCHES}",),
 )
 async def receives_stdio(client: ClientUnderTest) -> None:
-    """A line may be a batch."""
+    """A line may contain a batch."""
     evidence = _batched(client)
-    # Whether all of it is answered, and rightly, is for the check of any transport.
+    # Another check covers whether all responses are correct.
     if not any(each.get("id") == id for each in evidence.responses for id in _IN_BATCH):
-        raise Deviation("a response to what stands in the array", brief([*evidence.responses]))
+        raise Deviation("a response to a request of the batch", brief([*evidence.responses]))
 
 
 @check("batch.client-kinds", proves=("batch.element-kinds",))
 async def kinds(client: ClientUnderTest) -> None:
-    """What the client sends in one array is either responses, or requests and notifications."""
+    """An array of the client contains responses only, or requests and notifications only."""
     for evidence in client.all():
         for entry in evidence.transcript:
             if entry.sent or not isinstance(entry.value, list):
                 continue
             said = {isinstance(each, dict) and "method" in each for each in entry.value}
             if len(said) != 1:
-                raise Deviation("an array of one kind", brief(entry.value))
+                raise Deviation("an array of messages of one kind", brief(entry.value))

@@ -1,4 +1,4 @@
-"""How a client asks for completions, and bears that they say little. Spec: server/utilities/completion"""
+"""Completion requests of the client, and sparse completion results. Spec: server/utilities/completion"""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NEEDS: Final = (f"scenario:{COMPLETES}",)
 
 
 def _asked(client: ClientUnderTest) -> list[JsonObject]:
-    """The params of what the client wanted to have completed.
+    """Return the params of the client's completion requests.
 
     Raises:
-        NotApplicable: Nothing.
+        NotApplicable: The client sent no completion request.
     """
     evidence = client.run(COMPLETES)
     if not evidence.sent("completion/complete"):
-        raise NotApplicable("the client asks for no completion")
+        raise NotApplicable("the client sends no completion requests")
     found = [each.get("params") for each in evidence.taken("completion/complete")]
     return [each for each in found if isinstance(each, dict)]
 
@@ -36,11 +36,11 @@ def _argument(params: JsonObject) -> object:
 
 @check("completion.client-partial", proves=("completion.client-partial",), needs=(*_NEEDS, "scenario:tools_call"))
 async def partial(client: ClientUnderTest) -> None:
-    """A completion without values, or that does not say how many there are, is one as others."""
+    """A completion result without values, or without a total, is accepted."""
     client.control()
     _asked(client)
     if client.run(COMPLETES).status != 0:
-        raise Deviation("the client to do as with other completions", client.run(COMPLETES).ending)
+        raise Deviation("the client to continue as with other completion results", client.run(COMPLETES).ending)
 
 
 @check(
@@ -49,12 +49,12 @@ async def partial(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def context(client: ClientUnderTest) -> None:
-    """What was decided of other arguments goes with the request, as strings by name."""
+    """The values of earlier arguments are in the context of the request, as strings by name."""
     asked = [each for each in _asked(client) if _argument(each) == "arg2"]
     if not asked or not any(_argument(each) == "arg1" for each in _asked(client)):
-        raise NotTestable("the client did not ask for both arguments of test_prompt_with_arguments")
+        raise NotTestable("the client did not complete both arguments of test_prompt_with_arguments")
     given = asked[-1].get("context")
-    # Which value was decided on is the client's own affair.
+    # Any value of arg1 is correct.
     decided = given.get("arguments") if isinstance(given, dict) else None
     if not isinstance(decided, dict) or not isinstance(decided.get("arg1"), str):
         raise Deviation('context with {"arguments": {"arg1": ...}}', brief(given))

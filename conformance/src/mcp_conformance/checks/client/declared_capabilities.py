@@ -1,4 +1,4 @@
-"""What a client declares, and what that binds it to."""
+"""The capabilities that a client declares, and their consequences."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["answers", "capabilities", "declares", "error_code", "refuses"]
 
 
 def capabilities(client: ClientUnderTest, scenario: str | None = None) -> Iterator[JsonObject]:
-    """Everything that the client declared, of all connections and requests.
+    """Yield the capabilities that the client declared, over all connections and requests.
 
     Args:
         client: The client.
-        scenario: In this scenario alone; `None`: in all where it was told what to speak.
+        scenario: Name of a scenario; `None`: all with a given revision.
     """
     for evidence in client.all(instructed=True) if scenario is None else [client.run(scenario)]:
         for message in evidence.requests:
@@ -41,7 +41,7 @@ def capabilities(client: ClientUnderTest, scenario: str | None = None) -> Iterat
 
 
 def declares(client: ClientUnderTest, scenario: str, path: str) -> bool:
-    """Whether the client declared something in a scenario, as `sampling.tools`."""
+    """Return whether the client declared a capability in a scenario, for instance `sampling.tools`."""
     return any(_has(each, path) for each in capabilities(client, scenario))
 
 
@@ -55,17 +55,17 @@ def _has(declared: JsonObject, path: str) -> bool:
 
 
 def error_code(response: JsonObject | None) -> JsonValue:
-    """The code of an error response; `None` where it is none."""
+    """Return the code of an error response; `None` when it is not one."""
     error = None if response is None else response.get("error")
     return error.get("code") if isinstance(error, dict) else None
 
 
 def answers(client: ClientUnderTest, scenario: str, *names: str) -> Iterator[tuple[str, JsonObject]]:
-    """What questions were answered by, as far as they were.
+    """Yield the results of client requests that have one.
 
     Raises:
-        NotApplicable: None was, and the first could not be asked.
-        NotTestable: None was, for another reason.
+        NotApplicable: There is no result, and the first request could not be sent.
+        NotTestable: There is no result for another reason.
     """
     found = 0
     why: NotApplicable | NotTestable | None = None
@@ -82,23 +82,23 @@ def answers(client: ClientUnderTest, scenario: str, *names: str) -> Iterator[tup
 
 
 def refuses(client: ClientUnderTest, scenario: str, name: str, *, capability: str, kind: str) -> None:
-    """Holds when a question that needs what was not declared, or breaks a rule, is not answered by a result.
+    """Require that a client request is not answered with a result, since its capability is undeclared or it is invalid.
 
     Args:
         client: The client.
-        scenario: Where it is asked.
-        name: The question.
-        capability: What it needs; where the client declares that, nothing can be seen. Empty: it breaks a rule.
-        kind: The type of its answer.
+        scenario: Name of the scenario.
+        name: Name of the client request.
+        capability: The capability that it needs, which the client must not declare. Empty: the request is invalid.
+        kind: The type of its result.
 
     Raises:
-        Deviation: It is answered.
+        Deviation: The client returned a result.
         NotTestable: The client declares the capability.
     """
     if capability and declares(client, scenario, capability):
-        raise NotTestable(f"the client declares {capability} in the scenario {scenario}, too")
+        raise NotTestable(f"the client declares {capability} in the scenario {scenario} too")
     response = response_of(client, scenario, name)
     result = None if response is None else response.get("result")
     if result is not None and flaw(result, kind, client.revision) is None:
-        why = f"{capability} is not declared" if capability else "the question breaks a rule"
+        why = f"{capability} is not declared" if capability else "the request is invalid"
         raise Deviation(f"no {kind}, since {why}", brief(result))

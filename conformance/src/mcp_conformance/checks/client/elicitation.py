@@ -1,4 +1,4 @@
-"""What a client answers when it is to ask its user: by a form, or on a page.
+"""The responses of the client to elicitations, by form and by URL.
 
 Spec: client/elicitation
 """
@@ -34,7 +34,7 @@ _SCHEMAS: Final = {
 
 @check("elicitation.client-modes", proves=("elicitation.at-least-one-mode",))
 async def modes(client: ClientUnderTest) -> None:
-    """A client that declares elicitation declares a form or a page, or names neither, which is the form."""
+    """A client that declares elicitation declares form or url, or neither, which means form."""
     declared = [each["elicitation"] for each in capabilities(client) if "elicitation" in each]
     if not declared:
         raise NotApplicable("the client does not declare elicitation")
@@ -49,7 +49,7 @@ async def modes(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_asks_undeclared",),
 )
 async def undeclared(client: ClientUnderTest) -> None:
-    """A client that does not declare elicitation does not answer as if it had."""
+    """A client that does not declare elicitation does not return a result for it."""
     refuses(client, "conformance_asks_undeclared", "ask_form", capability="elicitation", kind="ElicitResult")
 
 
@@ -59,11 +59,11 @@ async def undeclared(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def form_without_mode(client: ClientUnderTest) -> None:
-    """A request that names no mode is one for a form, and answered as one that says so."""
+    """An elicitation without a mode is a form, with the same response as with the mode form."""
     result_of(client, _ASKS, "ask_form_by_mode")
     response = response_of(client, _ASKS, "ask_form")
     if response is None or not isinstance(response.get("result"), dict):
-        raise Deviation("the answer to a form", brief(response))
+        raise Deviation("the result of a form elicitation", brief(response))
 
 
 @check(
@@ -77,7 +77,7 @@ async def form_without_mode(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def result(client: ClientUnderTest) -> None:
-    """Every answer has an action, and content of strings, numbers, booleans and lists of strings."""
+    """Every result has an action, and content of strings, numbers, booleans and lists of strings."""
     for name, answer in answers(client, _ASKS, *_FORMS, "ask_url"):
         wrong = flaw(answer, "ElicitResult", client.revision)
         if wrong is not None:
@@ -90,7 +90,7 @@ async def result(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def content_fits(client: ClientUnderTest) -> None:
-    """A form that is accepted comes with content that fits the schema."""
+    """An accepted form has content that conforms to the requestedSchema."""
     accepted = 0
     for name, answer in answers(client, _ASKS, *_FORMS):
         if answer.get("action") == "accept":
@@ -103,10 +103,10 @@ async def content_fits(client: ClientUnderTest) -> None:
 def _fits(answer: JsonObject, schema: JsonValue) -> None:
     content = answer.get("content")
     if not isinstance(content, dict):
-        raise Deviation("content along with accept", brief(answer))
+        raise Deviation("content with the action accept", brief(answer))
     wrong = flaw_by_schema(content, schema) if isinstance(schema, dict) else None
     if wrong is not None:
-        raise Deviation("content that fits requestedSchema", f"{wrong} in {brief(content)}")
+        raise Deviation("content that conforms to the requestedSchema", f"{wrong} in {brief(content)}")
 
 
 @check(
@@ -115,22 +115,22 @@ def _fits(answer: JsonObject, schema: JsonValue) -> None:
     needs=_NEEDS,
 )
 async def url_no_content(client: ClientUnderTest) -> None:
-    """Consent to visit a page comes without content."""
+    """An accepted URL mode elicitation has no content."""
     answer = result_of(client, _ASKS, "ask_url")
     if answer.get("action") != "accept":
-        raise NotTestable("the user did not consent")
+        raise NotTestable("the user did not accept")
     if "content" in answer:
         raise Deviation("accept without content", brief(answer))
 
 
 @check("elicitation.client-id-opaque", proves=("elicitation.id-opaque",), needs=_NEEDS)
 async def id_opaque(client: ClientUnderTest) -> None:
-    """An elicitationId of any characters is borne."""
+    """The client accepts any string as elicitationId."""
     response = response_of(client, _ASKS, "ask_url")
     if error_code(response) == -32601:
-        raise NotTestable("the client does not know elicitation/create at all, though it declares it")
+        raise NotTestable("the client does not know elicitation/create, although it declares elicitation")
     if response is None or not isinstance(response.get("result"), dict):
-        raise Deviation("an answer, whatever elicitationId says", brief(response))
+        raise Deviation("a result for any elicitationId", brief(response))
 
 
 @check(
@@ -139,15 +139,15 @@ async def id_opaque(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_declares_little",),
 )
 async def undeclared_mode(client: ClientUnderTest) -> None:
-    """A client that declared forms alone answers the request to show a page by -32602."""
+    """A client that declared only forms rejects a URL mode elicitation with -32602."""
     scenario = "conformance_declares_little"
     if declares(client, scenario, "elicitation.url"):
-        raise NotTestable("the client declares pages in this scenario, too")
+        raise NotTestable("the client declares the URL mode in this scenario too")
     result_of(client, scenario, "ask_form")
     code = error_code(response_of(client, scenario, "ask_url"))
     if code != -32602:
         raise Deviation(
-            "error -32602 for a mode that was not declared", brief(response_of(client, scenario, "ask_url"))
+            "error -32602 for an undeclared mode", brief(response_of(client, scenario, "ask_url"))
         )
 
 
@@ -157,12 +157,12 @@ async def undeclared_mode(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_elicitation_complete", f"scenario:{_ASKS}"),
 )
 async def complete_unknown(client: ClientUnderTest) -> None:
-    """The end of an elicitation that never was is ignored."""
+    """A completion notification of an unknown elicitation is ignored."""
     result_of(client, _ASKS, "ask_form")
     evidence = client.run("conformance_elicitation_complete")
     response = response_of(client, evidence.scenario.name, "ask_form")
     if response is None or not isinstance(response.get("result"), dict) or evidence.status != 0:
-        raise Deviation("the client to go on", f"{brief(response)}, and {evidence.ending}")
+        raise Deviation("the client to continue", f"{brief(response)}, and {evidence.ending}")
 
 
 @check(
@@ -175,23 +175,23 @@ async def complete_unknown(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_unfit_form", f"scenario:{_ASKS}"),
 )
 async def validates(client: ClientUnderTest) -> None:
-    """What the user fills in and what does not fit is not sent."""
+    """Content of the user that violates the schema is not sent."""
     scenario = "conformance_unfit_form"
     result_of(client, _ASKS, "ask_form")
     response = response_of(client, scenario, "ask_form")
     answer = None if response is None else response.get("result")
     content = answer.get("content") if isinstance(answer, dict) else None
     if content == UNFIT:
-        raise Deviation("no content that does not fit the form", brief(answer))
+        raise Deviation("no content that violates the requestedSchema", brief(answer))
     if isinstance(content, dict) and flaw_by_schema(content, FORM) is None:
-        raise NotTestable("the client filled in something else than the context says")
+        raise NotTestable("the client filled in other values than the context says")
 
 
 @check(
     "elicitation.client-defaults", proves=("elicitation.defaults-prefill",), needs=("scenario:conformance_defaults",)
 )
 async def defaults(client: ClientUnderTest) -> None:
-    """Fields that the user leaves alone have their defaults."""
+    """Fields that the user does not change have their defaults."""
     answer = result_of(client, "conformance_defaults", "ask_defaults")
     if answer.get("action") != "accept":
         raise NotTestable("the form was not accepted")
@@ -205,7 +205,7 @@ async def defaults(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_declines",),
 )
 async def decline_no_content(client: ClientUnderTest) -> None:
-    """A form that is declined or dismissed has no content."""
+    """A declined or cancelled form has no content."""
     answer = result_of(client, "conformance_declines", "ask_form")
     if answer.get("action") == "accept":
         raise NotTestable("the form was accepted")
@@ -220,7 +220,7 @@ async def decline_no_content(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_asks_wrongly",),
 )
 async def invalid_params(client: ClientUnderTest) -> None:
-    """A form without a message is refused by -32602."""
+    """A form without a message is rejected with -32602."""
     scenario = "conformance_asks_wrongly"
     result_of(client, scenario, "ask_form")
     response = response_of(client, scenario, "ask_form_without_message")

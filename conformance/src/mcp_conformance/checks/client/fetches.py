@@ -1,4 +1,4 @@
-"""What a client fetches that it was told of, and what it fetches again.
+"""URLs that a client must not fetch, and results that it must fetch again.
 
 Spec: client/elicitation, server/tools, server/utilities/caching
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 _URLS: Final = "conformance_urls"
 _CACHING: Final = "conformance_caching"
 _NOT_KEPT: Final = ("resources/list", "resources/templates/list")
-"""What is said to hold not at all in that scenario, in other words than 0."""
+"""The lists that are stale immediately in that scenario, although ttlMs is not 0."""
 
 
 def _add_url(id: str, requirements: tuple[str, ...], path: str, title: str) -> None:
     async def not_fetched(client: ClientUnderTest) -> None:
         evidence = client.run(_URLS)
         if not evidence.sent("tools/list"):
-            raise NotTestable("the client did not list the tools, and so was told of no URL")
+            raise NotTestable("the client did not list the tools, and got no URL")
         if path == PAGE and "visit" not in evidence.notes:
-            raise NotApplicable("the client declares no pages, or did not call sends_to_page")
+            raise NotApplicable("the client declares no URL mode elicitation, or did not call sends_to_page")
         for exchange in evidence.exchanges:
             if exchange.path == path:
                 raise Deviation(f"no request for {path}", str(exchange))
@@ -52,13 +52,13 @@ _add_url(
         "elicitation.url-no-open-without-consent",
     ),
     PAGE,
-    "A page that the user is asked to visit is not fetched.",
+    "The URL of an elicitation is not fetched in advance.",
 )
 _add_url(
     "schema.client-no-network-ref",
     ("schema.no-network-ref", "schema.network-ref-opt-in-off"),
     SCHEMA,
-    "A schema elsewhere that a schema refers to is not fetched.",
+    "A remote schema that a schema refers to is not fetched.",
 )
 _add_url(
     "security.client-icon-schemes",
@@ -68,14 +68,15 @@ _add_url(
 )
 
 
-# --- what holds for a while --------------------------------------------------------------------------------------------
+# --- caching
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _caching(client: ClientUnderTest) -> Evidence:
-    """What the client asked for.
+    """Return the recorded messages of the caching scenario.
 
     Raises:
-        NotTestable: It did not ask for anything twice.
+        NotTestable: The client read no list twice.
     """
     evidence = client.run(_CACHING)
     if len(evidence.sent("prompts/list")) < 2:
@@ -85,7 +86,7 @@ def _caching(client: ClientUnderTest) -> Evidence:
 
 @check("caching.client-fresh", proves=("caching.positive-ttl-fresh",), needs=(f"scenario:{_CACHING}",))
 async def fresh(client: ClientUnderTest) -> None:
-    """A result that still holds is not fetched again."""
+    """A fresh result is not fetched again."""
     count = len(_caching(client).sent("tools/list"))
     if count != 1:
         raise Deviation("one tools/list within an hour", str(count))
@@ -97,15 +98,15 @@ async def fresh(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_CACHING}", "scenario:tools_call"),
 )
 async def zero(client: ClientUnderTest) -> None:
-    """A result that does not hold at all is fetched again."""
+    """A result with a ttlMs of 0 is fetched again."""
     client.control()
     evidence = client.run(_CACHING)
     if evidence.status != 0 or not evidence.sent("prompts/list"):
         raise NotTestable(f"the client did not read the prompts: {evidence.ending}")
     if len(evidence.sent("prompts/list")) < 2:
-        # The control: of a client that fetches nothing twice nobody can say why.
+        # Control: the reason is unknown when the client fetches no list twice.
         if not any(len(evidence.sent(method)) > 1 for method in _NOT_KEPT):
-            raise NotTestable("the client fetches nothing twice: either it was not asked to, or it keeps everything")
+            raise NotTestable("the client fetches nothing twice: the scenario did not make it, or it caches everything")
         raise Deviation("prompts/list twice", "once")
 
 
@@ -113,7 +114,7 @@ def _add_twice(id: str, requirement: str, method: str, title: str) -> None:
     async def twice(client: ClientUnderTest) -> None:
         found = _caching(client).sent(method)
         if not found:
-            raise NotTestable(f"the client did not ask for {method}")
+            raise NotTestable(f"the client did not send {method}")
         if len(found) < 2:
             raise Deviation(f"{method} twice", "once")
 
@@ -128,19 +129,19 @@ def _add_twice(id: str, requirement: str, method: str, title: str) -> None:
 
 
 _add_twice(
-    "caching.client-absent", "caching.absent-ttl-zero", "resources/list", "A result without ttlMs does not hold."
+    "caching.client-absent", "caching.absent-ttl-zero", "resources/list", "A result without ttlMs is stale immediately."
 )
 _add_twice(
     "caching.client-negative",
     "caching.negative-ttl-zero",
     "resources/templates/list",
-    "A result with a negative ttlMs does not hold.",
+    "A result with a negative ttlMs is stale immediately.",
 )
 
 
 @check("caching.client-key", proves=("caching.key-method-and-params",), needs=(f"scenario:{_CACHING}",))
 async def key(client: ClientUnderTest) -> None:
-    """What was kept for one resource is not given for another."""
+    """The cached contents of one resource are not used for another."""
     uris = {
         params.get("uri")
         for each in _caching(client).sent("resources/read")
@@ -148,6 +149,6 @@ async def key(client: ClientUnderTest) -> None:
     }
     missing = {"test://static-text", "test://other"} - uris
     if len(missing) == 1:
-        raise Deviation("resources/read of both resources", f"none of {missing.pop()}")
+        raise Deviation("resources/read of both resources", f"no request for {missing.pop()}")
     if missing:
         raise NotTestable("the client read no resources")

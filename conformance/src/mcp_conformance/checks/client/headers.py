@@ -1,4 +1,4 @@
-"""The headers of a client over HTTP."""
+"""The HTTP headers of a client."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _STREAM: Final = "text/event-stream"
 
 
 def _posts(client: ClientUnderTest, *, told: bool = False) -> Iterator[HttpExchange]:
-    """Every POST; on request only those where the client was told what to speak."""
+    """Yield every POST; with `told`, only of scenarios with a given revision."""
     for evidence in client.all(instructed=told):
         yield from (exchange for exchange in evidence.exchanges if exchange.method == "POST")
 
 
 def _media_types(exchange: HttpExchange, name: str) -> list[str]:
-    """The media types in a header, without parameters."""
+    """Return the media types in a header, without parameters."""
     listed = ",".join(exchange.all(name)).split(",")
     return [each.partition(";")[0].strip().lower() for each in listed if each.strip()]
 
 
 def _said(exchange: HttpExchange, name: str) -> str:
-    """A header, for a sentence."""
+    """Return an exchange with a header, for a report."""
     values = exchange.all(name)
     return f"{exchange} with {f'{name}: {values[0]!r}' if values else f'no {name}'}"
 
@@ -47,7 +47,7 @@ async def accept(client: ClientUnderTest) -> None:
     """Every POST accepts application/json and text/event-stream."""
     for exchange in _posts(client):
         if exchange.known is not None and exchange.known.revision.http_sse:
-            # The endpoints of 2024-11-05 have no such rule.
+            # The transport of 2024-11-05 does not have this rule.
             continue
         if not {_JSON, _STREAM} <= set(_media_types(exchange, "accept")):
             raise Deviation(f"Accept with {_JSON} and {_STREAM}", _said(exchange, "accept"))
@@ -70,7 +70,7 @@ async def get_accept(client: ClientUnderTest) -> None:
 
 @check("http.client-content-type", proves=("http.content-type-json",))
 async def content_type(client: ClientUnderTest) -> None:
-    """Every POST says that its body is JSON."""
+    """Every POST has the Content-Type of JSON."""
     for exchange in _posts(client):
         if _media_types(exchange, "content-type") != [_JSON]:
             raise Deviation(f"Content-Type {_JSON}", _said(exchange, "content-type"))
@@ -101,7 +101,7 @@ async def one_message(client: ClientUnderTest) -> None:
     ),
 )
 async def batch_body(client: ClientUnderTest) -> None:
-    """The body of every POST is a message, or an array of requests and notifications, or one of responses."""
+    """The body of every POST is a message, an array of requests and notifications, or one of responses."""
     for exchange in _posts(client):
         value = exchange.value
         parts = value if isinstance(value, list) else [value]
@@ -112,17 +112,17 @@ async def batch_body(client: ClientUnderTest) -> None:
 
 @check("batch.client-no-initialize", proves=("batch.no-initialize",))
 async def batch_no_initialize(client: ClientUnderTest) -> None:
-    """`initialize` is a message of its own."""
+    """`initialize` is not part of a batch."""
     for evidence in client.all():
         for entry in evidence.transcript:
             for each in entry.value if isinstance(entry.value, list) and not entry.sent else ():
                 if isinstance(each, dict) and each.get("method") == "initialize":
-                    raise Deviation("initialize by itself", brief(entry.value))
+                    raise Deviation("initialize outside of a batch", brief(entry.value))
 
 
 @check("http.client-version-header", proves=("http.protocol-version-header",))
 async def version_header(client: ClientUnderTest) -> None:
-    """After `initialize` every request says the protocol version, be it POST, GET or DELETE."""
+    """After `initialize` every POST, GET and DELETE has the protocol version in a header."""
     for evidence in client.all():
         for exchange in evidence.exchanges:
             session = exchange.known
@@ -138,11 +138,11 @@ async def version_header(client: ClientUnderTest) -> None:
     needs=("scenario:version-older",),
 )
 async def version_negotiated(client: ClientUnderTest) -> None:
-    """The version that a client says after `initialize` is the one that was agreed on, and not the one that it offered."""
+    """The version header after `initialize` has the negotiated version, not the one that the client offered."""
     evidence = client.run("version-older")
     offered = evidence.notes["offered"]
     if not evidence.sent("notifications/initialized"):
-        raise NotApplicable(f"the client does not go on in {offered}")
+        raise NotApplicable(f"the client does not continue with {offered}")
     for exchange in evidence.exchanges:
         said = exchange.header("mcp-protocol-version")
         if (
@@ -157,7 +157,7 @@ async def version_negotiated(client: ClientUnderTest) -> None:
 
 
 def _requests(client: ClientUnderTest) -> Iterator[HttpExchange]:
-    """Every POST of a request that speaks modern."""
+    """Yield every POST of a modern request."""
     for exchange in _posts(client):
         params = exchange.message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
@@ -167,7 +167,7 @@ def _requests(client: ClientUnderTest) -> Iterator[HttpExchange]:
 
 @check("header.client-version", proves=("header.protocol-version-present",))
 async def version_present(client: ClientUnderTest) -> None:
-    """Every POST says the protocol version in a header."""
+    """Every POST has the protocol version in a header."""
     for exchange in _posts(client, told=True):
         if not exchange.all("mcp-protocol-version"):
             raise Deviation("MCP-Protocol-Version", _said(exchange, "mcp-protocol-version"))
@@ -175,7 +175,7 @@ async def version_present(client: ClientUnderTest) -> None:
 
 @check("header.client-version-matches", proves=("header.protocol-version-matches-meta",))
 async def version_matches(client: ClientUnderTest) -> None:
-    """The protocol version in the header is the one in `_meta`."""
+    """The protocol version in the header equals the one in `_meta`."""
     for exchange in _requests(client):
         params = exchange.message["params"]
         meta = params.get("_meta") if isinstance(params, dict) else None
@@ -200,7 +200,7 @@ async def method(client: ClientUnderTest) -> None:
 
 
 def _add_name(method: str, member: str, requirement: str) -> None:
-    """A check that requests of a method repeat a member in `Mcp-Name`."""
+    """Add a check that requests of a method repeat a member in `Mcp-Name`."""
 
     async def name(client: ClientUnderTest) -> None:
         found = [each for each in _requests(client) if each.message["method"] == method]
@@ -230,7 +230,7 @@ _NAMES: Final = (
 
 @check("header.client-name-encoded", proves=("header.mcp-name-encoded",), needs=("scenario:http-standard-headers",))
 async def name_encoded(client: ClientUnderTest) -> None:
-    """A name that no header can have as it is goes into `Mcp-Name` in base64."""
+    """A name that is not a valid header value is encoded as base64 in `Mcp-Name`."""
     evidence = client.run("http-standard-headers")
     read = [each for each in evidence.exchanges if each.message.get("method") == "resources/read"]
     tried = 0
@@ -243,11 +243,11 @@ async def name_encoded(client: ClientUnderTest) -> None:
         if exchange.all("mcp-name") != [header_value(uri)]:
             raise Deviation(f"Mcp-Name {header_value(uri)!r} for {uri!r}", _said(exchange, "mcp-name"))
     if not tried:
-        raise NotTestable("the client read no resource whose URI is not plain ASCII")
+        raise NotTestable("the client read no resource whose URI needs base64")
 
 
 def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[HttpExchange], bool]) -> None:
-    """A check that no request is of some kind."""
+    """Add a check that no request has a property."""
 
     async def absent(client: ClientUnderTest) -> None:
         for evidence in client.all(instructed=True):
@@ -274,7 +274,7 @@ _ABSENT: Final[tuple[tuple[str, str, str, Callable[[HttpExchange], bool]], ...]]
     (
         "http.client-no-resumption",
         "http.sse-no-resumption",
-        "A client of the modern revision asks for no lost event of a stream.",
+        "A client of the modern revision does not resume a stream with Last-Event-ID.",
         lambda each: bool(each.all("last-event-id")),
     ),
 )

@@ -1,4 +1,4 @@
-"""How a client opens a connection: `initialize`, `_meta`, and the revisions that are agreed on."""
+"""The opening of a connection by a client: `initialize`, `_meta`, and version negotiation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def initialize_first(client: ClientUnderTest) -> None:
     for evidence in client.all(instructed=True):
         for messages in evidence.conversations:
             if messages and messages[0].get("method") != "initialize":
-                raise Deviation("initialize before all else", brief(messages[0]))
+                raise Deviation("initialize before other messages", brief(messages[0]))
 
 
 @check(
@@ -49,16 +49,16 @@ async def initialize_first(client: ClientUnderTest) -> None:
     needs=("scenario:initialize", "scenario:tools_call"),
 )
 async def initialized(client: ClientUnderTest) -> None:
-    """After the result of `initialize` the client sends `notifications/initialized`, before it asks for anything."""
+    """After the result of `initialize` the client sends `notifications/initialized` before any request."""
     for name in ("initialize", "tools_call"):
         if not any(session.opened for session in client.run(name).server.sessions):
-            raise NotTestable(f"initialize was not answered in the scenario {name}")
+            raise NotTestable(f"initialize got no response in the scenario {name}")
         methods = [str(each.get("method")) for each in _messages(client.run(name)) if each.get("method") != "ping"]
         if "initialize" in methods:
-            # The last one: those before it may have gone to where nobody is.
+            # The last one: earlier ones may have been sent to a server that does not respond.
             behind = methods[len(methods) - methods[::-1].index("initialize") :]
             if behind[:1] != ["notifications/initialized"]:
-                raise Deviation("notifications/initialized behind initialize", ", ".join(behind[:3]) or "nothing")
+                raise Deviation("notifications/initialized after initialize", ", ".join(behind[:3]) or "no message")
 
 
 def _messages(evidence: Evidence) -> list[JsonObject]:
@@ -67,7 +67,7 @@ def _messages(evidence: Evidence) -> list[JsonObject]:
 
 @check("lifecycle.client-no-early-requests", proves=("lifecycle.client-no-early-requests",), revisions=_LEGACY)
 async def no_early_requests(client: ClientUnderTest) -> None:
-    """Before `initialize` is answered the client sends no other request but ping."""
+    """Before the response to `initialize` the client sends no other request than ping."""
     for evidence in client.all():
         pending: list[JsonObject] = []
         for entry in evidence.transcript:
@@ -79,7 +79,7 @@ async def no_early_requests(client: ClientUnderTest) -> None:
             elif message.get("method") == "initialize":
                 pending.append(message)
             elif pending and "id" in message and message.get("method") not in (None, "ping"):
-                raise Deviation("no request before initialize is answered", brief(message))
+                raise Deviation("no request before the response to initialize", brief(message))
 
 
 @check(
@@ -89,13 +89,13 @@ async def no_early_requests(client: ClientUnderTest) -> None:
     needs=("scenario:initialize",),
 )
 async def goes_on(client: ClientUnderTest) -> None:
-    """A client whose version is echoed goes on: it speaks what it offers."""
+    """A client whose version is accepted continues with the version that it offered."""
     evidence = client.run("initialize")
     offered = [_params(each).get("protocolVersion") for each in evidence.sent("initialize")]
     if client.revision.name not in offered:
-        raise NotApplicable(f"the client offers {brief(offered)}, and is answered by {client.revision}")
+        raise NotApplicable(f"the client offers {brief(offered)}, and the response has {client.revision}")
     if not evidence.sent("notifications/initialized"):
-        raise Deviation(f"the client to go on in {client.revision}", evidence.ending)
+        raise Deviation(f"the client to continue with {client.revision}", evidence.ending)
 
 
 @check(
@@ -108,9 +108,9 @@ async def goes_on(client: ClientUnderTest) -> None:
     needs=("scenario:version-unknown", "scenario:initialize"),
 )
 async def disconnects(client: ClientUnderTest) -> None:
-    """A client that is answered with a version that nobody speaks does not go on."""
+    """A client that gets an unknown version in the response does not continue."""
     if client.run("initialize").status != 0:
-        raise NotTestable(f"the control failed: {client.run('initialize').ending}")
+        raise NotTestable(f"the control request failed: {client.run('initialize').ending}")
     evidence = client.run("version-unknown")
     offered = {brief(_params(each).get("protocolVersion")) for each in evidence.sent("initialize")}
     for message in evidence.messages:
@@ -119,7 +119,7 @@ async def disconnects(client: ClientUnderTest) -> None:
                 f"the end of a connection in {UNKNOWN_REVISION} (offered: {', '.join(offered)})", brief(message)
             )
     if evidence.status is None:
-        raise Deviation("the client to end", evidence.ending)
+        raise Deviation("the client to exit", evidence.ending)
 
 
 # --- modern ------------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _meta(message: JsonObject) -> JsonObject:
 
 
 def _modern_requests(client: ClientUnderTest) -> Iterator[JsonObject]:
-    """Every request where nothing but the modern revision may be spoken."""
+    """Yield every request of scenarios in which only the modern revision is valid."""
     for evidence in client.all(instructed=True):
         yield from evidence.requests
 
@@ -159,7 +159,7 @@ async def meta_capabilities(client: ClientUnderTest) -> None:
     for message in _modern_requests(client):
         declared = _meta(message).get(CLIENT_CAPABILITIES)
         if isinstance(declared, dict):
-            # What these two map names to is for other checks.
+            # Other checks cover the values of these two members.
             declared = {name: each for name, each in declared.items() if name not in ("experimental", "extensions")}
         wrong = flaw(declared, "ClientCapabilities", client.revision)
         if wrong is not None:
@@ -168,7 +168,7 @@ async def meta_capabilities(client: ClientUnderTest) -> None:
 
 @check("meta.client-info", proves=("meta.client-info-should",), revisions=_MODERN)
 async def meta_info(client: ClientUnderTest) -> None:
-    """Every request says who the client is."""
+    """Every request has clientInfo in `_meta`."""
     for message in _modern_requests(client):
         if CLIENT_INFO not in _meta(message):
             raise Deviation(f"{CLIENT_INFO} in _meta", brief(message))
@@ -176,12 +176,12 @@ async def meta_info(client: ClientUnderTest) -> None:
 
 @check("meta.client-info-shape", proves=("meta.client-info-shape",), revisions=_MODERN)
 async def meta_info_shape(client: ClientUnderTest) -> None:
-    """Where a request says who the client is, there are a name and a version."""
+    """A clientInfo has a name and a version."""
     for message in _modern_requests(client):
         if CLIENT_INFO in _meta(message):
             wrong = flaw(_meta(message)[CLIENT_INFO], "Implementation", client.revision)
             if wrong is not None:
-                raise Deviation("clientInfo with name and version", wrong)
+                raise Deviation("clientInfo with a name and a version", wrong)
 
 
 @check("discover.client-params", proves=("discover.params-only-meta",))
@@ -192,7 +192,7 @@ async def discover_params(client: ClientUnderTest) -> None:
         if set(_params(message)) - {"_meta"}:
             raise Deviation("no params besides _meta", brief(message))
     if not found:
-        raise NotApplicable("the client does not ask by server/discover")
+        raise NotApplicable("the client does not send server/discover")
 
 
 @check(
@@ -200,24 +200,24 @@ async def discover_params(client: ClientUnderTest) -> None:
     proves=("stdio.probe-discover", "stdio.probe-recommended-modern-only", "compat.client-modern-legacy-probe"),
 )
 async def probe(client: ClientUnderTest) -> None:
-    """The first request to a server that was started is `server/discover`."""
+    """The first request to a server process is `server/discover`."""
     for evidence in client.all(instructed=True):
-        # Of the first process: a client may probe one, and know the answer for those that it starts after that.
+        # Of the first process: a client may probe one, and remember the result for the processes that it starts later.
         messages = next((each for each in evidence.conversations if each), [])
         if messages and messages[0].get("method") != "server/discover":
-            raise Deviation("server/discover before all else", brief(messages[0]))
+            raise Deviation("server/discover before other messages", brief(messages[0]))
 
 
 @check("version.client-retry", proves=("version.retry-mutual",), needs=("scenario:request-metadata",))
 async def retry(client: ClientUnderTest) -> None:
-    """A request that is refused for its version is sent again in a version that both speak."""
+    """A request that is rejected for its version is retried with a version that both sides support."""
     requests = client.run("request-metadata").requests
     first = requests[0]
     again = [each for each in requests[1:] if each["method"] == first["method"]]
     if not again:
-        raise Deviation(f"{first['method']} once more", f"{len(requests)} requests, and none of them")
+        raise Deviation(f"a retry of {first['method']}", f"{len(requests)} requests, without a retry")
     if _meta(again[0]).get(PROTOCOL_VERSION) != client.revision.name:
-        raise Deviation(f"{first['method']} once more in {client.revision}", brief(again[0]))
+        raise Deviation(f"a retry of {first['method']} in {client.revision}", brief(again[0]))
 
 
 @check(
@@ -226,14 +226,14 @@ async def retry(client: ClientUnderTest) -> None:
     needs=("scenario:version-none", "scenario:initialize"),
 )
 async def no_mutual(client: ClientUnderTest) -> None:
-    """Where no version is spoken by both, the client ends with an error."""
+    """Without a common version the client exits with an error."""
     if client.run("initialize").status != 0:
-        raise NotTestable(f"the control failed: {client.run('initialize').ending}")
+        raise NotTestable(f"the control request failed: {client.run('initialize').ending}")
     evidence = client.run("version-none")
     if evidence.status is None:
-        raise Deviation("the client to give up", f"{len(evidence.requests)} requests, and {evidence.ending}")
+        raise Deviation("the client to stop", f"{len(evidence.requests)} requests, and {evidence.ending}")
     if evidence.status == 0:
-        raise Deviation("an error", evidence.ending)
+        raise Deviation("an exit with an error", evidence.ending)
 
 
 @check(
@@ -246,9 +246,9 @@ async def no_mutual(client: ClientUnderTest) -> None:
     needs=("scenario:version-none",),
 )
 async def no_fallback(client: ClientUnderTest) -> None:
-    """An error that only modern servers have shows that the server is one: no `initialize` follows."""
+    """An error of modern servers shows that the server is one: no `initialize` follows."""
     for message in client.run("version-none").sent("initialize"):
-        raise Deviation("no initialize behind error -32022", brief(message))
+        raise Deviation("no initialize after error -32022", brief(message))
 
 
 @check(
@@ -264,7 +264,7 @@ async def stays_modern(client: ClientUnderTest) -> None:
     """A client of both eras never sends `initialize` to a modern server."""
     evidence = client.run("meets-modern")
     if not any(_meta(each) for each in evidence.requests):
-        raise NotTestable("without a word on the revision the client speaks a legacy one")
+        raise NotTestable("the client uses a legacy revision if none is given")
     for message in evidence.sent("initialize"):
         raise Deviation("no initialize", brief(message))
 
@@ -282,13 +282,13 @@ async def stays_modern(client: ClientUnderTest) -> None:
     needs=("scenario:meets-legacy",),
 )
 async def falls_back(client: ClientUnderTest) -> None:
-    """A client of both eras that meets a legacy server opens the connection by `initialize`, and stays with that."""
+    """A client of both eras that connects to a legacy server uses `initialize`, and no modern requests after it."""
     evidence = _dual(client)
     messages = [each for each in evidence.messages if isinstance(each, dict)]
     methods = [each.get("method") for each in messages]
     behind = messages[methods.index("initialize") :]
     if "notifications/initialized" not in methods or evidence.status != 0:
-        raise Deviation("the client to go on after initialize", f"{brief(methods)}, then {evidence.ending}")
+        raise Deviation("the client to continue after initialize", f"{brief(methods)}, then {evidence.ending}")
     for message in behind:
         if PROTOCOL_VERSION in _meta(message):
             raise Deviation("no modern request to a legacy server", brief(message))
@@ -298,19 +298,19 @@ async def falls_back(client: ClientUnderTest) -> None:
     "compat.client-legacy-surfaces", proves=("compat.client-modern-legacy-surface",), needs=("scenario:meets-legacy",)
 )
 async def surfaces(client: ClientUnderTest) -> None:
-    """A client of the modern era alone that meets a legacy server ends with an error."""
+    """A client of the modern era only that connects to a legacy server exits with an error."""
     evidence = client.run("meets-legacy")
     if evidence.sent("initialize"):
-        raise NotApplicable("the client speaks a legacy revision too")
+        raise NotApplicable("the client supports a legacy revision too")
     if evidence.status in (None, 0):
-        raise Deviation("an error", evidence.ending)
+        raise Deviation("an exit with an error", evidence.ending)
 
 
 def _dual(client: ClientUnderTest) -> Evidence:
-    """What it did with a legacy server. Raises `NotApplicable` where it speaks no legacy revision."""
+    """Return the recorded messages of the client with a legacy server. Raise `NotApplicable` if it uses none."""
     evidence = client.run("meets-legacy")
     if not evidence.sent("initialize"):
         if evidence.status == 0 and client.transport is Transport.STDIO:
-            raise Deviation("initialize, or an error", evidence.ending)
-        raise NotApplicable("the client speaks no legacy revision, or was not told how")
+            raise Deviation("initialize, or an exit with an error", evidence.ending)
+        raise NotApplicable("the client supports no legacy revision, or has no option for it")
     return evidence

@@ -1,4 +1,4 @@
-"""JSON-RPC: what every message of a client has to be, whatever it is about."""
+"""JSON-RPC: rules for every message of a client."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 
 _REFUSED: Final = 400
-"""The least status of an HTTP response that is a refusal."""
+"""The lowest HTTP status of a rejection."""
 
 
 def _objects(client: ClientUnderTest) -> Iterator[JsonObject]:
-    """Every message that is an object, wherever the client was told what to speak."""
+    """Yield every message that is an object, of scenarios with a given revision."""
     for evidence in client.all(instructed=True):
         for message in evidence.messages:
             if isinstance(message, dict):
@@ -84,26 +84,26 @@ async def request_id(client: ClientUnderTest) -> None:
 
 @check("jsonrpc.client-request-id-unique", proves=("jsonrpc.request-id-unique",))
 async def request_id_unique(client: ClientUnderTest) -> None:
-    """No request of a session has the id of another one before it."""
+    """No two requests of a session have the same id."""
     for evidence in client.all():
         for messages in evidence.conversations:
             seen: set[bytes] = set()
             for message in messages:
-                # What is a notification by its name is for another check.
+                # Another check covers requests whose method is that of a notification.
                 told = str(message.get("method")).startswith("notifications/")
                 if "method" in message and not told and isinstance(message.get("id"), int | str):
                     key = encoded(message["id"])
                     if key in seen:
-                        raise Deviation("an id that no request of the session had", brief(message))
+                        raise Deviation("an id that no other request of the session had", brief(message))
                     seen.add(key)
 
 
 @check("jsonrpc.client-request-id-in-flight", proves=("jsonrpc.request-id-unique-in-flight",))
 async def request_id_in_flight(client: ClientUnderTest) -> None:
-    """No request has the id of one that is not answered yet."""
+    """No request has the id of another pending request."""
     for evidence in client.all():
         flying: set[bytes] = set()
-        # What was answered by a status alone is answered, too.
+        # A request that is rejected by its HTTP status alone is not pending either.
         refused = [each.value for each in evidence.exchanges if each.status >= _REFUSED]
         for entry in evidence.transcript:
             message = entry.value
@@ -115,7 +115,7 @@ async def request_id_in_flight(client: ClientUnderTest) -> None:
             if entry.sent:
                 flying.discard(key)
             elif "method" in message and key in flying:
-                raise Deviation("an id that no request in flight has", brief(message))
+                raise Deviation("an id that no pending request has", brief(message))
             elif "method" in message and not any(each is message for each in refused):
                 flying.add(key)
 
@@ -130,7 +130,7 @@ async def notification_id(client: ClientUnderTest) -> None:
 
 @check("jsonrpc.client-params-object", proves=("schema.params-object", "meta.params-object-required"))
 async def params_object(client: ClientUnderTest) -> None:
-    """The params of every message are an object; of a modern request one with `_meta`."""
+    """The params of every message are an object; those of a modern request have `_meta`."""
     for message in _objects(client):
         if "params" in message and not isinstance(message["params"], dict):
             raise Deviation("params that are an object", brief(message))
@@ -152,7 +152,7 @@ async def params_object(client: ClientUnderTest) -> None:
     ),
 )
 async def known_methods(client: ClientUnderTest) -> None:
-    """The client sends only requests and notifications that the revision has."""
+    """The client sends only requests and notifications that the revision defines."""
     known = {**methods(client.revision), **notifications(client.revision)}
     for message in _objects(client):
         if "method" in message and message["method"] not in known:
@@ -169,12 +169,12 @@ _GONE: Final = frozenset(
         "notifications/initialized",
     }
 )
-"""What the modern revision has no more."""
+"""Methods that the modern revision does not have."""
 
 
 @check("compat.client-no-legacy-methods", proves=("compat.no-ping",), needs=("scenario:tools_call",))
 async def no_legacy_methods(client: ClientUnderTest) -> None:
-    """A modern server gets no request that only legacy revisions have."""
+    """A modern server gets no request that only legacy revisions define."""
     for message in client.run("tools_call").messages:
         if isinstance(message, dict) and message.get("method") in _GONE:
             raise Deviation("no request of a legacy revision", brief(message))
@@ -186,10 +186,10 @@ async def no_legacy_methods(client: ClientUnderTest) -> None:
     revisions=_MODERN,
 )
 async def no_responses(client: ClientUnderTest) -> None:
-    """The client never sends a response: nobody asks it by a request."""
+    """The client never sends a response, since the server sends no requests."""
     for message in _objects(client):
         if "method" not in message:
-            raise Deviation("no response from a client", brief(message))
+            raise Deviation("no response of the client", brief(message))
 
 
 @check(
@@ -227,10 +227,10 @@ async def error_shape(client: ClientUnderTest) -> None:
 
 
 def _asked(client: ClientUnderTest) -> list[ClientRequestRecord]:
-    """What the client was asked while its call was worked on.
+    """Return the requests of the server during the call of the client.
 
     Raises:
-        NotTestable: It never made that call.
+        NotTestable: The client did not send that call.
     """
     asked = client.run("server-asks").server.client_requests
     if not asked:
@@ -239,16 +239,16 @@ def _asked(client: ClientUnderTest) -> list[ClientRequestRecord]:
 
 
 def _response(client: ClientUnderTest, asked: ClientRequestRecord) -> JsonObject | None:
-    """The response to what was asked; `None` when there was none.
+    """Return the response to a request of the server; `None` without a response.
 
     Raises:
-        NotTestable: There are responses with ids that belong to nothing: one of them may have been meant for it.
+        NotTestable: There are responses with unknown ids: one of them may be meant for the request.
     """
     known = {encoded(each.request["id"]) for each in _asked(client)}
     if asked.response is None:
         strays = [each for each in client.run("server-asks").responses if encoded(each.get("id")) not in known]
         if strays:
-            raise NotTestable(f"what was asked was answered under another id: {brief(strays[0])}")
+            raise NotTestable(f"the response to the request has another id: {brief(strays[0])}")
     return asked.response
 
 
@@ -264,7 +264,7 @@ def _response(client: ClientUnderTest, asked: ClientRequestRecord) -> JsonObject
     needs=("scenario:server-asks",),
 )
 async def response_id(client: ClientUnderTest) -> None:
-    """Every request of the server is answered, with its id."""
+    """Every request of the server gets a response with its id."""
     for asked in _asked(client):
         if asked.response is None:
             seen = [each.get("id") for each in client.run("server-asks").responses]
@@ -278,7 +278,7 @@ async def response_id(client: ClientUnderTest) -> None:
     needs=("scenario:server-asks",),
 )
 async def unknown_method(client: ClientUnderTest) -> None:
-    """A request for a method that does not exist is answered by -32601."""
+    """A request with an unknown method is answered with -32601."""
     for asked in _asked(client):
         if asked.method == "conformance/does-not-exist":
             response = _response(client, asked)
@@ -297,7 +297,7 @@ async def unknown_method(client: ClientUnderTest) -> None:
     needs=("scenario:server-asks",),
 )
 async def ping(client: ClientUnderTest) -> None:
-    """A ping of the server is answered by an empty result."""
+    """A ping of the server gets an empty result."""
     for asked in _asked(client):
         if asked.method == "ping":
             response = _response(client, asked)
@@ -310,7 +310,7 @@ async def ping(client: ClientUnderTest) -> None:
     "roots.client-undeclared", proves=("roots.unsupported-error",), revisions=_LEGACY, needs=("scenario:server-asks",)
 )
 async def roots_undeclared(client: ClientUnderTest) -> None:
-    """A client that did not declare roots answers `roots/list` by -32601."""
+    """A client that did not declare roots answers `roots/list` with -32601."""
     asked = next((each for each in _asked(client) if each.method == "roots/list"), None)
     if any(session.has("roots") for session in client.run("server-asks").server.sessions):
         raise NotApplicable("the client declares roots")
@@ -333,12 +333,12 @@ async def roots_undeclared(client: ClientUnderTest) -> None:
     needs=("scenario:odd-but-legal", "scenario:tools_call", "scenario:all-in-streams"),
 )
 async def bears_unknown(client: ClientUnderTest) -> None:
-    """What the client does not know does not disturb it: capabilities, members, keys of `_meta`, notifications."""
-    # Over HTTP what comes before a response makes a stream of it, so the control is one too.
+    """The client ignores unknown capabilities, members, keys of `_meta` and notifications."""
+    # Over HTTP a message before the response requires a stream, so that the control uses streams too.
     control = client.control("all-in-streams" if "all-in-streams" in client.runs else "tools_call")
     evidence = client.run("odd-but-legal")
     if evidence.status != 0 or not evidence.sent("tools/call"):
-        raise Deviation(f"the client to do as in {control.scenario.name}", evidence.ending)
+        raise Deviation(f"the client to behave as in {control.scenario.name}", evidence.ending)
 
 
 @check(
@@ -347,10 +347,10 @@ async def bears_unknown(client: ClientUnderTest) -> None:
     needs=("scenario:odd-but-legal",),
 )
 async def notification_not_answered(client: ClientUnderTest) -> None:
-    """A notification is not answered, not even one that nobody knows."""
+    """A notification gets no response, even when its method is unknown."""
     evidence = client.run("odd-but-legal")
     if not evidence.sent("tools/list"):
-        raise NotTestable("the client did not list the tools, and so was notified of nothing")
+        raise NotTestable("the client did not list the tools, and got no notification")
     for message in evidence.responses:
         raise Deviation("no response to a notification", brief(message))
 
@@ -365,10 +365,10 @@ async def notification_not_answered(client: ClientUnderTest) -> None:
     needs=("scenario:no-capabilities",),
 )
 async def bears_no_capabilities(client: ClientUnderTest) -> None:
-    """A server that declares no capability at all is a server: the client ends in good order."""
+    """A client that connects to a server without capabilities exits normally."""
     evidence = client.run("no-capabilities")
     if evidence.status is None:
-        raise Deviation("the client to end", evidence.ending)
+        raise Deviation("the client to exit", evidence.ending)
 
 
 @check(
@@ -381,7 +381,7 @@ async def bears_no_capabilities(client: ClientUnderTest) -> None:
     needs=("scenario:no-capabilities",),
 )
 async def only_declared(client: ClientUnderTest) -> None:
-    """Of a server that declares no capability nothing is asked that needs one."""
+    """A server without capabilities gets no request that needs one."""
     for message in client.run("no-capabilities").requests:
         row = methods(client.revision).get(str(message["method"]))
         if row is not None and row.server_capability is not None and client.revision in row.capability_revisions:

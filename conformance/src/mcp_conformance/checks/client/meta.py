@@ -1,4 +1,4 @@
-"""What clients put into `_meta`: its keys, and what travels in it. Spec: basic#meta"""
+"""The `_meta` of clients: its keys and its values. Spec: basic#meta"""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _VALUE: Final = r"[ \t]*[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*[ \t]*"
 _MEMBER: Final = rf"{_TOKEN}(?:={_VALUE})?"
 _BAGGAGE: Final = re.compile(rf"(?:{_TOKEN}={_VALUE}(?:;{_MEMBER})*)(?:,{_TOKEN}={_VALUE}(?:;{_MEMBER})*)*")
 _TOP_LEVEL: Final = frozenset({"com", "org", "net", "io", "dev", "edu", "gov", "app", "ai"})
-"""Labels that no reversed name ends with, and others begin with."""
+"""Labels with which a domain name ends, and therefore a reversed one begins."""
 
 
 def _messages(client: ClientUnderTest) -> Iterator[JsonObject]:
-    """Every message that is an object, wherever the client was told what to speak."""
+    """Yield every message that is an object, of scenarios with a given revision."""
     for evidence in client.all(instructed=True):
         for message in evidence.messages:
             if isinstance(message, dict):
@@ -36,7 +36,7 @@ def _messages(client: ClientUnderTest) -> Iterator[JsonObject]:
 
 
 def _parts(value: JsonValue) -> Iterator[JsonValue]:
-    """Every `_meta` in a message. What users put into arguments and contents is not ours to judge."""
+    """Yield every `_meta` in a message. Arguments and contents of users are not checked."""
     if isinstance(value, dict):
         for member in ("params", "result"):
             part = value.get(member)
@@ -46,7 +46,7 @@ def _parts(value: JsonValue) -> Iterator[JsonValue]:
 
 @check("meta.client-object", proves=("meta.object",), revisions=_LEGACY)
 async def meta_object(client: ClientUnderTest) -> None:
-    """`_meta` is an object wherever the client sends it."""
+    """Every `_meta` that the client sends is an object."""
     for message in _messages(client):
         for meta in _parts(message):
             if not isinstance(meta, dict):
@@ -63,7 +63,7 @@ async def meta_keys(client: ClientUnderTest) -> None:
         for meta in _parts(message):
             for key in meta if isinstance(meta, dict) else ():
                 if not _KEY.fullmatch(key):
-                    raise Deviation("a key of _meta as the specification has it", brief(key))
+                    raise Deviation("a key of _meta in the format of the specification", brief(key))
 
 
 def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
@@ -75,7 +75,7 @@ def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
 
 @check("meta.client-baggage", proves=("meta.baggage-format",))
 async def baggage(client: ClientUnderTest) -> None:
-    """Where a request has baggage, it is that of W3C."""
+    """Baggage in requests has the format of W3C Baggage."""
     found = [meta["baggage"] for meta in _metas(client) if "baggage" in meta]
     if not found:
         raise NotApplicable("the client sends no baggage")
@@ -86,10 +86,10 @@ async def baggage(client: ClientUnderTest) -> None:
 
 @check("meta.client-reverse-dns", proves=("meta.reverse-dns", "meta.prefix-reverse-dns"))
 async def reverse_dns(client: ClientUnderTest) -> None:
-    """The prefix of a key is the name of a domain, reversed."""
+    """The prefix of a key is a domain name in reverse order."""
     for meta in _metas(client):
         for key in meta:
             prefix, slash, _ = key.partition("/")
             labels = prefix.lower().split(".")
             if slash and len(labels) > 1 and labels[-1] in _TOP_LEVEL and labels[0] not in _TOP_LEVEL:
-                raise Deviation("a prefix as com.example/", brief(key))
+                raise Deviation("a prefix such as com.example/", brief(key))

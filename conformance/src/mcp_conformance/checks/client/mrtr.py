@@ -1,4 +1,4 @@
-"""How a client goes on when a result asks for input (2026-07-28).
+"""Multi round-trip requests of a client (2026-07-28).
 
 Spec: basic/utilities/mrtr
 """
@@ -45,33 +45,33 @@ def _declares(message: JsonObject, capability: str) -> bool:
 
 
 def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject]:
-    """The calls of a tool: the first, and those by which it was made again.
+    """Return the calls of a tool: the first one and its retries.
 
     Raises:
-        NotApplicable: The client declares nothing that it could be asked.
-        NotTestable: It never called it.
+        NotApplicable: The client does not declare elicitation.
+        NotTestable: The client did not call the tool.
     """
     evidence = client.run(scenario)
     taken = [each for each in evidence.taken("tools/call") if _params(each).get("name") == tool]
     if not taken:
-        raise NotTestable(f"the client did not call {tool}, or not rightly: {evidence.ending}")
-    # What comes behind the first one counts as it was sent, be it refused.
+        raise NotTestable(f"the client sent no valid call of {tool}: {evidence.ending}")
+    # Later calls count even if they were rejected.
     found = [each for each in evidence.sent("tools/call") if _params(each).get("name") == tool]
     found = found[found.index(taken[0]) :]
     if not _declares(found[0], "elicitation"):
-        raise NotApplicable("the client declares no elicitation, and is asked nothing")
+        raise NotApplicable("the client does not declare elicitation, and gets no input request")
     return found
 
 
 def _again(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
-    """The call by which a tool was called again after the first round.
+    """Return the first retry of a call.
 
     Raises:
-        NotTestable: There is none.
+        NotTestable: There is no retry.
     """
     found = _calls(client, scenario, tool)
     if len(found) < 2:
-        raise NotTestable(f"the client did not call {tool} again")
+        raise NotTestable(f"the client did not retry the call of {tool}")
     return found[1]
 
 
@@ -81,7 +81,7 @@ def _again(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
     needs=_BOTH,
 )
 async def answers(client: ClientUnderTest) -> None:
-    """What a result asks for comes in the next request, under the same keys."""
+    """The retry has responses to all input requests, under the same keys."""
     for scenario, tool, keys in (
         (_STATE, "test_mrtr_echo_state", {"confirm"}),
         (_STATE, "test_mrtr_no_state", {"confirm"}),
@@ -96,18 +96,18 @@ async def answers(client: ClientUnderTest) -> None:
 
 @check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUNDS}",))
 async def response_shape(client: ClientUnderTest) -> None:
-    """Each answer is of the type of its question."""
+    """Each input response has the type that its input request requires."""
     given = _params(_again(client, _ROUNDS, "ask_all_kinds")).get("inputResponses")
     for key, kind in _KINDS.items():
         if isinstance(given, dict) and key in given:
             wrong = flaw(given[key], kind, client.revision)
             if wrong is not None:
-                raise Deviation(f"a bare {kind}", f"{wrong} in {brief(given[key])}")
+                raise Deviation(f"a {kind} without a wrapper", f"{wrong} in {brief(given[key])}")
 
 
 @check("mrtr.client-state", proves=("mrtr.state-echo", "mrtr.state-opaque"), needs=(f"scenario:{_STATE}",))
 async def state(client: ClientUnderTest) -> None:
-    """The state comes back as it was given, whatever it says."""
+    """The retry has the requestState unchanged."""
     given = _params(_again(client, _STATE, "test_mrtr_echo_state")).get("requestState")
     if given != STATE:
         raise Deviation(f"requestState {brief(STATE)}", brief(given))
@@ -115,7 +115,7 @@ async def state(client: ClientUnderTest) -> None:
 
 @check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=(f"scenario:{_STATE}",))
 async def no_state(client: ClientUnderTest) -> None:
-    """Where no state was given none comes back."""
+    """The retry has no requestState if the result had none."""
     params = _params(_again(client, _STATE, "test_mrtr_no_state"))
     if "requestState" in params:
         raise Deviation("no requestState", brief(params["requestState"]))
@@ -123,29 +123,29 @@ async def no_state(client: ClientUnderTest) -> None:
 
 @check("mrtr.client-latest-state", proves=("mrtr.state-latest-only",), needs=(f"scenario:{_ROUNDS}",))
 async def latest_state(client: ClientUnderTest) -> None:
-    """Of several states only the last one comes back."""
+    """Of several requestStates the retry has only the latest."""
     found = _calls(client, _ROUNDS, "ask_in_rounds")
     if len(found) < 3:
-        raise NotTestable(f"the client called ask_in_rounds {len(found)} times, and not in three rounds")
+        raise NotTestable(f"the client called ask_in_rounds {len(found)} times instead of three")
     if (first := _params(found[1]).get("requestState")) not in (STATE, *STATES):
-        raise NotTestable(f"the first state did not come back as it was given: {brief(first)}")
+        raise NotTestable(f"the first retry does not have the requestState unchanged: {brief(first)}")
     if _params(found[2]).get("requestState") != STATES[1]:
         raise Deviation(f"requestState {brief(STATES[1])}", brief(_params(found[2]).get("requestState")))
 
 
 @check("mrtr.client-new-id", proves=("mrtr.retry-new-id", "tools.retry-new-id"), needs=_BOTH)
 async def new_id(client: ClientUnderTest) -> None:
-    """A request that is made again has another id."""
+    """A retry has a new request id."""
     for scenario, tool in ((_STATE, "test_mrtr_echo_state"), (_ROUNDS, "ask_in_rounds")):
         found = _calls(client, scenario, tool)
         _again(client, scenario, tool)
         ids = [encoded(each["id"]) for each in found]
         if len(set(ids)) != len(ids):
-            raise Deviation(f"a new id for each request for {tool}", brief([each["id"] for each in found]))
+            raise Deviation(f"a new id for each request of {tool}", brief([each["id"] for each in found]))
 
 
 def _made_again(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Pairs of what was asked first, and what was asked again."""
+    """Yield pairs of a first request and its retry."""
     for name in ("ask_all_kinds", "ask_in_rounds"):
         first, *others = _calls(client, _ROUNDS, name)
         _again(client, _ROUNDS, name)
@@ -161,7 +161,7 @@ def _made_again(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObjec
 
 @check("mrtr.client-same-params", proves=("mrtr.retry-same-params",), needs=(f"scenario:{_ROUNDS}",))
 async def same_params(client: ClientUnderTest) -> None:
-    """A request that is made again says what it said first, besides the answers."""
+    """A retry has the same params as the first request, except for the input responses and the state."""
     for first, again in _made_again(client):
         before, behind = _asked(first), _asked(again)
         if before != behind:
@@ -174,7 +174,7 @@ def _asked(message: JsonObject) -> JsonObject:
 
 @check("meta.client-retries", proves=("meta.required-on-retries",), needs=_BOTH)
 async def meta_on_retries(client: ClientUnderTest) -> None:
-    """A request that is made again has in `_meta` what every request has."""
+    """A retry has the required members of `_meta`."""
     for _, again in _made_again(client):
         meta = _params(again).get("_meta")
         if not isinstance(meta, dict) or not {PROTOCOL_VERSION, CLIENT_CAPABILITIES} <= set(meta):
@@ -183,7 +183,7 @@ async def meta_on_retries(client: ClientUnderTest) -> None:
 
 @check("mrtr.client-no-cross-use", proves=("mrtr.no-cross-request-use",), needs=_BOTH)
 async def no_cross_use(client: ClientUnderTest) -> None:
-    """What one request was asked and given says nothing in another."""
+    """The input responses and the state of one request are not used in another."""
     _again(client, _STATE, "test_mrtr_echo_state")
     for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUNDS, "ask_nothing")):
         for message in _calls(client, scenario, tool):
@@ -193,7 +193,7 @@ async def no_cross_use(client: ClientUnderTest) -> None:
 
 @check("mrtr.client-initial", proves=("mrtr.client-no-initial-fields",))
 async def initial(client: ClientUnderTest) -> None:
-    """No request has answers or a state before a result asked for them."""
+    """No request has input responses or a state before an InputRequiredResult."""
     for evidence in client.all(instructed=True):
         offered = False
         for entry in evidence.transcript:
@@ -203,7 +203,7 @@ async def initial(client: ClientUnderTest) -> None:
             result = message.get("result")
             if entry.sent and isinstance(result, dict) and result.get("resultType") == "input_required":
                 offered = True
-            # What a task asks for is answered by a request of its own.
+            # The input requests of a task get their responses in requests of their own.
             about_task = message.get("method") == "tasks/update"
             if not entry.sent and not offered and not about_task and set(_params(message)) & set(_OURS):
                 raise Deviation("neither inputResponses nor requestState in a first request", brief(message))
@@ -215,7 +215,7 @@ async def initial(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_declines",),
 )
 async def decline(client: ClientUnderTest) -> None:
-    """What the user declines is an answer, or the request is given up."""
+    """A declined elicitation is sent as an input response, or the request is not retried."""
     response = response_of(client, "conformance_declines", "ask_form")
     if response is None:
         return

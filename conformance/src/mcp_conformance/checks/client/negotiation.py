@@ -1,4 +1,4 @@
-"""How a client finds out what a server speaks, and that it stays with that."""
+"""Negotiation of the era and the version by a client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def _version(message: JsonObject) -> object:
     return meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
 
 
-# --- the version that was agreed on ------------------------------------------------------------------------------------
+# --- the negotiated version
+# ---------------------------------------------------------------------------------------------
 
 
 @check(
@@ -45,13 +46,13 @@ def _version(message: JsonObject) -> object:
     needs=("scenario:meets-any-legacy",),
 )
 async def latest(client: ClientUnderTest) -> None:
-    """A client that may speak whatever it can offers nothing older than what it is known to speak."""
+    """A client without a given revision offers no older version than it is known to support."""
     offers = [_params(each).get("protocolVersion") for each in client.run("meets-any-legacy").sent("initialize")]
     if not offers:
-        raise NotApplicable("without a word on the revision the client opens no legacy connection")
+        raise NotApplicable("the client opens no legacy connection if no revision is given")
     offered = REVISIONS.get(str(offers[0]))
     if offered is not None and offered not in between(client.revision):
-        raise Deviation(f"initialize with {client.revision}, or what is newer", brief(offers[0]))
+        raise Deviation(f"initialize with {client.revision} or a later version", brief(offers[0]))
 
 
 @check(
@@ -62,11 +63,11 @@ async def latest(client: ClientUnderTest) -> None:
     needs=("scenario:version-older",),
 )
 async def keeps_to_it(client: ClientUnderTest) -> None:
-    """When an older version was agreed on, nothing is said that it does not have."""
+    """After negotiation of an older version the client sends nothing that this version does not define."""
     evidence = client.run("version-older")
     agreed = REVISIONS[str(evidence.notes["offered"])]
     if not evidence.sent("notifications/initialized"):
-        raise NotApplicable(f"the client does not go on in {agreed}")
+        raise NotApplicable(f"the client does not continue with {agreed}")
     known = {**methods(agreed), **notifications(agreed)}
     for message in evidence.messages:
         if not isinstance(message, dict) or message.get("method") in (None, "initialize"):
@@ -75,13 +76,13 @@ async def keeps_to_it(client: ClientUnderTest) -> None:
         if method not in known:
             raise Deviation(f"a method of {agreed}", brief(message))
         wrong = flaw_of_params(method, message.get("params"), agreed)
-        # What is wrong in the newer version as well has nothing to do with versions.
+        # An error in the newer version too does not concern negotiation.
         if wrong is not None and flaw_of_params(method, message.get("params"), client.revision) is None:
-            raise Deviation(f"the params of {method} as {agreed} has them", wrong)
+            raise Deviation(f"params of {method} according to {agreed}", wrong)
     if not agreed.batching:
         for entry in evidence.transcript:
             if not entry.sent and isinstance(entry.value, list):
-                raise Deviation(f"no array in {agreed}", brief(entry.value))
+                raise Deviation(f"no array with {agreed}", brief(entry.value))
 
 
 @check(
@@ -91,7 +92,7 @@ async def keeps_to_it(client: ClientUnderTest) -> None:
     needs=("scenario:meets-modern",),
 )
 async def picks_supported(client: ClientUnderTest) -> None:
-    """What follows on the result of `server/discover` is in a version that stands in it."""
+    """The requests after the result of `server/discover` use one of its supportedVersions."""
     evidence = client.run("meets-modern")
     supported: list[JsonValue] | None = None
     behind = 0
@@ -104,27 +105,28 @@ async def picks_supported(client: ClientUnderTest) -> None:
         if entry.sent and isinstance(listed, list):
             supported = [*listed]
         elif not entry.sent and supported is not None and "id" in message and _version(message) is not None:
-            # That each request names one is for another check.
+            # Another check requires a version in each request.
             behind += 1
             if _version(message) not in supported:
                 raise Deviation(f"one of {brief(supported)}", brief(message))
     if supported is None:
-        raise NotApplicable("the client does not ask by server/discover")
+        raise NotApplicable("the client does not send server/discover")
     if not behind:
-        raise NotTestable(f"the client asked for nothing behind server/discover: {evidence.ending}")
+        raise NotTestable(f"the client sent no request after server/discover: {evidence.ending}")
 
 
-# --- falling back ------------------------------------------------------------------------------------------------------
+# --- fallback
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _legacy_met(client: ClientUnderTest, name: str) -> Evidence:
-    """What a client did with a server of the legacy era, if it opens a connection to one in the plain scenario.
+    """Return the recorded messages of a scenario with a legacy server, if the client supports legacy servers.
 
     Raises:
-        NotApplicable: It speaks no legacy revision.
+        NotApplicable: The client supports no legacy revision.
     """
     if not client.run("meets-legacy").sent("initialize"):
-        raise NotApplicable("the client speaks no legacy revision, or was not told how")
+        raise NotApplicable("the client supports no legacy revision, or has no option for it")
     return client.run(name)
 
 
@@ -134,16 +136,16 @@ def _legacy_met(client: ClientUnderTest, name: str) -> Evidence:
     needs=("scenario:meets-silent", "scenario:meets-legacy"),
 )
 async def probe_silence(client: ClientUnderTest) -> None:
-    """When nobody answers `server/discover`, the client opens the connection by `initialize` after some time."""
+    """Without a response to `server/discover`, the client sends `initialize` after a timeout."""
     evidence = _legacy_met(client, "meets-silent")
     if not evidence.sent("server/discover"):
-        raise NotApplicable("the client does not begin by server/discover")
+        raise NotApplicable("the client does not start with server/discover")
     if evidence.status is None and not evidence.sent("initialize"):
         raise NotTestable(
-            "the client still waited for an answer when it was ended: more --patience may show what it does"
+            "the client still waited for a response when it was stopped: a longer --patience may show what it does"
         )
     if not evidence.sent("notifications/initialized"):
-        raise Deviation("initialize behind server/discover, without an answer to that", evidence.ending)
+        raise Deviation("initialize after server/discover without a response", evidence.ending)
 
 
 @check(
@@ -152,11 +154,11 @@ async def probe_silence(client: ClientUnderTest) -> None:
     needs=("scenario:meets-legacy", *(f"scenario:meets-legacy{code}" for code in CODES)),
 )
 async def fallback_codes(client: ClientUnderTest) -> None:
-    """Whatever error of earlier revisions a server answers the probe by, the client falls back."""
+    """The client falls back after any error code that earlier revisions use for the probe."""
     for code in CODES:
         evidence = _legacy_met(client, f"meets-legacy{code}")
         if not evidence.sent("notifications/initialized"):
-            raise Deviation(f"initialize behind error {code}", evidence.ending)
+            raise Deviation(f"initialize after error {code}", evidence.ending)
 
 
 @check(
@@ -165,13 +167,13 @@ async def fallback_codes(client: ClientUnderTest) -> None:
     needs=("scenario:meets-legacy", "scenario:tools_call"),
 )
 async def legacy_results(client: ClientUnderTest) -> None:
-    """The results of a legacy server, which have no type, are taken as complete."""
+    """The results of a legacy server, which have no resultType, are treated as complete."""
     client.control()
     evidence = _legacy_met(client, "meets-legacy")
     if not evidence.sent("tools/list"):
         raise NotTestable(f"the client did not list the tools: {evidence.ending}")
     if not evidence.sent("tools/call"):
-        raise Deviation("a call of what was listed", evidence.ending)
+        raise Deviation("a call of a listed tool", evidence.ending)
 
 
 @check(
@@ -181,7 +183,7 @@ async def legacy_results(client: ClientUnderTest) -> None:
     needs=("scenario:meets-legacy",),
 )
 async def legacy_rules(client: ClientUnderTest) -> None:
-    """A client that falls back keeps the rules of what it falls back to: the session, its version, and its end."""
+    """A client that falls back follows the rules of the legacy revision: session id and version header."""
     evidence = _legacy_met(client, "meets-legacy")
     session: str | None = None
     agreed = LATEST_LEGACY.name
@@ -196,18 +198,19 @@ async def legacy_rules(client: ClientUnderTest) -> None:
         raise NotTestable(f"no session was opened: {evidence.ending}")
 
 
-# --- the endpoints of 2024-11-05 ---------------------------------------------------------------------------------------
+# --- the endpoints of 2024-11-05
+# ----------------------------------------------------------------------------------------
 
 
 def _old_server(client: ClientUnderTest) -> Evidence:
-    """What it did where Streamable HTTP is not spoken.
+    """Return the recorded messages of the client with a server without Streamable HTTP.
 
     Raises:
-        NotApplicable: It does not want to reach such servers.
+        NotApplicable: The client does not support such servers.
     """
     evidence = client.run("meets-two-endpoints")
     if not any(each.method == "GET" for each in evidence.exchanges) and evidence.status not in (None, 0):
-        raise NotApplicable("the client does not reach servers of 2024-11-05")
+        raise NotApplicable("the client does not support servers of 2024-11-05")
     return evidence
 
 
@@ -218,11 +221,11 @@ def _old_server(client: ClientUnderTest) -> Evidence:
     needs=("scenario:meets-two-endpoints",),
 )
 async def posts_first(client: ClientUnderTest) -> None:
-    """A client that reaches servers of 2024-11-05 posts `initialize` first, as to any other."""
+    """A client that supports servers of 2024-11-05 first sends `initialize` by POST."""
     first = _old_server(client).exchanges[0]
     accepted = first.header("accept") or ""
     if first.method != "POST" or first.message.get("method") != "initialize":
-        raise Deviation("initialize, by POST", str(first))
+        raise Deviation("initialize by POST", str(first))
     if "application/json" not in accepted or "text/event-stream" not in accepted:
         raise Deviation("Accept with application/json and text/event-stream", accepted or "no Accept")
 
@@ -230,12 +233,12 @@ async def posts_first(client: ClientUnderTest) -> None:
 async def _falls_back(evidence: Evidence) -> None:
     refused = [each for each in evidence.exchanges if each.method == "POST" and each.status in _GONE_STATUS]
     if not refused:
-        raise NotTestable("nothing was refused")
+        raise NotTestable("no request was rejected")
     behind = [each for each in evidence.exchanges if each.number > refused[0].number]
     if not any(each.method == "GET" and each.target == refused[0].target for each in behind):
-        raise Deviation(f"GET {refused[0].target} behind status {refused[0].status}", evidence.ending)
+        raise Deviation(f"GET {refused[0].target} after status {refused[0].status}", evidence.ending)
     if not evidence.sent("notifications/initialized"):
-        raise Deviation("the client to go on by the endpoint of the stream", evidence.ending)
+        raise Deviation("the client to continue with the endpoint of the stream", evidence.ending)
 
 
 @check(
@@ -245,7 +248,7 @@ async def _falls_back(evidence: Evidence) -> None:
     needs=("scenario:meets-two-endpoints",),
 )
 async def to_two_endpoints(client: ClientUnderTest) -> None:
-    """Where `initialize` is refused by its status, the client asks for the stream, and goes on as in 2024-11-05."""
+    """When `initialize` is rejected by its status, the client opens the stream, and continues as in 2024-11-05."""
     await _falls_back(_old_server(client))
 
 
@@ -256,8 +259,8 @@ async def to_two_endpoints(client: ClientUnderTest) -> None:
     needs=("scenario:meets-two-endpoints-free",),
 )
 async def modern_to_two_endpoints(client: ClientUnderTest) -> None:
-    """A client of both eras that supports the endpoints of 2024-11-05 finds them behind a refused request."""
+    """A client of both eras that supports the endpoints of 2024-11-05 finds them after a rejected request."""
     evidence = client.run("meets-two-endpoints-free")
     if not any(each.method == "GET" for each in evidence.exchanges):
-        raise NotApplicable("the client does not reach servers of 2024-11-05")
+        raise NotApplicable("the client does not support servers of 2024-11-05")
     await _falls_back(evidence)

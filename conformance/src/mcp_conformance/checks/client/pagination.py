@@ -1,4 +1,4 @@
-"""How a client goes through lists in pages.
+"""Pagination: how a client reads lists page by page.
 
 Spec: server/utilities/pagination
 """
@@ -29,26 +29,26 @@ def _cursor(message: JsonObject) -> JsonValue:
 
 
 def _asked(client: ClientUnderTest, method: str) -> list[JsonValue]:
-    """The cursors that a list was asked for with, from its beginning to where it begins again."""
+    """Return the cursors of the requests for a list, up to the point where the client lists it again."""
     found = [_cursor(each) for each in client.run(_PAGES).taken(method)]
     if not found:
-        raise NotTestable(f"the client did not ask for {method}")
+        raise NotTestable(f"the client did not send {method}")
     again = [index for index, cursor in enumerate(found) if cursor is None and index > 0]
     return found[: again[0]] if again else found
 
 
 def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
-    """What was asked, by method; those that the client does not care for are left out.
+    """Return the cursors by method, for the methods that the client uses.
 
     Raises:
-        NotTestable: It asked for no list.
+        NotTestable: The client requested no list.
     """
     found: dict[str, list[JsonValue]] = {}
     for method in LISTS:
         if client.run(_PAGES).taken(method):
             found[method] = _asked(client, method)
     if not found:
-        raise NotTestable("the client asked for no list")
+        raise NotTestable("the client requested no list")
     return found
 
 
@@ -58,7 +58,7 @@ def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
     needs=_NEEDS,
 )
 async def cursor_unmodified(client: ClientUnderTest) -> None:
-    """A cursor comes back exactly as it was given."""
+    """A cursor is sent back unchanged."""
     tried = 0
     for method, asked in _lists(client).items():
         known = cursors(method, client.revision.era)
@@ -67,14 +67,14 @@ async def cursor_unmodified(client: ClientUnderTest) -> None:
                 continue
             tried += 1
             if cursor not in known:
-                raise Deviation(f"a cursor that {method} gave: {brief(list(known))}", brief(cursor))
+                raise Deviation(f"a cursor of {method}: {brief(list(known))}", brief(cursor))
     if not tried:
-        raise NotTestable("the client asked for no second page")
+        raise NotTestable("the client requested no second page")
 
 
 @check("pagination.client-empty-cursor", proves=("pagination.empty-cursor-valid",), revisions=_MODERN, needs=_NEEDS)
 async def empty_cursor(client: ClientUnderTest) -> None:
-    """The empty cursor is one as others: the list goes on."""
+    """The empty cursor is valid: the client requests the next page."""
     for method, asked in _lists(client).items():
         if "" not in asked:
             raise Deviation(f'{method} with the cursor ""', brief(asked))
@@ -86,20 +86,20 @@ async def empty_cursor(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def lengths(client: ClientUnderTest) -> None:
-    """Pages of any length are taken; an empty one, and one shorter than others, are not the end."""
+    """Pages of any length are accepted; an empty or a short page is not the end."""
     modern = client.revision.era is Era.MODERN
     if client.run(_PAGES).status != 0:
-        raise NotTestable(f"the client did not come to the end of the lists: {client.run(_PAGES).ending}")
+        raise NotTestable(f"the client did not read the lists to the end: {client.run(_PAGES).ending}")
     unread = client.run(_PAGES).unread
     if unread is not None:
-        raise NotTestable(f"what the client sent could not be read: {brief(unread)}")
+        raise NotTestable(f"a message of the client could not be read: {brief(unread)}")
     lists = _lists(client)
     if all(asked == [None] for asked in lists.values()):
-        # The length of a page is no reason for that: pages are for another check.
-        raise NotTestable("the client follows no cursor at all")
+        # The length of a page is not the reason: another check covers pagination as such.
+        raise NotTestable("the client follows no cursor")
     for method, asked in lists.items():
         known = cursors(method, client.revision.era)
-        # The second page is empty, and the fourth shorter than the third. The empty cursor is for another check.
+        # The second page is empty, and the fourth is shorter than the third. Another check covers the empty cursor.
         if (known[0] in asked or not modern) and known[-1] not in asked:
             raise Deviation(f"{method} up to the cursor {brief(known[-1])}", brief(asked))
 
@@ -110,18 +110,18 @@ async def lengths(client: ClientUnderTest) -> None:
     needs=(*_NEEDS, "scenario:tools_call"),
 )
 async def whole(client: ClientUnderTest) -> None:
-    """A list in pages is read whole, as one that comes at once."""
+    """A list with several pages is read completely, like one with a single page."""
     client.control()
     evidence = client.run(_PAGES)
     if evidence.status != 0:
-        raise Deviation("the client to do as with whole lists", evidence.ending)
+        raise Deviation("the client to behave as with lists of one page", evidence.ending)
     names = [params.get("name") for each in evidence.sent("tools/call") if isinstance(params := each["params"], dict)]
     if "add_numbers" in names and "tool_6" not in names:
         asked = _asked(client, "tools/list")
         if len(asked) > 1 and cursors("tools/list", client.revision.era)[-1] not in asked:
-            # What it stopped at is for other checks: a cursor, or the length of a page.
-            raise NotTestable(f"the client goes from page to page, and stopped in the midst: {brief(asked)}")
-        raise Deviation("a call of tool_6, which stands on the last page", brief(names))
+            # Other checks cover the reason: a cursor, or the length of a page.
+            raise NotTestable(f"the client follows cursors, and stopped before the end: {brief(asked)}")
+        raise Deviation("a call of tool_6, which is on the last page", brief(names))
 
 
 @check(
@@ -135,12 +135,12 @@ async def ends(client: ClientUnderTest) -> None:
         last = cursors(method, client.revision.era)[-1]
         behind = asked[asked.index(last) + 1 :] if last in asked else []
         if behind:
-            raise Deviation(f"no more {method} behind {brief(last)}", brief(behind))
+            raise Deviation(f"no further {method} after {brief(last)}", brief(behind))
 
 
 @check("pagination.client-session", proves=("pagination.not-across-sessions",), revisions=_LEGACY)
 async def own_session(client: ClientUnderTest) -> None:
-    """A cursor is used only in the session that it was given in."""
+    """A cursor is used only in the session in which it was issued."""
     for evidence in client.all():
         given = {
             result["nextCursor"]
@@ -149,7 +149,7 @@ async def own_session(client: ClientUnderTest) -> None:
             and isinstance(result := message.get("result"), dict)
             and "nextCursor" in result
         }
-        # The fake server gives the same cursors in each session: what counts is whether it gave any in this one.
+        # The fake server issues the same cursors in each session: the check is whether it issued one in this session.
         for messages in evidence.conversations:
             first: dict[str, bool] = {}
             for message in messages:

@@ -1,4 +1,4 @@
-"""Arguments of tools that a modern client repeats in HTTP headers, and the tools that it must not use at all.
+"""Header parameters of a modern client, and the tools that it must reject for their annotations.
 
 Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026-07-28)
 """
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "mcp-param-"
 _EMPTY: Final = "=?base64??="
-"""The empty string, encoded."""
+"""The encoded empty string."""
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "Region": ("region",),
     "Priority": ("priority",),
     "Verbose": ("verbose",),
     "Place_City.x": ("place", "city"),
 }
-"""By header, where the argument stands: `header_scenarios.ANNOTATED` in other words."""
+"""The path of the argument, by header, in agreement with `header_scenarios.ANNOTATED`."""
 _PLAIN: Final = ("Region", "Priority", "Verbose")
 _NESTED: Final = ("Place_City.x",)
 
@@ -48,7 +48,7 @@ def _at(arguments: JsonObject, path: tuple[str, ...]) -> JsonValue:
 
 
 def _calls(client: ClientUnderTest) -> list[HttpExchange]:
-    """The calls of the tool with annotated parameters."""
+    """Return the calls of the tool with header parameters."""
     evidence = client.run("http-custom-headers")
     found = [each for each in evidence.exchanges if _named(each) == "test_custom_headers"]
     if not found:
@@ -69,7 +69,7 @@ def _add(
     concerns: Callable[[JsonValue], bool],
     headers: tuple[str, ...] = _PLAIN,
 ) -> None:
-    """A check that arguments of a kind are repeated as they should be."""
+    """Add a check that arguments of a kind are repeated correctly in headers."""
 
     async def repeated(client: ClientUnderTest) -> None:
         tried = 0
@@ -81,14 +81,14 @@ def _add(
                 tried += 1
                 wanted = header_value(value)
                 given = exchange.all(f"{_PREFIX}{header}")
-                # Nobody forbids to encode what need not be, and some carriers drop a header without a value.
+                # Unnecessary encoding is allowed, and some intermediaries drop an empty header.
                 if value == "" and given == [_EMPTY]:
                     continue
                 if given != ([] if wanted is None else [wanted]):
                     expected = f"Mcp-Param-{header}: {wanted!r}" if wanted is not None else f"no Mcp-Param-{header}"
-                    raise Deviation(f"{expected} for {brief(value)}", f"{given or 'none'}")
+                    raise Deviation(f"{expected} for {brief(value)}", f"{given or 'no such header'}")
         if not tried:
-            raise NotTestable("the client made no call with such an argument")
+            raise NotTestable("the client sent no call with such an argument")
 
     CLIENT_CHECKS.add(
         id,
@@ -116,43 +116,43 @@ _REPEATED: Final[tuple[tuple[str, tuple[str, ...], str, Callable[[JsonValue], bo
     (
         "header.client-param-string",
         ("header.param-string-as-is",),
-        "A string of plain characters is repeated as it is, the empty one too.",
+        "A string of plain characters is the header value without encoding, also the empty string.",
         lambda value: isinstance(value, str) and value == header_value(value),
     ),
     (
         "header.client-param-integer",
         ("header.param-integer-decimal",),
-        "An integer is repeated in decimal digits.",
+        "The header of an integer has decimal digits.",
         _is_number,
     ),
     (
         "header.client-param-boolean",
         ("header.param-boolean-lowercase",),
-        "A boolean is repeated as `true` or `false`.",
+        "The header of a boolean is `true` or `false`.",
         lambda value: isinstance(value, bool),
     ),
     (
         "header.client-param-base64",
         ("header.param-base64-unsafe", "header.base64-markers-exact"),
-        "A string that no header can have as it is is repeated in base64.",
+        "A string that is not a valid header value is encoded as base64.",
         _is_encoded,
     ),
     (
         "header.client-param-injection",
         ("header.param-injection-safe",),
-        "A line break in an argument makes no header of its own.",
+        "A line break in an argument does not create another header.",
         lambda value: isinstance(value, str) and "\n" in value,
     ),
     (
         "header.client-param-sentinel",
         ("header.sentinel-literal-encoded",),
-        "A string that looks as if it were encoded is encoded.",
+        "A string that looks encoded is encoded.",
         _looks_encoded,
     ),
     (
         "header.client-param-none",
         ("header.param-absent-omitted", "header.param-null-omitted"),
-        "An argument that is null or not there has no header.",
+        "A null or missing argument has no header.",
         lambda value: value is None,
     ),
 )
@@ -162,7 +162,7 @@ for _row in _REPEATED:
 _add(
     "header.client-param-nested",
     ("header.param-nested-path",),
-    "An argument within an object is repeated where its own parameter is annotated.",
+    "An argument within an object has a header if its own parameter is annotated.",
     lambda value: value is not None,
     _NESTED,
 )
@@ -174,12 +174,12 @@ _add(
     needs=("scenario:http-custom-headers",),
 )
 async def mirrored(client: ClientUnderTest) -> None:
-    """Every argument whose parameter is annotated has a header, whatever it says."""
+    """Every argument of an annotated parameter has a header, with any value."""
     for exchange in _calls(client):
         for header in _PLAIN:
             value = _at(_arguments(exchange), _PATHS[header])
             if value is not None and not exchange.all(f"{_PREFIX}{header}"):
-                raise Deviation(f"Mcp-Param-{header} for {brief(value)}", "none")
+                raise Deviation(f"Mcp-Param-{header} for {brief(value)}", "no such header")
 
 
 @check(
@@ -188,33 +188,34 @@ async def mirrored(client: ClientUnderTest) -> None:
     needs=("scenario:http-custom-headers",),
 )
 async def only_designated(client: ClientUnderTest) -> None:
-    """No argument is repeated whose parameter is not annotated."""
+    """An argument whose parameter is not annotated has no header."""
     allowed = {f"{_PREFIX}{header.lower()}" for header in _PATHS}
     for exchange in _calls(client):
         more = [name for name, _ in exchange.headers if name.startswith(_PREFIX) and name not in allowed]
         if more:
-            raise Deviation("no headers but for annotated parameters", ", ".join(more))
+            raise Deviation("headers for annotated parameters only", ", ".join(more))
 
 
-# --- tools that are not to be used -------------------------------------------------------------------------------------
+# --- tools to reject
+# ----------------------------------------------------------------------------------------------------
 
 
 def _used(client: ClientUnderTest) -> set[str]:
-    """The tools that were called, if the valid one was: then it is the client's choice which ones it left out."""
+    """Return the tools that were called, if the valid one was: then the client omitted the others on purpose."""
     evidence = client.run("http-invalid-tool-headers")
     names = {name for each in evidence.exchanges if (name := _named(each)) is not None}
     if "valid_tool" not in names:
-        raise NotTestable("the control failed: the client did not call valid_tool")
+        raise NotTestable("the control request failed: the client did not call valid_tool")
     return names
 
 
 def _add_rejected(id: str, requirement: str, title: str, kinds: tuple[str, ...]) -> None:
-    """A check that no tool with a wrong annotation is used."""
+    """Add a check that a tool with an invalid annotation is not used."""
 
     async def rejected(client: ClientUnderTest) -> None:
         wrong = sorted(_used(client) & {f"invalid_{kind}" for kind in kinds})
         if wrong:
-            raise Deviation("a client that leaves the tool out", f"a call of {', '.join(wrong)}")
+            raise Deviation("a client that excludes the tool", f"a call of {', '.join(wrong)}")
 
     CLIENT_CHECKS.add(
         id,
@@ -227,28 +228,28 @@ def _add_rejected(id: str, requirement: str, title: str, kinds: tuple[str, ...])
 
 
 _REJECTED: Final = (
-    ("empty", "empty", "No tool is used whose annotation is empty.", ("empty",)),
+    ("empty", "empty", "A tool with an empty annotation is not used.", ("empty",)),
     (
         "bad-token",
         "bad-token",
-        "No tool is used whose annotation is no name of a header.",
+        "A tool whose annotation is not a header name is not used.",
         ("space", "colon", "non_ascii", "control", "slash"),
     ),
-    ("duplicate", "duplicate", "No tool is used that has an annotation twice, be it in another case.", ("duplicate",)),
+    ("duplicate", "duplicate", "A tool with a duplicate annotation is not used, regardless of case.", ("duplicate",)),
     (
         "non-primitive",
         "non-primitive",
-        "No tool is used with an annotation of an object, an array or null.",
+        "A tool with an annotation of an object, an array or null is not used.",
         ("on_object", "on_array", "on_null"),
     ),
-    ("number", "number", "No tool is used with an annotation of a number.", ("on_number",)),
+    ("number", "number", "A tool with an annotation of a number is not used.", ("on_number",)),
     (
         "unreachable",
         "unreachable",
-        "No tool is used with an annotation elsewhere than on a property of a property.",
+        "A tool with an annotation at a place other than nested properties is not used.",
         ("in_items", "in_any_of"),
     ),
-    ("non-string", "non-string", "No tool is used whose annotation is no string.", ("not_a_string",)),
+    ("non-string", "non-string", "A tool whose annotation is not a string is not used.", ("not_a_string",)),
 )
 
 for _id, _requirement, _title, _kinds in _REJECTED:
@@ -261,7 +262,7 @@ for _id, _requirement, _title, _kinds in _REJECTED:
     needs=("scenario:http-invalid-tool-headers", "scenario:tools_call"),
 )
 async def keeps_valid(client: ClientUnderTest) -> None:
-    """A tool whose annotations are right stays, though others of the list are left out."""
+    """A tool with valid annotations remains usable when others of the list are excluded."""
     client.control()
     evidence = client.run("http-invalid-tool-headers")
     if "valid_tool" not in {_named(each) for each in evidence.exchanges}:

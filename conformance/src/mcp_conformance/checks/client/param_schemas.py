@@ -1,4 +1,4 @@
-"""Params: what the requests and notifications of a client say, held against the schema of their revision."""
+"""The params of a client's requests and notifications, validated against the schema of their revision."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LEGACY: Final = [each.name for each in LEGACY]
 
 _META: Final[JsonObject] = {PROTOCOL_VERSION: MODERN[-1].name, CLIENT_CAPABILITIES: {}}
-"""A `_meta` that is as it should be."""
+"""A valid `_meta`."""
 
 _ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (
@@ -42,14 +42,14 @@ _ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     ("logging/setLevel", ("schema.set-level-params", "schema.logging-level"), "`logging/setLevel` has a level."),
     ("completion/complete", ("schema.complete-params",), "`completion/complete` has a reference and an argument."),
 )
-"""The method, what its params prove, and how that reads."""
+"""The method, the requirements for its params, and the title of the check."""
 
 
 def _said(client: ClientUnderTest) -> Iterator[JsonObject]:
-    """Every request and notification, wherever the client was told what to speak."""
+    """Yield every request and notification of scenarios with a given revision."""
     for evidence in client.all(instructed=True):
         for message in evidence.messages:
-            # Params that are no object at all are for another check.
+            # Another check covers params that are not an object.
             if isinstance(message, dict) and "method" in message and isinstance(message.get("params", {}), dict):
                 yield message
 
@@ -60,7 +60,7 @@ def _add(method: str, requirements: tuple[str, ...], title: str) -> None:
         for message in found:
             wrong = flaw_of_params(method, message.get("params"), client.revision)
             if wrong is not None:
-                raise Deviation(f"the params of {method} as in the schema", wrong)
+                raise Deviation(f"params of {method} according to the schema", wrong)
         if not found:
             raise NotApplicable(f"the client sent no {method}")
 
@@ -84,22 +84,22 @@ for _row in _ROWS:
     revisions=[each.name for each in MODERN],
 )
 async def messages(client: ClientUnderTest) -> None:
-    """The params of every request and notification are as the schema has them."""
+    """The params of every request and notification conform to the schema."""
     for message in _said(client):
         params = message.get("params")
         if not isinstance(params, dict):
             continue
         meta = params.get("_meta")
-        # What stands in `_meta`, and what lacks there, is for the checks on that.
+        # Other checks cover the members of `_meta`.
         rest: JsonObject = {**params, "_meta": _META} if isinstance(meta, dict) else {}
         wrong = flaw_of_params(str(message["method"]), rest, client.revision) if rest else None
         if wrong is not None:
-            raise Deviation(f"the params of {message['method']} as in the schema", wrong)
+            raise Deviation(f"params of {message['method']} according to the schema", wrong)
 
 
 @check("progress.client-token", proves=("progress.token-type",))
 async def progress_token(client: ClientUnderTest) -> None:
-    """Where a request asks for progress, its token is a string or an integer."""
+    """The progress token of a request is a string or an integer."""
     tried = 0
     for message in _said(client):
         params = message.get("params")
@@ -110,4 +110,4 @@ async def progress_token(client: ClientUnderTest) -> None:
             if not isinstance(token, str | int) or isinstance(token, bool):
                 raise Deviation("a progressToken that is a string or an integer", brief(token))
     if not tried:
-        raise NotApplicable("the client asks for no progress")
+        raise NotApplicable("the client requests no progress")

@@ -1,4 +1,4 @@
-"""What clients say in passing: subscriptions, log levels, arguments, and keys of `_meta`, wherever they appear."""
+"""Values in the params of clients: subscriptions, log levels, arguments, and keys of `_meta`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _DEFINED: Final = frozenset(
         "model-immediate-response",
     )
 )
-"""Keys under the reserved prefix that the protocol and its extensions define for clients."""
+"""The keys with the reserved prefix that the protocol and its extensions define for clients."""
 _ASKED_FOR: Final = ("inputResponses", "requestState")
-"""What a request has when it is made again."""
+"""The members that only a retry has."""
 
 
 def _params(message: JsonObject) -> JsonObject:
@@ -57,7 +57,7 @@ def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
 
 
 def _sent(client: ClientUnderTest, method: str) -> list[JsonObject]:
-    """Every request of a method. Raises `NotApplicable` when there is none."""
+    """Return every request of a method. Raise `NotApplicable` without any."""
     found = [each for evidence in client.all(instructed=True) for each in evidence.sent(method)]
     if not found:
         raise NotApplicable(f"the client sent no {method}")
@@ -66,24 +66,24 @@ def _sent(client: ClientUnderTest, method: str) -> list[JsonObject]:
 
 @check("subscription.client-filter", proves=("subscription.filter-required", "subscription.filter-fields"))
 async def listen_filter(client: ClientUnderTest) -> None:
-    """A subscription says in `notifications` what is wanted: flags, and URIs."""
+    """A subscription has a filter in `notifications`, with flags and URIs."""
     for message in _sent(client, _LISTEN):
         wanted = _params(message).get("notifications")
         wrong = flaw(wanted, "SubscriptionFilter", client.revision)
         if wrong is not None:
-            raise Deviation("a filter as in the schema", wrong)
+            raise Deviation("a filter according to the schema", wrong)
 
 
 def _listening(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]:
-    """What was listened to in the plain scenario, by a client that came to its end.
+    """Return the subscriptions of the basic scenario, for a client that finished it.
 
     Raises:
-        NotApplicable: Nothing was.
+        NotApplicable: The client opened no subscription.
     """
     evidence = client.control()
     found = evidence.sent(_LISTEN)
     if not found:
-        raise NotApplicable("the client listens to nothing")
+        raise NotApplicable("the client opens no subscription")
     return evidence, found
 
 
@@ -94,7 +94,7 @@ def _listening(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]:
     needs=("scenario:tools_call",),
 )
 async def ends_stdio(client: ClientUnderTest) -> None:
-    """A subscription over stdio is ended by a cancellation that names it."""
+    """A subscription over stdio is cancelled by a notification with its id."""
     evidence, found = _listening(client)
     named = {encoded(_params(each).get("requestId")) for each in evidence.sent("notifications/cancelled")}
     for message in found:
@@ -109,7 +109,7 @@ async def ends_stdio(client: ClientUnderTest) -> None:
     needs=("scenario:tools_call",),
 )
 async def ends_http(client: ClientUnderTest) -> None:
-    """A subscription over HTTP is ended by the end of its connection, and by nothing that is sent."""
+    """A subscription over HTTP is cancelled by closing its connection, without a message."""
     evidence, _ = _listening(client)
     for exchange in evidence.exchanges:
         if exchange.message.get("method") == _LISTEN and not exchange.gone.is_set():
@@ -120,10 +120,10 @@ async def ends_http(client: ClientUnderTest) -> None:
 
 @check("logging.client-level", proves=("logging.client-log-level-values",))
 async def log_level(client: ClientUnderTest) -> None:
-    """The level of log messages that a request wants is one of the eight."""
+    """The log level of a request is one of the eight levels."""
     levels = [meta[LOG_LEVEL] for meta in _metas(client) if LOG_LEVEL in meta]
     if not levels:
-        raise NotApplicable("the client asks for no log messages")
+        raise NotApplicable("the client requests no log messages")
     for level in levels:
         if level not in LOGGING_LEVELS:
             raise Deviation("one of the eight levels", brief(level))
@@ -131,11 +131,11 @@ async def log_level(client: ClientUnderTest) -> None:
 
 def _as_in_schema(client: ClientUnderTest, method: str) -> None:
     for message in _sent(client, method):
-        # What stands in `_meta`, and what a result asked for, is for other checks.
+        # Other checks cover `_meta` and the members of retries.
         said = {name: value for name, value in _params(message).items() if name not in _ASKED_FOR}
         wrong = flaw_of_params(method, {**said, "_meta": {}}, client.revision)
         if wrong is not None and "_meta" not in wrong:
-            raise Deviation(f"the params of {method} as in the schema", wrong)
+            raise Deviation(f"params of {method} according to the schema", wrong)
 
 
 @check("prompts.client-arguments", proves=("prompts.arguments-strings",), revisions=_MODERN)
@@ -146,19 +146,19 @@ async def prompt_arguments(client: ClientUnderTest) -> None:
 
 @check("tools.client-arguments", proves=("tools.call-arguments-object",), revisions=_MODERN)
 async def tool_arguments(client: ClientUnderTest) -> None:
-    """A call has a name, and arguments that are an object."""
+    """A tool call has a name, and arguments that are an object."""
     _as_in_schema(client, "tools/call")
 
 
 @check("completion.client-reference", proves=("completion.ref-types",), revisions=_MODERN)
 async def completion_reference(client: ClientUnderTest) -> None:
-    """A completion has a reference to a prompt or a template, and an argument with a name and a value."""
+    """A completion request has a reference to a prompt or template, and an argument with name and value."""
     _as_in_schema(client, "completion/complete")
 
 
 @check("meta.client-trace", proves=("meta.trace-context-format",))
 async def trace(client: ClientUnderTest) -> None:
-    """Where a request has a traceparent, it is one."""
+    """The traceparent of a request has the format of W3C Trace Context."""
     found = [meta["traceparent"] for meta in _metas(client) if "traceparent" in meta]
     if not found:
         raise NotApplicable("the client sends no traceparent")
@@ -169,11 +169,11 @@ async def trace(client: ClientUnderTest) -> None:
 
 @check("schema.client-website", proves=("schema.implementation-website-url",))
 async def website(client: ClientUnderTest) -> None:
-    """Where a client names its website, that is a URI."""
+    """The websiteUrl of a client is a URI."""
     infos = [meta.get(CLIENT_INFO) for meta in _metas(client)]
     found = [info["websiteUrl"] for info in infos if isinstance(info, dict) and "websiteUrl" in info]
     if not found:
-        raise NotApplicable("the client names no website")
+        raise NotApplicable("the client sends no websiteUrl")
     for value in found:
         if not isinstance(value, str) or not _URI.fullmatch(value):
             raise Deviation("websiteUrl that is a URI", brief(value))
@@ -181,11 +181,11 @@ async def website(client: ClientUnderTest) -> None:
 
 @check("schema.client-cursor", proves=("schema.paginated",), revisions=_LEGACY)
 async def cursor(client: ClientUnderTest) -> None:
-    """Where a request has a cursor, that is a string: the first page is asked for without one."""
+    """The cursor of a request is a string; the request for the first page has none."""
     for evidence in client.all(instructed=True):
         for message in evidence.requests:
             if "cursor" in _params(message) and not isinstance(_params(message)["cursor"], str):
-                raise Deviation("a cursor that is a string, or none", brief(message))
+                raise Deviation("a cursor that is a string, or no cursor", brief(message))
 
 
 @check(
@@ -197,13 +197,13 @@ async def cursor(client: ClientUnderTest) -> None:
     ),
 )
 async def reserved(client: ClientUnderTest) -> None:
-    """The prefix of the protocol has no keys that it does not define."""
+    """Keys with the reserved prefix are only those that the specification defines."""
     for meta in _metas(client):
         for key in meta:
             prefix, slash, _ = key.partition("/")
             labels = prefix.split(".")
             if slash and len(labels) > 1 and labels[1] in ("modelcontextprotocol", "mcp") and key not in _DEFINED:
-                raise Deviation("no key under a reserved prefix but those that are defined", brief(key))
+                raise Deviation("no undefined key with a reserved prefix", brief(key))
 
 
 @check(
@@ -211,7 +211,7 @@ async def reserved(client: ClientUnderTest) -> None:
     proves=("error.reserved-range-only-defined", "error.reserved-codes-meaning"),
 )
 async def reserved_codes(client: ClientUnderTest) -> None:
-    """The client sends no error with a code that the protocol keeps for itself."""
+    """The client sends no error with a code that is reserved for the protocol."""
     for evidence in client.all(instructed=True):
         for message in evidence.responses:
             error = message.get("error")

@@ -1,4 +1,4 @@
-"""What a client tells of results by the tool `report` of a scenario."""
+"""Evaluations of results that a client reports with the tool `report` of a scenario."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["report", "reports"]
 
 
 def reports(client: ClientUnderTest, scenario: str) -> dict[str, JsonObject]:
-    """What the client reported in a scenario, by what it is of."""
+    """Return the reports of the client in a scenario, by tool or URI."""
     found: dict[str, JsonObject] = {}
     for message in client.run(scenario).sent("tools/call"):
         params = message.get("params")
@@ -26,32 +26,32 @@ def reports(client: ClientUnderTest, scenario: str) -> dict[str, JsonObject]:
 
 
 def report(client: ClientUnderTest, scenario: str, name: str, *, control: str) -> JsonObject:
-    """What the client made of something.
+    """Return what the client reported about a result.
 
     Args:
         client: The client.
-        scenario: Where.
+        scenario: Name of the scenario.
         name: A tool, or the URI of a resource.
-        control: The tool that has to have given a result, for others to prove anything.
+        control: The tool that must have given a result, as a control.
 
     Raises:
-        NotTestable: It reports nothing at all, the control failed, or what it sent was refused.
-        Deviation: It reports the control, and did not come to this.
+        NotTestable: The client reports nothing, the control request failed, or the client's request was rejected.
+        Deviation: The client reports the control request, but not this result.
     """
     evidence = client.run(scenario)
     asked = [params for each in evidence.requests if isinstance(params := each.get("params"), dict)]
     used = {params.get(member) for params in asked for member in ("name", "uri")}
     taken = [params for each in evidence.server.received if isinstance(params := each.get("params"), dict)]
-    # A client that does not know the tool may call it like any other, with any words.
+    # A client that does not know the tool may call it like any other, with arbitrary arguments.
     found = {of: told for of, told in reports(client, scenario).items() if of in used}
     if not found:
-        raise NotTestable("the client does not tell by the tool `report` what it made of anything")
+        raise NotTestable("the client does not report results with the tool `report`")
     if found.get(control, {}).get("outcome") != "result" and name != control:
-        raise NotTestable(f"the control failed: {control} gave {brief(found.get(control))}")
+        raise NotTestable(f"the control request failed: {control} gave {brief(found.get(control))}")
     if name in found and name not in {params.get(member) for params in taken for member in ("name", "uri")}:
-        raise NotTestable(f"what the client sent to use {name} was refused before it came so far: {brief(found[name])}")
+        raise NotTestable(f"the request of the client for {name} was rejected: {brief(found[name])}")
     if name not in found:
         if name not in used:
             raise NotTestable(f"the client did not use {name}: {evidence.ending}")
-        raise Deviation(f"the client to go on behind {name}", evidence.ending)
+        raise Deviation(f"the client to continue after {name}", evidence.ending)
     return found[name]

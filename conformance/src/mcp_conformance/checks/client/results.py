@@ -1,4 +1,4 @@
-"""What a client makes of results of every kind. It says so itself, by calling the tool `report`."""
+"""Handling of results by a client, which reports it with the tool `report`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HTTP: Final = frozenset({Transport.HTTP})
 
 
 def _report(client: ClientUnderTest, name: str) -> JsonObject:
-    """What the client made of something in this scenario. See `report`."""
+    """Return what the client reported about a result of this scenario."""
     return report(client, RESULTS, name, control="gives_plain")
 
 
@@ -40,14 +40,14 @@ def _add(
     streamed: bool = False,
     **members: str | int,
 ) -> None:
-    """A check that something was taken for what it is."""
+    """Add a check that a result is interpreted correctly."""
 
     async def taken(client: ClientUnderTest) -> None:
         if streamed:
             client.control_streams()
         told = _report(client, name)
         if told.get("outcome") not in outcomes:
-            raise Deviation(f"{name} to be taken for: {' or '.join(outcomes)}", brief(told))
+            raise Deviation(f"{name} to be interpreted as: {' or '.join(outcomes)}", brief(told))
         for member, value in members.items():
             if told.get(member) != value:
                 raise Deviation(f"{member} {brief(value)} of {name}", brief(told.get(member)))
@@ -67,35 +67,35 @@ def _add(
 _add(
     "tools.client-is-error-default",
     ("tools.is-error-default-false",),
-    "A result without isError is no failure.",
+    "A result without isError is not a failure.",
     "gives_plain",
     ("result",),
 )
 _add(
     "tools.client-validates-output",
     ("tools.output-schema-client-validates", "tools.client-validates-results"),
-    "Structured content that breaks the output schema is not taken.",
+    "Structured content that violates the output schema is rejected.",
     "gives_unfit",
     ("invalid",),
 )
 _add(
     "jsonrpc.client-unknown-result-type",
     ("jsonrpc.result-type-unrecognized-invalid", "jsonrpc.result-type-accepted-set"),
-    "A result of a type that nobody knows is no result.",
+    "A result with an unknown resultType is invalid.",
     "gives_odd_type",
     ("invalid", "error"),
 )
 _add(
     "jsonrpc.client-absent-result-type",
     ("jsonrpc.result-type-absent-is-complete",),
-    "A result of no type is complete.",
+    "A result without a resultType is complete.",
     "gives_no_type",
     ("result",),
 )
 _add(
     "jsonrpc.client-unknown-response",
     ("jsonrpc.unknown-response-ignored",),
-    "A response to what was never asked does no harm.",
+    "A response with an unknown request id is ignored.",
     "gives_stray",
     ("result",),
     streamed=True,
@@ -103,7 +103,7 @@ _add(
 _add(
     "error.client-legacy-range",
     ("error.legacy-range-no-meaning",),
-    "An error from -32000 to -32019 is an error and nothing more.",
+    "An error from -32000 to -32019 is only an error.",
     "gives_error",
     ("error",),
     code=-32010,
@@ -111,14 +111,14 @@ _add(
 _add(
     "resources.client-accepts-32002",
     ("resources.client-accept-32002", "error.accept-32002"),
-    "Error -32002 says that a resource is not found.",
+    "The error -32002 means that a resource is not found.",
     "test://static-text",
     ("not found",),
 )
 _add(
     "logging.client-bears-notifications",
     ("logging.client-tolerates-notifications", "progress.client-tracks", "schema.number-fields-not-integer-only"),
-    "Log messages and progress before a result do no harm, though nobody asked for them.",
+    "Unrequested log messages and progress before a result are ignored.",
     "gives_noise",
     ("result",),
     streamed=True,
@@ -126,7 +126,7 @@ _add(
 _add(
     "progress.client-bears",
     ("progress.float", "progress.optional"),
-    "Progress in fractions, without a total, and for nobody does no harm.",
+    "Progress with fractions, without a total, or with an unknown token is accepted.",
     "gives_noise",
     ("result",),
     streamed=True,
@@ -135,7 +135,7 @@ _add(
 _add(
     "stdio.client-unicode",
     ("stdio.unicode",),
-    "Characters of every kind come unharmed.",
+    "Characters of all kinds are received unchanged.",
     "gives_unicode",
     ("result",),
     transports=_STDIO,
@@ -144,7 +144,7 @@ _add(
 _add(
     "stdio.client-large",
     ("stdio.large-message",),
-    "A message larger than any pipe comes whole.",
+    "A message larger than a pipe buffer is received completely.",
     "gives_large",
     ("result",),
     transports=_STDIO,
@@ -161,7 +161,7 @@ _add(
 _add(
     "http.client-parses-streams",
     ("http.sse-client-ignores-comments", "http.sse-parse-standard"),
-    "Event streams are read as they are standardized: comments, unknown fields, every line end, several lines of data.",
+    "Event streams are parsed by the standard: comments, unknown fields, all line ends, several data lines.",
     "gives_stream",
     ("result",),
     transports=_HTTP,
@@ -170,7 +170,7 @@ _add(
 _add(
     "http.client-reads-error-body",
     ("http.client-reads-error-body",),
-    "The error in the body of status 400 is what is reported.",
+    "The error in the body of a response with status 400 is reported.",
     "gives_bad_request",
     ("error",),
     transports=_HTTP,
@@ -179,7 +179,7 @@ _add(
 _add(
     "http.client-header-case",
     ("header.name-case-insensitive",),
-    "The names of headers may be in any case.",
+    "The names of headers are not case-sensitive.",
     "gives_upper_headers",
     ("result",),
     transports=_HTTP,
@@ -188,7 +188,7 @@ _add(
 _add(
     "compat.client-http-404",
     ("compat.client-http-404-with-body",),
-    "Status 404 with error -32601 in its body says that a method is unknown, and not that nobody is there.",
+    "Status 404 with the error -32601 in its body means an unknown method, not a missing endpoint.",
     "gives_unknown_method",
     ("error",),
     transports=_HTTP,
@@ -197,7 +197,7 @@ _add(
 _add(
     "http.client-media-type",
     ("http.content-type-charset",),
-    "A media type may be in any case, and have parameters.",
+    "A media type is not case-sensitive, and may have parameters.",
     "gives_media_type",
     ("result",),
     transports=_HTTP,
@@ -206,7 +206,7 @@ _add(
 
 @check("tools.client-structured-any", proves=("tools.structured-client-any-json",), needs=_NEEDS)
 async def structured_any(client: ClientUnderTest) -> None:
-    """Structured content may be any JSON, an array, a text, a number or null."""
+    """Structured content may be any JSON: an array, a string, a number or null."""
     for name, value in STRUCTURED.items():
         told = _report(client, name)
         if told.get("outcome") != "result" or "structured" not in told or told["structured"] != value:

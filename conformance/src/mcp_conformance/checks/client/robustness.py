@@ -1,4 +1,4 @@
-"""What a client bears: what is allowed and rarely seen, streams that break, servers that die, answers in another order."""
+"""Robustness of a client: rare but valid messages, broken streams, servers that exit, and responses in any order."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def _params(message: JsonObject) -> JsonObject:
 
 
 def _called(evidence: Evidence) -> list[str]:
-    """The tools that were called, in order."""
+    """Return the tools that were called, in order."""
     return [str(_params(each).get("name")) for each in evidence.sent("tools/call")]
 
 
-# --- what is allowed and rarely seen ------------------------------------------------------------------------------------
+# --- rare but valid messages
+# --------------------------------------------------------------------------------------------
 
 
 @check(
@@ -50,12 +51,12 @@ def _called(evidence: Evidence) -> list[str]:
     needs=("scenario:conformance_rich", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
 async def bears_rich(client: ClientUnderTest) -> None:
-    """Titles, icons, annotations, `_meta` everywhere and progress with a message do not disturb the client."""
+    """Titles, icons, annotations, `_meta` in all places and progress with a message are accepted."""
     client.control()
     client.control_streams()
     evidence = client.run("conformance_rich")
     if evidence.status != 0 or not evidence.sent("tools/call"):
-        raise Deviation("the client to do as in tools_call", evidence.ending)
+        raise Deviation("the client to behave as in tools_call", evidence.ending)
 
 
 @check(
@@ -65,23 +66,24 @@ async def bears_rich(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_rich",),
 )
 async def name_case(client: ClientUnderTest) -> None:
-    """Two tools whose names differ in case are two."""
+    """Tool names are case-sensitive: two names that differ only in case are two tools."""
     evidence = client.run("conformance_rich")
     called = set(_called(evidence)) & set(CASES)
     if not called:
         raise NotTestable(f"the client called none of {', '.join(CASES)}: {evidence.ending}")
     if called != set(CASES):
-        raise Deviation(f"calls of {' and '.join(CASES)}", f"calls of {called.pop()} alone")
+        raise Deviation(f"calls of {' and '.join(CASES)}", f"calls of {called.pop()} only")
 
 
-# --- connections and streams that break -------------------------------------------------------------------------------
+# --- broken connections and streams
+# -------------------------------------------------------------------------------------
 
 
 def _broken(client: ClientUnderTest) -> Evidence:
-    """What the client did when its stream was broken.
+    """Return the recorded messages of the scenario with a broken stream.
 
     Raises:
-        NotTestable: It did not make the call.
+        NotTestable: The client did not call the tool.
     """
     evidence = client.run("conformance_broken_stream")
     if "broken" not in evidence.notes:
@@ -96,7 +98,7 @@ def _broken(client: ClientUnderTest) -> Evidence:
     needs=("scenario:conformance_broken_stream",),
 )
 async def bears_broken(client: ClientUnderTest) -> None:
-    """A connection that breaks in the midst of an answer is the end of that, and not of all."""
+    """A connection that breaks during a response does not stop the client."""
     evidence = _broken(client)
     if "test_behind" not in _called(evidence):
         raise Deviation("a call of test_behind", evidence.ending)
@@ -108,7 +110,7 @@ async def bears_broken(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_broken_stream",),
 )
 async def reissues(client: ClientUnderTest) -> None:
-    """A request that was lost with its stream is made again under a new id, if at all."""
+    """A request whose stream was lost is repeated with a new id, if at all."""
     evidence = _broken(client)
     lost = encoded(evidence.notes["broken"])
     same = [each for each in evidence.sent("tools/call") if encoded(each["id"]) == lost]
@@ -122,13 +124,13 @@ async def reissues(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_standing_ends", "scenario:tools_call"),
 )
 async def bears_end_of_stream(client: ClientUnderTest) -> None:
-    """The end of the stream that was opened by GET is not the end of the session."""
+    """The end of the stream that was opened by GET does not end the session."""
     client.control()
     evidence = client.run("conformance_standing_ends")
     if "ended" not in evidence.notes:
         raise NotApplicable("the client opens no stream by GET")
     if evidence.status != 0 or not evidence.sent("tools/call"):
-        raise Deviation("the client to go on", evidence.ending)
+        raise Deviation("the client to continue", evidence.ending)
 
 
 @check(
@@ -137,20 +139,21 @@ async def bears_end_of_stream(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_elsewhere",),
 )
 async def endpoint_path(client: ClientUnderTest) -> None:
-    """The URL of the endpoint is used as it is given, with its path and its query."""
+    """The client uses the endpoint URL as given, with its path and its query."""
     for exchange in client.run("conformance_elsewhere").exchanges:
         if exchange.method == "POST" and exchange.target != PATH + QUERY:
             raise Deviation(f"POST {PATH}{QUERY}", str(exchange))
 
 
-# --- a server that dies ------------------------------------------------------------------------------------------------
+# --- a server that exits
+# ------------------------------------------------------------------------------------------------
 
 
 def _crashed(client: ClientUnderTest) -> Evidence:
-    """What the client did when its server died.
+    """Return the recorded messages of the scenario in which the server exits.
 
     Raises:
-        NotTestable: It did not die.
+        NotTestable: The server did not exit.
     """
     evidence = client.run("conformance_crash")
     if CRASHES not in _called(evidence):
@@ -160,12 +163,12 @@ def _crashed(client: ClientUnderTest) -> Evidence:
 
 @check("stdio.client-restarts", proves=("stdio.restart-after-crash",), needs=("scenario:conformance_crash",))
 async def restarts(client: ClientUnderTest) -> None:
-    """A server that ends unexpectedly is started again."""
+    """A server that exits unexpectedly is started again."""
     evidence = _crashed(client)
-    # A client may have started one before, to find out what the server is.
+    # A client may have started a process before, to determine the era of the server.
     died = [CRASHES in (_params(each).get("name") for each in messages) for messages in evidence.conversations]
     if died.index(True) == len(died) - 1:
-        raise Deviation("the server to be started again", evidence.ending)
+        raise Deviation("a restart of the server", evidence.ending)
 
 
 @check(
@@ -174,29 +177,30 @@ async def restarts(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_crash",),
 )
 async def resubscribes(client: ClientUnderTest) -> None:
-    """Who listened for changes when the server died says so again to the one that is started anew."""
+    """A client with a subscription renews it after a restart of the server."""
     evidence = _crashed(client)
     before, *others = evidence.conversations
     if not others:
-        raise NotApplicable("the client does not start its server again")
+        raise NotApplicable("the client does not restart its server")
     if not any(each.get("method") == _LISTEN for each in before):
-        raise NotApplicable("the client listened to nothing")
+        raise NotApplicable("the client opened no subscription")
     if not any(each.get("method") == _LISTEN for messages in others for each in messages):
-        raise Deviation(f"{_LISTEN} to the server that was started again", evidence.ending)
+        raise Deviation(f"{_LISTEN} to the restarted server", evidence.ending)
 
 
-# --- answers in another order -----------------------------------------------------------------------------------------
+# --- responses in another order
+# -----------------------------------------------------------------------------------------
 
 
 @check("stdio.client-correlates", proves=("stdio.correlate-by-id",), needs=("scenario:conformance_crossed",))
 async def correlates(client: ClientUnderTest) -> None:
-    """An answer belongs to the request whose id it has, in whatever order answers come."""
+    """A response belongs to the request with its id, in any order of responses."""
     evidence = client.run("conformance_crossed")
     if evidence.notes.get("crossed") is not True:
-        raise NotTestable(f"the client did not call {' and '.join(TWO)} at once")
+        raise NotTestable(f"the client did not call {' and '.join(TWO)} concurrently")
     found = reports(client, "conformance_crossed")
     if not found:
-        raise NotTestable("the client does not tell by the tool `report` what it made of anything")
+        raise NotTestable("the client does not report results with the tool `report`")
     for name in TWO:
         wanted = f"of the {name.removeprefix('test_')}"
         if name not in found:
@@ -214,26 +218,26 @@ async def correlates(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_two_subscriptions",),
 )
 async def demux(client: ClientUnderTest) -> None:
-    """A change is told to the subscription that it names, and to no other."""
+    """A notification belongs to the subscription with its id, and to no other."""
     evidence = client.run("conformance_two_subscriptions")
     found = reports(client, "conformance_two_subscriptions")
     if "told" not in evidence.notes or not found:
-        raise NotTestable("the client does not listen twice, or does not say what it hears")
+        raise NotTestable("the client does not open two subscriptions, or does not report their notifications")
     heard = {name: found.get(name, {}).get("heard") for name in ("first", "second")}
     if heard != {"first": False, "second": True}:
-        raise Deviation("a change that the second subscription hears alone", brief(dict(heard)))
+        raise Deviation("a notification for the second subscription only", brief(dict(heard)))
 
 
 def _listened(client: ClientUnderTest, name: str) -> Evidence:
-    """What the client did where it listened.
+    """Return the recorded messages of a scenario with a subscription.
 
     Raises:
-        NotApplicable: It does not.
+        NotApplicable: The client opens none.
     """
     client.control()
     evidence = client.run(name)
     if not evidence.sent(_LISTEN):
-        raise NotApplicable("the client listens to nothing")
+        raise NotApplicable("the client opens no subscription")
     return evidence
 
 
@@ -243,10 +247,10 @@ def _listened(client: ClientUnderTest, name: str) -> Evidence:
     needs=("scenario:conformance_grants_nothing", "scenario:tools_call"),
 )
 async def bears_less(client: ClientUnderTest) -> None:
-    """A client that is granted less than it wants goes on."""
+    """A client whose filter is granted only in part continues."""
     evidence = _listened(client, "conformance_grants_nothing")
     if evidence.status != 0:
-        raise Deviation("the client to do as where all is granted", evidence.ending)
+        raise Deviation("the client to behave as with a fully granted filter", evidence.ending)
 
 
 @check(
@@ -255,21 +259,22 @@ async def bears_less(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_ends_subscriptions", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
 async def clean_end(client: ClientUnderTest) -> None:
-    """A subscription that the server ends by a result has ended well."""
+    """A subscription that the server ends with a result is not an error."""
     client.control_streams()
     evidence = _listened(client, "conformance_ends_subscriptions")
     if evidence.status != 0:
-        raise Deviation("the client to end as where no subscription ends", evidence.ending)
+        raise Deviation("the client to exit as without the end of a subscription", evidence.ending)
 
 
-# --- requests of the server that want progress, or are none ------------------------------------------------------------
+# --- requests with a progress token, and invalid requests
+# ---------------------------------------------------------------
 
 
 def _reported(client: ClientUnderTest) -> Iterator[tuple[bool, JsonObject]]:
-    """Each report of progress, and whether the request was answered before.
+    """Yield the client's progress notifications, and whether its response was sent before.
 
     Raises:
-        NotApplicable: The client was asked for none, or reports none.
+        NotApplicable: The client got no request with a token, or reports no progress.
     """
     evidence = client.run("conformance_progress")
     answered, found = False, 0
@@ -294,12 +299,12 @@ def _reported(client: ClientUnderTest) -> Iterator[tuple[bool, JsonObject]]:
     needs=("scenario:conformance_progress",),
 )
 async def increases(client: ClientUnderTest) -> None:
-    """What a client reports of its progress grows each time."""
+    """The progress value of a client increases with each notification."""
     last: float | None = None
     for _, message in _reported(client):
         value = _params(message).get("progress")
         if not isinstance(value, int | float) or isinstance(value, bool) or (last is not None and value <= last):
-            raise Deviation("a number" if last is None else f"progress beyond {last:g}", brief(message))
+            raise Deviation("a number" if last is None else f"progress above {last:g}", brief(message))
         last = value
 
 
@@ -310,10 +315,10 @@ async def increases(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_progress",),
 )
 async def stops(client: ClientUnderTest) -> None:
-    """Behind its response to a request a client reports no more progress of it."""
+    """After its response to a request a client reports no progress for it."""
     for answered, message in _reported(client):
         if answered:
-            raise Deviation("no progress behind the response", brief(message))
+            raise Deviation("no progress after the response", brief(message))
 
 
 @check(
@@ -323,7 +328,7 @@ async def stops(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_no_request",),
 )
 async def invalid_request(client: ClientUnderTest) -> None:
-    """What has an id, and a method that is a number, is answered by -32600."""
+    """A message with an id and a method that is a number is answered with -32600."""
     evidence = _no_request(client)
     found = [each for each in evidence.responses if each.get("id") == "odd"]
     error = found[0].get("error") if found else None
@@ -335,7 +340,9 @@ def _no_request(client: ClientUnderTest) -> Evidence:
     evidence = client.run("conformance_no_request")
     before = next((each for each in evidence.server.client_requests if each.name == "before"), None)
     if before is None or before.response is None:
-        raise NotTestable("the control failed: the client did not call test_no_request, or answers no ping")
+        raise NotTestable(
+            "the control request failed: the client did not call test_no_request, or did not respond to a ping"
+        )
     return evidence
 
 
@@ -345,11 +352,11 @@ def _no_request(client: ClientUnderTest) -> Evidence:
     needs=("scenario:conformance_no_request",),
 )
 async def bears_error_without_id(client: ClientUnderTest) -> None:
-    """An error without an id does no harm."""
+    """An error without an id is ignored."""
     evidence = _no_request(client)
     answers = {each.name: each.response for each in evidence.server.client_requests}
     if answers.get("behind") is None:
-        raise NotTestable("the control failed: the client answers no ping before the error comes")
-    # It may be taken for the answer to the only call that waits for one: then the client is done.
+        raise NotTestable("the control request failed: the client did not respond to a ping before the error")
+    # The error may be taken for the response to the only pending call: then the client is finished.
     if evidence.status is None or (answers.get("last") is None and evidence.status != 0):
-        raise Deviation("an answer to the ping behind it, or an orderly end", evidence.ending)
+        raise Deviation("a response to the ping after it, or an orderly exit", evidence.ending)

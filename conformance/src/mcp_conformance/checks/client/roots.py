@@ -1,4 +1,4 @@
-"""What a client tells of its roots, and what else it declares.
+"""The roots of a client, and its other capabilities.
 
 Spec: client/roots, basic/lifecycle#capability-negotiation
 """
@@ -39,13 +39,13 @@ _EXTENSION: Final = re.compile(
     needs=("scenario:conformance_asks_undeclared",),
 )
 async def undeclared(client: ClientUnderTest) -> None:
-    """A client that does not declare roots tells of none."""
+    """A client that does not declare roots lists none."""
     refuses(client, "conformance_asks_undeclared", "ask_roots", capability="roots", kind="ListRootsResult")
 
 
 @check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
-    """The roots are an array of objects with a URI, and perhaps a name."""
+    """The roots are an array of objects with a URI, and optionally a name."""
     answer = result_of(client, _ASKS, "ask_roots")
     wrong = flaw(answer, "ListRootsResult", client.revision)
     if wrong is not None:
@@ -66,12 +66,12 @@ async def file_scheme(client: ClientUnderTest) -> None:
     """Every root is a file: URI."""
     for uri in _uris(client):
         if not uri.startswith("file://"):
-            raise Deviation("a URI that begins with file://", brief(uri))
+            raise Deviation("a URI that starts with file://", brief(uri))
 
 
 @check("roots.client-no-traversal", proves=("roots.validate-uris",), needs=_NEEDS)
 async def no_traversal(client: ClientUnderTest) -> None:
-    """No root leads out of itself."""
+    """No root has a path with parent directories."""
     for uri in _uris(client):
         if ".." in unquote(urlsplit(uri).path).replace("\\", "/").split("/"):
             raise Deviation("a path without ..", brief(uri))
@@ -83,18 +83,18 @@ async def no_traversal(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_roots_fail", f"scenario:{_ASKS}"),
 )
 async def internal_error(client: ClientUnderTest) -> None:
-    """Roots that cannot be found out are answered by -32603."""
+    """An internal error while listing roots is answered with -32603."""
     result_of(client, _ASKS, "ask_roots")
     response = response_of(client, "conformance_roots_fail", "ask_roots")
     if response is not None and "result" in response:
-        raise NotTestable("the client found out its roots")
+        raise NotTestable("the client listed its roots")
     if error_code(response) != -32603:
         raise Deviation("error -32603", brief(response))
 
 
 @check("roots.client-list-changed", proves=("roots.list-changed",), needs=("scenario:conformance_roots_change",))
 async def list_changed(client: ClientUnderTest) -> None:
-    """A client that said that it would tells when its roots change."""
+    """A client that declares roots.listChanged sends the notification when its roots change."""
     scenario = "conformance_roots_change"
     if not declares(client, scenario, "roots.listChanged"):
         raise NotApplicable("the client does not declare roots.listChanged")
@@ -104,17 +104,17 @@ async def list_changed(client: ClientUnderTest) -> None:
         return
     told = [each.response.get("result") for each in evidence.server.client_requests if each.response is not None]
     if all(each == told[0] for each in told):
-        raise NotTestable("the roots of the client do not change, or it did not call the tool again behind that")
-    raise Deviation(_CHANGED, f"other roots than before, and {evidence.ending}")
+        raise NotTestable("the roots of the client do not change, or it did not call the tool again after the change")
+    raise Deviation(_CHANGED, f"different roots without the notification, and {evidence.ending}")
 
 
 @check("roots.client-no-list-changed", proves=("roots.no-list-changed",))
 async def no_list_changed(client: ClientUnderTest) -> None:
-    """A modern client does not tell that its roots have changed."""
-    # That it declares it is no matter: capabilities are open, and nobody asks what is not known.
+    """A modern client does not send notifications/roots/list_changed."""
+    # Declaring it is allowed: capabilities are open, and unknown ones are ignored.
     for evidence in client.all(instructed=True):
         for message in evidence.sent(_CHANGED):
-            raise Deviation("no notification that roots changed", brief(message))
+            raise Deviation("no notifications/roots/list_changed", brief(message))
 
 
 # --- capabilities ------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ async def no_list_changed(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def keeps_declared(client: ClientUnderTest) -> None:
-    """What was declared is not refused as unknown."""
+    """Requests of a declared capability are not rejected as unknown."""
     tried = 0
     for name in ("ask_form", "ask_sample", "ask_roots"):
         try:
@@ -136,20 +136,20 @@ async def keeps_declared(client: ClientUnderTest) -> None:
             continue
         tried += 1
         if error_code(response) == -32601:
-            raise Deviation(f"an answer to {name}: it was declared", brief(response))
+            raise Deviation(f"a response to {name}, whose capability is declared", brief(response))
     if not tried:
-        raise NotApplicable("the client declares nothing that it could be asked")
+        raise NotApplicable("the client declares no capability for client requests")
 
 
 @check("capability.client-experimental", proves=("capability.experimental-object",))
 async def experimental(client: ClientUnderTest) -> None:
-    """What is experimental is an object of objects."""
+    """The experimental capability is an object of objects."""
     _objects(client, "experimental")
 
 
 @check("capability.client-extensions", proves=("capability.extension-negotiation-field",))
 async def extensions(client: ClientUnderTest) -> None:
-    """Extensions stand in an object, each with an object of settings."""
+    """The extensions are an object, with an object of settings for each."""
     _objects(client, "extensions")
 
 
@@ -165,14 +165,14 @@ def _objects(client: ClientUnderTest, member: str) -> None:
 
 @check("capability.client-extension-names", proves=("capability.extension-id-format",))
 async def extension_names(client: ClientUnderTest) -> None:
-    """The name of an extension has a prefix of labels, a slash and a name."""
+    """An extension identifier consists of a prefix of labels, a slash and a name."""
     found = 0
     for each in capabilities(client):
         value = each.get("extensions")
         for name in value if isinstance(value, dict) else ():
             found += 1
             if not _EXTENSION.fullmatch(name):
-                raise Deviation("a name as com.example/thing", brief(name))
+                raise Deviation("a name such as com.example/thing", brief(name))
     if not found:
         raise NotApplicable("the client declares no extensions")
 
@@ -184,10 +184,10 @@ async def extension_names(client: ClientUnderTest) -> None:
     needs=("scenario:tools_call", "scenario:initialize"),
 )
 async def extension_inactive(client: ClientUnderTest) -> None:
-    """With a server that declares no extension nothing of an extension is used."""
+    """With a server that declares no extension the client uses none."""
     for evidence in (client.control(), client.run("initialize")):
         for message in evidence.requests:
-            # What another revision has is no extension; that it is not sent in this one is for another check.
+            # Methods of other revisions are not extensions; another check covers them.
             known = any(message["method"] in methods(each) for each in REVISIONS.values())
             if not known or str(message["method"]).startswith("tasks/"):
                 raise Deviation("only methods of the protocol itself", brief(message))

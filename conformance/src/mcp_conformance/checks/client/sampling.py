@@ -1,4 +1,4 @@
-"""What a client answers when its model is to say something.
+"""Sampling: the responses of a client to sampling/createMessage.
 
 Spec: client/sampling
 """
@@ -44,7 +44,7 @@ _SAMPLES: Final = (
     needs=("scenario:conformance_asks_undeclared",),
 )
 async def undeclared(client: ClientUnderTest) -> None:
-    """A client that does not declare sampling does not answer as if it had."""
+    """A client that does not declare sampling does not return a result for it."""
     refuses(client, "conformance_asks_undeclared", "ask_sample", capability="sampling", kind="CreateMessageResult")
 
 
@@ -62,7 +62,7 @@ async def undeclared(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def result(client: ClientUnderTest) -> None:
-    """Every answer has a role, a model, and content of the kinds of its revision."""
+    """Every result has a role, a model, and content of the types of its revision."""
     for name, answer in answers(client, _ASKS, *_SAMPLES):
         wrong = flaw(answer, "CreateMessageResult", client.revision)
         if wrong is not None:
@@ -71,7 +71,7 @@ async def result(client: ClientUnderTest) -> None:
 
 @check("sampling.client-role", proves=("sampling.result-role-assistant",), needs=_NEEDS)
 async def role(client: ClientUnderTest) -> None:
-    """What the model says has the role of the assistant."""
+    """A result has the role assistant."""
     for _, answer in answers(client, _ASKS, *_SAMPLES):
         if answer.get("role") == "user":
             raise Deviation('the role "assistant"', brief(answer))
@@ -82,14 +82,14 @@ def _add_kind(kind: str, requirement: str) -> None:
         result_of(client, _ASKS, "ask_sample")
         response = response_of(client, _ASKS, f"ask_sample_{kind}")
         if error_code(response) in (-32602, -32600, -32601):
-            raise Deviation(f"content of type {kind} to be borne", brief(response))
+            raise Deviation(f"content of type {kind} to be accepted", brief(response))
         if response is None:
-            raise Deviation(f"an answer to content of type {kind}", "none")
+            raise Deviation(f"a response to content of type {kind}", "no response")
 
     CLIENT_CHECKS.add(
         f"sampling.client-bears-{kind}",
         borne,
-        title=f"A conversation with content of type {kind} is taken as valid.",
+        title=f"Messages with content of type {kind} are accepted as valid.",
         proves=(requirement,),
         revisions=_LEGACY,
         needs=_NEEDS,
@@ -105,7 +105,7 @@ _add_kind("audio", "schema.audio-content")
 
 
 def _uses(answer: JsonObject) -> list[JsonObject]:
-    """The tools that the model wants to use."""
+    """Return the tool_use blocks of a result."""
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
     return [each for each in blocks if isinstance(each, dict) and each.get("type") == "tool_use"]
@@ -122,9 +122,9 @@ def _uses(answer: JsonObject) -> list[JsonObject]:
     needs=(f"scenario:{_LITTLE}",),
 )
 async def undeclared_tools(client: ClientUnderTest) -> None:
-    """A client that did not declare sampling with tools does not sample with tools."""
+    """A client that did not declare sampling.tools does not sample with tools."""
     if not declares(client, _LITTLE, "sampling"):
-        raise NotTestable("the client declares no sampling in this scenario")
+        raise NotTestable("the client does not declare sampling in this scenario")
     result_of(client, _LITTLE, "ask_sample")
     refuses(client, _LITTLE, "ask_sample_tools_auto", capability="sampling.tools", kind="CreateMessageResult")
     response = response_of(client, _LITTLE, "ask_sample_tools_auto")
@@ -134,7 +134,7 @@ async def undeclared_tools(client: ClientUnderTest) -> None:
 
 @check("sampling.client-tool-required", proves=("sampling.tool-choice-required",), needs=_NEEDS)
 async def tool_required(client: ClientUnderTest) -> None:
-    """Where the model has to use a tool, it does."""
+    """With the toolChoice required the result uses a tool."""
     answer = result_of(client, _ASKS, "ask_sample_tools_required")
     if not _uses(answer):
         raise Deviation("content of type tool_use", brief(answer))
@@ -142,7 +142,7 @@ async def tool_required(client: ClientUnderTest) -> None:
 
 @check("sampling.client-tool-none", proves=("sampling.tool-choice-none",), needs=_NEEDS)
 async def tool_none(client: ClientUnderTest) -> None:
-    """Where the model may use no tool, it does not."""
+    """With the toolChoice none the result uses no tool."""
     answer = result_of(client, _ASKS, "ask_sample_tools_none")
     if _uses(answer):
         raise Deviation("no content of type tool_use", brief(answer))
@@ -150,7 +150,7 @@ async def tool_none(client: ClientUnderTest) -> None:
 
 @check("sampling.client-tool-use", proves=("schema.tool-use-content", "sampling.tool-content-roles"), needs=_NEEDS)
 async def tool_use(client: ClientUnderTest) -> None:
-    """The use of a tool has an id, a name and an input, and comes from the assistant."""
+    """A tool_use has an id, a name and an input, and is in a message of the assistant."""
     found = 0
     for name, answer in answers(client, _ASKS, *_SAMPLES):
         for use in _uses(answer):
@@ -159,13 +159,13 @@ async def tool_use(client: ClientUnderTest) -> None:
             if wrong is not None:
                 raise Deviation(f"a tool_use for {name}", wrong)
             if answer.get("role") != "assistant":
-                raise Deviation("a tool_use of the assistant", brief(answer))
+                raise Deviation("a tool_use in a message of the assistant", brief(answer))
     if not found:
-        raise NotTestable("the model used no tool")
+        raise NotTestable("no result used a tool")
 
 
 def _add_loop(id: str, requirement: str, name: str, title: str) -> None:
-    """A check that a conversation which is none is refused."""
+    """Add a check that invalid messages are rejected."""
 
     async def refused(client: ClientUnderTest) -> None:
         result_of(client, _WRONG, "ask_sample_tool_results")
@@ -188,22 +188,23 @@ _add_loop(
     "sampling.client-missing-result",
     "sampling.missing-tool-result-error",
     "ask_sample_missing_result",
-    "A conversation in which the result of a tool is missing is refused.",
+    "Messages without the result of a tool_use are rejected.",
 )
 _add_loop(
     "sampling.client-mixed-result",
     "sampling.mixed-tool-result-error",
     "ask_sample_mixed_result",
-    "A conversation in which the result of a tool stands beside other content is refused.",
+    "Messages with a tool_result next to other content are rejected.",
 )
 
 
-# --- what is wrong -----------------------------------------------------------------------------------------------------
+# --- invalid requests
+# ---------------------------------------------------------------------------------------------------
 
 
 @check("sampling.client-validates", proves=("sampling.validate-content",), needs=_WITH_WRONG)
 async def validates(client: ClientUnderTest) -> None:
-    """Content that is none is not given to the model."""
+    """Invalid content is not passed to the model."""
     result_of(client, _WRONG, "ask_sample")
     refuses(client, _WRONG, "ask_sample_odd_content", capability="", kind="CreateMessageResult")
 
@@ -215,7 +216,7 @@ async def validates(client: ClientUnderTest) -> None:
     needs=_WITH_WRONG,
 )
 async def invalid_params(client: ClientUnderTest) -> None:
-    """A request for a sample without messages is refused by -32602."""
+    """A sampling request without messages is rejected with -32602."""
     result_of(client, _WRONG, "ask_sample")
     response = response_of(client, _WRONG, "ask_sample_without_messages")
     if error_code(response) != -32602:
@@ -229,11 +230,11 @@ async def invalid_params(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_declines", f"scenario:{_ASKS}"),
 )
 async def rejected(client: ClientUnderTest) -> None:
-    """A sample that the user does not want is answered by error -1."""
+    """A sampling request that the user rejects is answered with the error -1."""
     result_of(client, _ASKS, "ask_sample")
     response = response_of(client, "conformance_declines", "ask_sample")
     if response is not None and "result" in response:
-        raise NotTestable("the sample was not declined")
+        raise NotTestable("the user did not reject the sampling request")
     if error_code(response) != -1:
         raise Deviation("error -1", brief(response))
 
@@ -245,7 +246,7 @@ def _add_hint(id: str, requirements: tuple[str, ...], name: str, right: str, tit
     async def chosen(client: ClientUnderTest) -> None:
         model = result_of(client, "conformance_hints", name).get("model")
         if model not in MODELS:
-            raise NotTestable(f"the client took {brief(model)}, which is none of the models in its context")
+            raise NotTestable(f"the client used {brief(model)}, which is not one of the models in its context")
         if model != right:
             raise Deviation(f"the model {right}", brief(model))
 
@@ -265,19 +266,19 @@ _add_hint(
     ("sampling.hints-in-order", "sampling.respect-hints"),
     "ask_hints_in_order",
     "gamma-mini",
-    "Of several hints at models the first that matches counts.",
+    "Of several model hints the first that matches is used.",
 )
 _add_hint(
     "sampling.client-hints-substring",
     ("sampling.hints-substring",),
     "ask_hints_substring",
     "beta-sonnet-20260101",
-    "A hint matches every model with it in its name.",
+    "A hint matches every model whose name contains it.",
 )
 _add_hint(
     "sampling.client-hints-first",
     ("sampling.hints-before-priorities",),
     "ask_hints_before_priorities",
     "alpha-small-3",
-    "A hint counts for more than priorities.",
+    "A hint takes precedence over priorities.",
 )

@@ -1,4 +1,4 @@
-"""What a client makes of schemas: dialects, references that lead elsewhere, keywords that it has to keep.
+"""JSON Schemas of a server: dialects, references, and keywords that a client must preserve.
 
 Spec: basic#json-schema-usage
 """
@@ -25,10 +25,10 @@ _NEEDS: Final = (f"scenario:{SCHEMAS}",)
 
 
 def _outcome(client: ClientUnderTest, name: str) -> str:
-    """What became of a result, of a client that validates at all.
+    """Return the outcome of a result, for a client that validates structured content.
 
     Raises:
-        NotApplicable: It takes whatever comes.
+        NotApplicable: The client accepts all content.
     """
     if report(client, SCHEMAS, "gives_unfit", control="gives_fit").get("outcome") == "result":
         raise NotApplicable("the client does not validate structured content")
@@ -41,12 +41,12 @@ def _outcome(client: ClientUnderTest, name: str) -> str:
     needs=_NEEDS,
 )
 async def default_dialect(client: ClientUnderTest) -> None:
-    """A schema that names no dialect is read as JSON Schema 2020-12."""
+    """A schema without a dialect is interpreted as JSON Schema 2020-12."""
     fit, unfit = _outcome(client, "gives_prefix_fit"), _outcome(client, "gives_prefix_unfit")
     if fit != "result":
-        raise Deviation("[1, 'a'] to be taken", fit)
+        raise Deviation("[1, 'a'] to be accepted", fit)
     if unfit == "result":
-        raise Deviation("['a', 1] not to be taken, where prefixItems says integer, then string", unfit)
+        raise Deviation("['a', 1] to be rejected, as prefixItems requires an integer and a string", unfit)
 
 
 @check(
@@ -55,14 +55,16 @@ async def default_dialect(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def declared_dialect(client: ClientUnderTest) -> None:
-    """A schema that names draft-07 is read as that, or refused."""
+    """A schema of draft-07 is interpreted as such, or rejected."""
     if _outcome(client, "gives_draft7_fit") != "result":
-        # It says that it does not know the dialect, as anybody may.
+        # The client rejects the dialect, which is allowed.
         return
     if _outcome(client, "gives_draft7_unfit") == "result":
-        raise Deviation("['a', 1] not to be taken, where items of draft-07 says integer, then string", "it was")
+        raise Deviation(
+            "['a', 1] to be rejected, as items of draft-07 requires an integer and a string", "it was accepted"
+        )
     if _outcome(client, "gives_draft7_unknown_keyword") != "result":
-        raise Deviation("['a', 1] to be taken, where draft-07 has no prefixItems", "it was not")
+        raise Deviation("['a', 1] to be accepted, as draft-07 has no prefixItems", "it was rejected")
 
 
 @check(
@@ -71,25 +73,25 @@ async def declared_dialect(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def unknown_dialect(client: ClientUnderTest) -> None:
-    """What has a schema in a dialect that nobody knows is not taken as if it had been validated."""
-    _rejected(client, "gives_unknown_dialect", "a dialect that nobody knows")
+    """A result whose schema has an unknown dialect is not accepted as validated."""
+    _rejected(client, "gives_unknown_dialect", "an unknown dialect")
 
 
 @check("schema.client-unresolved", proves=("schema.unresolved-ref-rejected",), needs=_NEEDS)
 async def unresolved(client: ClientUnderTest) -> None:
-    """What has a schema whose reference leads elsewhere is not taken as if it had been validated."""
-    _rejected(client, "gives_unresolved", "a reference that is not resolved")
+    """A result whose schema has an unresolved reference is not accepted as validated."""
+    _rejected(client, "gives_unresolved", "an unresolved reference")
 
 
 def _rejected(client: ClientUnderTest, name: str, why: str) -> None:
-    # Who validates nothing at all does not come to this.
+    # Not applicable to a client without validation.
     _outcome(client, "gives_fit")
     called = [each.get("params") for each in client.run(SCHEMAS).sent("tools/call")]
     if name not in reports(client, SCHEMAS) and not any(isinstance(p, dict) and p.get("name") == name for p in called):
-        # The tool was refused before it could be called.
+        # The tool was rejected before a call.
         return
     if _outcome(client, name) == "result":
-        raise Deviation(f"an error, since the output schema has {why}", "the result was taken")
+        raise Deviation(f"an error, since the output schema has {why}", "the result was accepted")
 
 
 @check(
@@ -98,18 +100,18 @@ def _rejected(client: ClientUnderTest, name: str, why: str) -> None:
     needs=("scenario:json-schema-2020-12-preservation",),
 )
 async def keeps_keywords(client: ClientUnderTest) -> None:
-    """The input schema of a tool is handed on with all that it has."""
+    """The input schema of a tool is passed on with all its keywords."""
     for message in client.run("json-schema-2020-12-preservation").sent("tools/call"):
         params = message.get("params")
         arguments = params.get("arguments") if isinstance(params, dict) else None
         if isinstance(params, dict) and params.get("name") == "json_schema_echo" and isinstance(arguments, dict):
             given = arguments.get("schema")
             if not isinstance(given, dict) or "properties" not in given:
-                raise NotTestable("the client calls json_schema_echo by something of its own")
+                raise NotTestable("the client calls json_schema_echo with another schema")
             if given != ECHOED:
                 raise Deviation(brief(ECHOED), brief(given))
             return
-    raise NotTestable("the client does not give the schema back by json_schema_echo")
+    raise NotTestable("the client does not return the schema with json_schema_echo")
 
 
 # --- annotations -------------------------------------------------------------------------------------------------------
@@ -118,10 +120,10 @@ _SAMPLES: Final = ("ask_sample", "ask_sample_image", "ask_sample_audio", "ask_sa
 
 
 def _annotations(client: ClientUnderTest) -> Iterator[JsonObject]:
-    """The annotations of what models say.
+    """Yield the annotations in sampling results.
 
     Raises:
-        NotApplicable: There are none.
+        NotApplicable: No result has annotations.
     """
     found = 0
     for _, answer in answers(client, "conformance_asks", *_SAMPLES):
@@ -132,7 +134,7 @@ def _annotations(client: ClientUnderTest) -> Iterator[JsonObject]:
                 given = block["annotations"]
                 yield given if isinstance(given, dict) else {"audience": given}
     if not found:
-        raise NotApplicable("the client annotates nothing")
+        raise NotApplicable("the client sends no annotations")
 
 
 @check(
@@ -146,7 +148,7 @@ def _annotations(client: ClientUnderTest) -> Iterator[JsonObject]:
     needs=("scenario:conformance_asks",),
 )
 async def annotated(client: ClientUnderTest) -> None:
-    """Where content is annotated, it is for users or assistants, and its priority is from 0 to 1."""
+    """Annotations have an audience of users or assistants, and a priority from 0 to 1."""
     for given in _annotations(client):
         audience, priority = given.get("audience", []), given.get("priority", 0)
         if not isinstance(audience, list) or not set(map(str, audience)) <= {"user", "assistant"}:
@@ -163,11 +165,11 @@ async def annotated(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_asks",),
 )
 async def annotated_when(client: ClientUnderTest) -> None:
-    """Where an annotation says when content was modified last, it is a time of ISO 8601."""
+    """The lastModified of an annotation is an ISO 8601 timestamp."""
     for given in _annotations(client):
         modified = given.get("lastModified")
         if isinstance(modified, str) and not _is_time(modified):
-            raise Deviation("lastModified as ISO 8601 has it", brief(given))
+            raise Deviation("lastModified in the format of ISO 8601", brief(given))
 
 
 def _is_time(text: str) -> bool:

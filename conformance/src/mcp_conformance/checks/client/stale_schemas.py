@@ -1,4 +1,4 @@
-"""Headers of arguments where the client knows an older schema, or none. Spec: basic/transports/streamable-http (2026-07-28)"""
+"""Header parameters of a client with an outdated schema, or none. Spec: basic/transports/streamable-http (2026-07-28)"""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _is_call(exchange: HttpExchange, tool: str) -> bool:
 
 
 def _has_region(exchange: HttpExchange) -> bool:
-    """Whether it calls the tool whose annotation moves, with what is annotated."""
+    """Return whether an exchange calls the tool whose annotation changes, with the annotated argument."""
     params = exchange.message.get("params")
     arguments = params.get("arguments") if isinstance(params, dict) else None
     return _is_call(exchange, MOVED) and isinstance(arguments, dict) and arguments.get("region") is not None
 
 
 def _params(exchange: HttpExchange) -> list[str]:
-    """The names of the headers that repeat arguments."""
+    """Return the names of the headers that repeat arguments."""
     return [name for name, _ in exchange.headers if name.startswith(_PREFIX)]
 
 
@@ -42,37 +42,37 @@ def _is_list(exchange: HttpExchange) -> bool:
 
 @check("header.client-param-latest", proves=("header.param-latest-schema",), needs=(f"scenario:{_MOVES}",))
 async def latest(client: ClientUnderTest) -> None:
-    """Arguments are repeated as the schema says that came last."""
+    """Header parameters follow the latest schema."""
     exchanges = client.run(_MOVES).exchanges
     lists = [each.number for each in exchanges if _is_list(each)]
     behind = [each for each in exchanges if _has_region(each) and len(lists) > 1 and each.number > lists[1]]
     if not behind:
         raise NotTestable(
-            f"the client did not list the tools again, and call {MOVED} with a region: {client.run(_MOVES).ending}"
+            f"the client did not list the tools again and call {MOVED} with a region: {client.run(_MOVES).ending}"
         )
     for exchange in behind:
         if _params(exchange) != [f"{_PREFIX}{OLD_AND_NEW[1].lower()}"]:
-            raise Deviation(f"Mcp-Param-{OLD_AND_NEW[1]} alone", brief([*_params(exchange)]))
+            raise Deviation(f"only Mcp-Param-{OLD_AND_NEW[1]}", brief([*_params(exchange)]))
 
 
 @check("header.client-param-retry", proves=("header.param-mismatch-retry",), needs=(f"scenario:{_MOVES}",))
 async def retry(client: ClientUnderTest) -> None:
-    """A call that is refused for its headers is made again when the tools were listed again."""
+    """A call that is rejected for its headers is retried after the tools were listed again."""
     exchanges = client.run(_MOVES).exchanges
     refused = next((each for each in exchanges if _is_call(each, MOVED) and each.status == 400), None)
     if refused is None:
-        raise NotTestable(f"no call of {MOVED} was refused: {client.run(_MOVES).ending}")
+        raise NotTestable(f"no call of {MOVED} was rejected: {client.run(_MOVES).ending}")
     behind = [each for each in exchanges if each.number > refused.number]
     if not behind or not _is_list(behind[0]):
-        raise Deviation("tools/list behind error -32020", str(behind[0]) if behind else client.run(_MOVES).ending)
+        raise Deviation("tools/list after error -32020", str(behind[0]) if behind else client.run(_MOVES).ending)
     again = next((each for each in behind if not _is_list(each)), None)
     if again is None or not _is_call(again, MOVED):
-        raise Deviation(f"{MOVED} once more behind tools/list", client.run(_MOVES).ending)
+        raise Deviation(f"{MOVED} again after tools/list", client.run(_MOVES).ending)
 
 
 @check("header.client-param-unlisted", proves=("header.param-unknown-schema-omit",), needs=(f"scenario:{_UNLISTED}",))
 async def unlisted(client: ClientUnderTest) -> None:
-    """A call of a tool whose schema the client does not know repeats no argument."""
+    """A call of a tool with an unknown schema has no header parameters."""
     exchanges = client.run(_UNLISTED).exchanges
     first = next((each for each in exchanges if _is_call(each, UNLISTED)), None)
     if first is None or any(_is_list(each) for each in exchanges[: exchanges.index(first)]):

@@ -1,4 +1,4 @@
-"""What a client writes to the server that it started, and how it ends it."""
+"""Output of a client to the server process that it started, and shutdown of the process."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     ),
 )
 async def lines(client: ClientUnderTest) -> None:
-    """All that the client writes is messages, one a line, each with a line feed behind it."""
+    """The client writes only messages, one per line, each with a line feed at its end."""
     for evidence in client.all():
         for launch in evidence.launches:
             *whole, rest = bytes(launch.received).split(b"\n")
             for line, value in zip(whole, launch.values, strict=False):
                 if value is None or not isinstance(value, dict | list):
-                    raise Deviation("a message in each line", repr(line[:200]))
+                    raise Deviation("one message per line", repr(line[:200]))
             if rest:
-                raise Deviation("a line feed behind the last message", repr(rest[-200:]))
+                raise Deviation("a line feed after the last message", repr(rest[-200:]))
 
 
 @check("stdio.client-no-array", proves=("stdio.individual-messages", "stdio.no-batch"))
@@ -43,20 +43,20 @@ async def no_array(client: ClientUnderTest) -> None:
         for launch in evidence.launches:
             for value in launch.values:
                 if isinstance(value, list):
-                    raise Deviation("one message in each line", brief(value))
+                    raise Deviation("one message per line", brief(value))
 
 
 @check("stdio.client-closes-input", proves=("stdio.shutdown-close-stdin",), needs=("scenario:initialize",))
 async def closes_input(client: ClientUnderTest) -> None:
-    """The client ends its server by closing its input."""
+    """The client shuts down its server by closing the server's input."""
     for launch in _launches(client, "initialize"):
         if launch.events[:1] != ["input-ended"]:
-            raise Deviation("the end of input before all else", ", ".join(launch.events) or "nothing")
+            raise Deviation("the end of input before any signal", ", ".join(launch.events) or "no event")
 
 
 @check("stdio.client-waits", proves=("stdio.shutdown-sigterm",), needs=("scenario:stdio-deaf",))
 async def terminates(client: ClientUnderTest) -> None:
-    """A server that does not end when its input ends is asked to by SIGTERM."""
+    """A server that does not exit at the end of its input gets SIGTERM."""
     for launch in _patient(client, "stdio-deaf"):
         if launch.events[1:2] != ["SIGTERM"]:
             raise Deviation("the end of input, then SIGTERM", ", ".join(launch.events))
@@ -68,10 +68,10 @@ async def terminates(client: ClientUnderTest) -> None:
     needs=("scenario:stdio-stubborn",),
 )
 async def kills(client: ClientUnderTest) -> None:
-    """A server that does not end by SIGTERM is ended by SIGKILL."""
+    """A server that does not exit after SIGTERM gets SIGKILL."""
     for launch in _patient(client, "stdio-stubborn"):
         if launch.events[-1] != "killed":
-            raise Deviation("SIGKILL in the end", ", ".join(launch.events))
+            raise Deviation("SIGKILL as the last event", ", ".join(launch.events))
 
 
 @check(
@@ -80,11 +80,11 @@ async def kills(client: ClientUnderTest) -> None:
     needs=("scenario:stdio-complains", "scenario:tools_call"),
 )
 async def bears_stderr(client: ClientUnderTest) -> None:
-    """What a server writes to standard error, be it much and no UTF-8, is no sign that anything is wrong."""
+    """Output of a server to standard error, even large or not UTF-8, is not an error."""
     client.control()
     evidence = client.run("stdio-complains")
     if evidence.status != 0 or not evidence.sent("tools/call"):
-        raise Deviation("the client to do as with a silent server", evidence.ending)
+        raise Deviation("the client to behave as with a silent server", evidence.ending)
 
 
 def _launches(client: ClientUnderTest, scenario: str) -> list[Launch]:
@@ -95,13 +95,13 @@ def _launches(client: ClientUnderTest, scenario: str) -> list[Launch]:
 
 
 def _patient(client: ClientUnderTest, scenario: str) -> list[Launch]:
-    """The starts of a server that does not end by itself.
+    """Return the processes of a server that does not exit on its own.
 
     Raises:
-        NotTestable: The client does not begin by closing the input, so that it cannot be seen what follows on that.
+        NotTestable: The client does not start with closing the input, so that the next step cannot be tested.
     """
     launches = _launches(client, scenario)
     for launch in launches:
         if launch.events[:1] != ["input-ended"]:
-            raise NotTestable("the client does not end its server by closing the input")
+            raise NotTestable("the client does not shut down its server by closing the input")
     return launches

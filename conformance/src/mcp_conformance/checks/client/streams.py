@@ -1,4 +1,4 @@
-"""Streams and sessions of a client over HTTP."""
+"""HTTP streams and sessions of a client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 
 _EARLY: Final = 0.95
-"""What of a wait may be missing, for clocks that are coarse. More can only be missing if the client did not wait."""
+"""The tolerated part of a waiting time, as clocks are coarse. A shorter time means that the client did not wait."""
 
 
 @check(
@@ -23,16 +23,16 @@ _EARLY: Final = 0.95
     needs=("scenario:all-in-streams", "scenario:tools_call"),
 )
 async def both_kinds(client: ClientUnderTest) -> None:
-    """The client takes a response as JSON, and in a stream too."""
+    """The client accepts a response as JSON and in a stream."""
     client.control()
     evidence = client.run("all-in-streams")
     if evidence.status != 0 or not evidence.sent("tools/call"):
-        raise Deviation("the client to do as with responses in JSON", evidence.ending)
+        raise Deviation("the client to behave as with JSON responses", evidence.ending)
 
 
 @check("session.client-sends-id", proves=("session.client-sends-id",))
 async def sends_session_id(client: ClientUnderTest) -> None:
-    """A client that was given a session id has it in every request after that."""
+    """A client that got a session id sends it with every later request."""
     for evidence in client.all():
         given: str | None = None
         for exchange in evidence.exchanges:
@@ -40,7 +40,7 @@ async def sends_session_id(client: ClientUnderTest) -> None:
                 continue
             sent = exchange.header("mcp-session-id")
             if exchange.message.get("method") != "initialize" and given is not None and sent != given:
-                raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {sent or 'none'}")
+                raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {sent or 'no Mcp-Session-Id'}")
             given = exchange.answered or given
 
 
@@ -50,37 +50,38 @@ async def sends_session_id(client: ClientUnderTest) -> None:
     needs=("scenario:session-lost", "scenario:tools_call"),
 )
 async def reinitializes(client: ClientUnderTest) -> None:
-    """A client whose session is gone opens another one, without the old id."""
+    """A client whose session ended opens a new one, without the old id."""
     client.control()
     evidence = client.run("session-lost")
     at = evidence.notes.get("at")
     if not isinstance(at, int):
-        raise NotTestable("the client did not list the tools, and so lost no session")
+        raise NotTestable("the client did not list the tools, and lost no session")
     behind = [each for each in evidence.exchanges if each.number > at and each.method == "POST"]
     if not behind or behind[0].message.get("method") != "initialize":
-        raise Deviation("initialize behind status 404", str(behind[0]) if behind else evidence.ending)
+        raise Deviation("initialize after status 404", str(behind[0]) if behind else evidence.ending)
     if behind[0].header("mcp-session-id") is not None:
         raise Deviation("initialize without a session id", f"Mcp-Session-Id {behind[0].header('mcp-session-id')}")
 
 
 @check("session.client-deletes", proves=("session.client-delete",), needs=("scenario:initialize",))
 async def deletes(client: ClientUnderTest) -> None:
-    """A client that is done ends its session by DELETE."""
+    """A client that is finished ends its session with DELETE."""
     evidence = client.run("initialize")
     given = [each.answered for each in evidence.exchanges if each.answered]
-    # That it says which session it means is for another check.
+    # Another check requires the session id of the DELETE.
     if given and not any(each.method == "DELETE" for each in evidence.exchanges):
         raise Deviation(f"DELETE for the session {given[0]}", evidence.ending)
 
 
-# --- streams that end before their response ----------------------------------------------------------------------------
+# --- streams that end before their response
+# -----------------------------------------------------------------------------
 
 
 def _paused(client: ClientUnderTest) -> tuple[Evidence, list[HttpExchange]]:
-    """What the client asked for by GET after its stream was ended.
+    """Return the GET requests of the client after the end of its stream.
 
     Raises:
-        NotTestable: It did not make the call whose stream ends.
+        NotTestable: The client did not send the call whose stream ends.
     """
     evidence = client.run("sse-retry")
     at = evidence.notes.get("paused_at")
@@ -91,7 +92,7 @@ def _paused(client: ClientUnderTest) -> tuple[Evidence, list[HttpExchange]]:
 
 @check("sse.client-polls", proves=("sse.client-polls",), needs=("scenario:sse-retry",))
 async def polls(client: ClientUnderTest) -> None:
-    """A client whose stream ends before the response fetches the rest."""
+    """A client whose stream ends before the response resumes it."""
     evidence, gets = _paused(client)
     if not gets:
         raise Deviation("GET with Last-Event-ID", evidence.ending)
@@ -103,24 +104,24 @@ async def polls(client: ClientUnderTest) -> None:
     needs=("scenario:sse-retry",),
 )
 async def last_event_id(client: ClientUnderTest) -> None:
-    """The rest of a stream is fetched with the id of the last event that came."""
+    """A stream is resumed with the id of the last event that was received."""
     evidence, gets = _paused(client)
     if not gets:
-        raise NotTestable("the client did not fetch the rest")
+        raise NotTestable("the client did not resume the stream")
     wanted = evidence.notes.get("last_id")
     sent = [each.header("last-event-id") for each in gets]
     if wanted not in sent:
-        raise Deviation(f"GET with Last-Event-ID {wanted}", ", ".join(map(str, sent)) or "none")
+        raise Deviation(f"GET with Last-Event-ID {wanted}", ", ".join(map(str, sent)) or "no such request")
 
 
 @check("sse.client-respects-retry", proves=("sse.client-respects-retry",), needs=("scenario:sse-retry",))
 async def respects_retry(client: ClientUnderTest) -> None:
-    """A client waits as long as `retry` says before it fetches the rest of a stream."""
+    """A client waits for the `retry` time before it resumes a stream."""
     evidence, gets = _paused(client)
     if not gets:
-        raise NotTestable("the client did not fetch the rest")
+        raise NotTestable("the client did not resume the stream")
     at = evidence.notes.get("paused_at")
-    # Whatever slows the machine down makes the wait longer, so that one that is too short is the client's.
+    # A slow machine only makes the wait longer. If it is too short, the client is the cause.
     waited = (gets[0].at - (at if isinstance(at, float) else 0.0)) * 1000
     if waited < RETRY * _EARLY:
         raise Deviation(f"GET not before {RETRY} ms", f"GET after {waited:.0f} ms")
@@ -128,12 +129,12 @@ async def respects_retry(client: ClientUnderTest) -> None:
 
 @check("http-sse.client-posts", proves=("http-sse.post-to-endpoint",))
 async def posts_to_endpoint(client: ClientUnderTest) -> None:
-    """All messages are posted to where the event `endpoint` says."""
+    """All messages are sent by POST to the URI of the `endpoint` event."""
     if client.transport is not Transport.HTTP_SSE:
-        raise AssertionError("it is for this transport alone")
+        raise AssertionError("this check is for HTTP+SSE only")
     for evidence in client.all():
         opened = False
         for exchange in evidence.exchanges:
             opened = opened or exchange.method == "GET"
             if opened and exchange.method == "POST" and exchange.known is None:
-                raise Deviation("POST to the URI of the event endpoint", str(exchange))
+                raise Deviation("POST to the URI of the endpoint event", str(exchange))

@@ -1,4 +1,4 @@
-"""Clients that call tools which run as tasks, in either form: when they may, and how they look after them.
+"""Clients that call tools as tasks, in both forms: when they may do so, and how they poll the tasks.
 
 Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks` (2026-07-28)
 """
@@ -26,10 +26,10 @@ _CANCEL: Final = "conformance_tasks_cancel"
 _UNDECLARED: Final = "conformance_tasks_undeclared"
 _NEEDS: Final = (f"scenario:{_TASKS}",)
 _EARLY: Final = 0.95
-"""What of a wait may be missing, for clocks that are coarse. More can only be missing if the client did not wait."""
+"""The tolerated part of a waiting time, as clocks are coarse. A shorter time means that the client did not wait."""
 _OPERATIONS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 _AUGMENTED: Final = ("tools/call",)
-"""What a client may ask to be run as a task."""
+"""The requests that a client may augment with a task."""
 
 
 def _params(message: JsonObject) -> JsonObject:
@@ -42,11 +42,12 @@ def _meta(message: JsonObject) -> JsonObject:
     return meta if isinstance(meta, dict) else {}
 
 
-# --- whether a tool is called as a task (2025-11-25) -------------------------------------------------------------------
+# --- task-augmented calls (2025-11-25)
+# ----------------------------------------------------------------------------------
 
 
 def _calls(client: ClientUnderTest) -> list[JsonObject]:
-    """The calls by a client that begins tasks, once it knew the tools. Raises `NotApplicable` when it begins none."""
+    """Return the calls of a client after it listed the tools. Raise `NotApplicable` when it starts no tasks."""
     evidence = client.run(_TASKS)
     requests = evidence.requests
     known = next((index for index, each in enumerate(requests) if each["method"] == "tools/list"), None)
@@ -54,7 +55,7 @@ def _calls(client: ClientUnderTest) -> list[JsonObject]:
         raise NotTestable(f"the client does not list the tools: {evidence.ending}")
     calls = [each for each in requests[known:] if each["method"] == "tools/call"]
     if not any("task" in _params(each) for each in calls):
-        raise NotApplicable("the client begins no task")
+        raise NotApplicable("the client starts no task")
     return calls
 
 
@@ -64,15 +65,15 @@ def _supporting(*supports: str | None) -> set[str]:
 
 @check("tasks.client-required-tool", proves=("tasks.client-task-if-required",), needs=_NEEDS)
 async def required_tool(client: ClientUnderTest) -> None:
-    """A tool that requires a task is called as one."""
+    """A call of a tool that requires a task is task-augmented."""
     for message in _calls(client):
         if _params(message).get("name") in _supporting("required") and "task" not in _params(message):
-            raise Deviation("params.task in a call of a tool that requires it", brief(message))
+            raise Deviation("params.task in a call of a tool that requires a task", brief(message))
 
 
 @check("tasks.client-forbidden-tool", proves=("tasks.client-no-task-if-forbidden",), needs=_NEEDS)
 async def forbidden_tool(client: ClientUnderTest) -> None:
-    """A tool that does not run as a task, or does not say so, is not called as one."""
+    """A call of a tool with forbidden or missing taskSupport is not task-augmented."""
     for message in _calls(client):
         if _params(message).get("name") in _supporting("forbidden", None) and "task" in _params(message):
             raise Deviation("no params.task in a call of a tool without taskSupport", brief(message))
@@ -88,10 +89,10 @@ async def forbidden_tool(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_UNDECLARED}", *_NEEDS),
 )
 async def undeclared_server(client: ClientUnderTest) -> None:
-    """No tool of a server that declares no tasks is called as one, whatever the tool says."""
+    """A call is not task-augmented if the server does not declare tasks, regardless of the tool."""
     for message in client.run(_UNDECLARED).sent("tools/call"):
         if "task" in _params(message):
-            raise Deviation("no params.task: the server declares no tasks", brief(message))
+            raise Deviation("no params.task, as the server declares no tasks", brief(message))
     _calls(client)
 
 
@@ -102,26 +103,27 @@ async def task_metadata(client: ClientUnderTest) -> None:
         if "task" in _params(message):
             wrong = flaw(_params(message)["task"], "TaskMetadata", client.revision)
             if wrong is not None:
-                raise Deviation("params.task as in the schema", wrong)
+                raise Deviation("params.task according to the schema", wrong)
 
 
 @check("tasks.client-only-calls", proves=("tasks.augment-only-declared",), needs=_NEEDS)
 async def only_calls(client: ClientUnderTest) -> None:
-    """No other request than a call of a tool asks to be a task: nothing else can be declared for that."""
+    """Only tool calls are task-augmented, as no other request can be declared for tasks."""
     _calls(client)
     for message in client.run(_TASKS).requests:
         if message["method"] not in _AUGMENTED and "task" in _params(message):
             raise Deviation(f"no params.task in {message['method']}", brief(message))
 
 
-# --- looking after a task ----------------------------------------------------------------------------------------------
+# --- polling
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _operations(client: ClientUnderTest, *methods: str) -> list[JsonObject]:
-    """Every request about a task, wherever the server has some.
+    """Return every request about a task.
 
     Raises:
-        NotApplicable: There is none.
+        NotApplicable: The client sent no such request.
     """
     scenarios = (_TASKS, _CANCEL)
     runs = [client.run(name) for name in scenarios]
@@ -149,7 +151,7 @@ async def task_requests(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def polls(client: ClientUnderTest) -> None:
-    """A task that nothing is told of is looked at until it has ended."""
+    """A task without notifications is polled until it has ended."""
     for tool, log in logs_of(client.run(_TASKS), "task_required", "task_soon"):
         if not at_end(log):
             raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
@@ -157,13 +159,13 @@ async def polls(client: ClientUnderTest) -> None:
 
 @check("tasks.client-keeps-polling", proves=("tasks.keep-polling", "tasks.status-notification"), needs=_NEEDS)
 async def keeps_polling(client: ClientUnderTest) -> None:
-    """A client that was told of a task goes on looking at it, since nothing says that it is told of all."""
+    """A client that got a status notification continues to poll, as notifications are optional."""
     for tool, log in logs_of(client.run(_TASKS), "task_told"):
         told = [index for index, each in enumerate(log) if each["what"] == "told"]
         if not told and any(each["what"] == "nowhere" for each in log):
-            raise NotApplicable("the client opens no stream for what belongs to no request")
+            raise NotApplicable("the client opens no standalone stream")
         if not told:
-            raise NotTestable("the client did not look at the task, and so was not told of it")
+            raise NotTestable("the client did not poll the task, and got no notification of it")
         if not at_end(log[told[0] :]):
             raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
 
@@ -174,7 +176,7 @@ async def keeps_polling(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def interval(client: ClientUnderTest) -> None:
-    """Between two looks at a task the client leaves the interval that the server wants, be it another one each time."""
+    """Between two polls the client waits for the pollInterval, which may change each time."""
     pairs = 0
     for _, log in logs_of(client.run(_TASKS), "task_required", "task_soon"):
         looks = [each for each in log if each["what"] == "tasks/get"]
@@ -185,7 +187,7 @@ async def interval(client: ClientUnderTest) -> None:
             if isinstance(wanted, int) and waited < wanted / 1000 * _EARLY:
                 raise Deviation(f"{wanted} milliseconds between two polls", f"{waited * 1000:.0f} milliseconds")
     if not pairs:
-        raise NotTestable("the client looked at no task twice")
+        raise NotTestable("the client polled no task twice")
 
 
 def _number(value: JsonValue) -> float:
@@ -204,7 +206,7 @@ async def unrelated(client: ClientUnderTest) -> None:
 
 @check("tasks.client-cursors", proves=("tasks.list-cursor-opaque",), needs=_NEEDS)
 async def cursors(client: ClientUnderTest) -> None:
-    """Cursors of `tasks/list` come back as they were given."""
+    """A cursor of `tasks/list` is sent back unchanged."""
     evidence = client.run(_TASKS)
     listed = evidence.sent("tasks/list")
     if not listed:
@@ -216,12 +218,12 @@ async def cursors(client: ClientUnderTest) -> None:
         if "cursor" in params and params["cursor"] not in known:
             raise Deviation(f"one of the cursors {brief(known)}", brief(message))
     if not known:
-        raise NotTestable("there were too few tasks for a second page")
+        raise NotTestable("there were not enough tasks for a second page")
 
 
 @check("progress.client-task-token", proves=("progress.task-token-continues",), needs=_NEEDS)
 async def task_token(client: ClientUnderTest) -> None:
-    """The progress token of a call that runs as a task is given to nothing else before the task has ended."""
+    """The progress token of a task-augmented call is not reused before the task has ended."""
     evidence = client.run(_TASKS)
     jobs = tasks_of(evidence)
     alive: dict[bytes, bytes] = {}
@@ -235,19 +237,19 @@ async def task_token(client: ClientUnderTest) -> None:
         elif PROGRESS_TOKEN in _meta(message):
             token = encoded(_meta(message)[PROGRESS_TOKEN])
             if token in alive.values():
-                raise Deviation("a progress token that no task has", brief(message))
+                raise Deviation("a progress token that no active task has", brief(message))
             if "task" in _params(message):
                 tried += 1
                 alive[encoded(message.get("id"))] = token
     if not tried or not jobs:
-        raise NotApplicable("the client asks for no progress of tasks")
+        raise NotApplicable("the client requests no progress of tasks")
 
 
 def _forget_ended(message: JsonObject, alive: dict[bytes, bytes]) -> None:
-    """Takes note of what the server said: the id of a task where one began, and that it has ended."""
+    """Update the active tokens from a message of the server: the id of a new task, or the end of a task."""
     result = message.get("result")
     if not isinstance(result, dict):
-        # What was refused has no task.
+        # A rejected call has no task.
         alive.pop(encoded(message.get("id")), None)
         return
     task = result.get("task")
@@ -262,12 +264,13 @@ def _forget_ended(message: JsonObject, alive: dict[bytes, bytes]) -> None:
         alive.pop(encoded(about.get("taskId")), None)
 
 
-# --- what a task asks meanwhile (2025-11-25) ---------------------------------------------------------------------------
+# --- client requests of a task (2025-11-25)
+# -----------------------------------------------------------------------------
 
 
 @check("tasks.client-input", proves=("tasks.input-required-call-result",), needs=_NEEDS)
 async def goes_for_result(client: ClientUnderTest) -> None:
-    """A client that sees the status input_required asks for the result, by which it is asked."""
+    """A client that sees the status input_required sends tasks/result, during which it gets the client requests."""
     seen = 0
     for tool, log in logs_of(client.run(_TASKS), "task_asks", "task_asks_elsewhere"):
         shown = [index for index, each in enumerate(log) if each.get("status") == "input_required"]
@@ -276,11 +279,11 @@ async def goes_for_result(client: ClientUnderTest) -> None:
             if not any(each["what"] == "tasks/result" for each in log[shown[0] :]):
                 raise Deviation(f"tasks/result for the task of {tool}", in_words(log))
     if not seen and client.revision.core_tasks:
-        raise NotTestable("the client did not look at the task while it waited for input")
+        raise NotTestable("the client did not poll the task while it waited for input")
 
 
 def _asked(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject | None]]:
-    """What a task of a tool asked, and the responses."""
+    """Return the client requests of a tool's task, with their responses."""
     return [
         (each.request, each.response) for each in evidence.server.client_requests if each.name.partition(" ")[0] == tool
     ]
@@ -292,7 +295,7 @@ def _asked(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject |
     needs=_NEEDS,
 )
 async def related_answer(client: ClientUnderTest) -> None:
-    """The answer to what a task asks names the task in `_meta`, as the question does."""
+    """The response to a client request of a task names the task in `_meta`, as the request does."""
     evidence = client.run(_TASKS)
     tasks_of(evidence)
     answers = 0
@@ -305,22 +308,24 @@ async def related_answer(client: ClientUnderTest) -> None:
             meta = result.get("_meta")
             related = meta.get(RELATED_TASK) if isinstance(meta, dict) else None
             if related != _meta(request).get(RELATED_TASK):
-                raise Deviation(f"_meta with {RELATED_TASK} of the question", brief(response))
+                raise Deviation(f"_meta with {RELATED_TASK} of the request", brief(response))
     if not answers:
-        raise NotApplicable("the client answers nothing that a task asks")
+        raise NotApplicable("the client responds to no client request of a task")
 
 
 @check("tasks.client-any-stream", proves=("tasks.messages-any-stream",), needs=_NEEDS)
 async def any_stream(client: ClientUnderTest) -> None:
-    """What a task asks is answered on whatever stream it comes, the standing one too."""
+    """A client request of a task gets a response on any stream, including the standalone stream."""
     evidence = client.run(_TASKS)
     for _, log in logs_of(client.run(_TASKS), "task_asks_elsewhere"):
         if any(each["what"] == "nowhere" for each in log):
-            raise NotApplicable("the client opens no stream for what belongs to no request")
+            raise NotApplicable("the client opens no standalone stream")
     control, asked = _asked(evidence, "task_asks"), _asked(evidence, "task_asks_elsewhere")
     if not asked:
-        raise NotApplicable("the client declares nothing that it could be asked, or did not ask for the result")
+        raise NotApplicable("the client declares no capability for client requests, or did not send tasks/result")
     if not control or control[0][1] is None:
-        raise NotTestable("the control failed: what came with the result was not answered")
+        raise NotTestable(
+            "the control request failed: the client request on the stream of tasks/result got no response"
+        )
     if asked[0][1] is None:
-        raise Deviation("an answer to what came by the standing stream", evidence.ending)
+        raise Deviation("a response to the client request on the standalone stream", evidence.ending)

@@ -1,4 +1,4 @@
-"""Clients that call tools which run as tasks, in either form: how they give up, and what they have to bear.
+"""Clients that call tools as tasks, in both forms: cancellation, and server behavior that they must tolerate.
 
 Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol/tasks` (2026-07-28)
 """
@@ -46,9 +46,9 @@ def _meta(message: JsonObject) -> JsonObject:
     needs=_NEEDS,
 )
 async def over_http(client: ClientUnderTest) -> None:
-    """A request about a task has the headers of any other: what is accepted, the version, and the session."""
+    """A request about a task has the same headers as any other: Accept, the version, and the session id."""
     exchanges = client.run(_TASKS).exchanges
-    # What a call of a tool lacks, too, is no matter of tasks.
+    # A header that tool calls lack too does not concern tasks.
     calls = [each for each in exchanges if each.message.get("method") == "tools/call"]
     lacking = {name for each in calls for name, _, _ in _wrong_headers(each, client.revision)}
     found = [each for each in exchanges if each.message.get("method") in (*_OPERATIONS, "tasks/list")]
@@ -57,13 +57,15 @@ async def over_http(client: ClientUnderTest) -> None:
             if name not in lacking:
                 raise Deviation(f"{name} {expected}", f"{exchange} with {observed}")
     if not found:
-        raise NotApplicable("the client sends nothing about tasks")
+        raise NotApplicable("the client sends no requests about tasks")
     if lacking:
-        raise NotTestable(f"the control failed: calls of tools do not have the right {' and '.join(sorted(lacking))}")
+        raise NotTestable(
+            f"the control request failed: tool calls do not have the correct {' and '.join(sorted(lacking))}"
+        )
 
 
 def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with the headers of any request: the name of one, what it should be, and what it is."""
+    """Yield the wrong headers of a request: the name, the expected value, and the actual one."""
     accepted = {each.partition(";")[0].strip().lower() for each in ",".join(exchange.all("accept")).split(",")}
     if not {"application/json", "text/event-stream"} <= accepted:
         yield "accept", "with application/json and text/event-stream", f"{sorted(accepted)}"
@@ -73,7 +75,8 @@ def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple
             yield name, f"{wanted}", f"{exchange.all(name)}"
 
 
-# --- giving up ---------------------------------------------------------------------------------------------------------
+# --- cancellation
+# -------------------------------------------------------------------------------------------------------
 
 
 @check(
@@ -82,7 +85,7 @@ def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple
     needs=(f"scenario:{_CANCEL}",),
 )
 async def cancels(client: ClientUnderTest) -> None:
-    """A task is cancelled by `tasks/cancel`, and not by the notification that cancels requests."""
+    """A task is cancelled by `tasks/cancel`, not by notifications/cancelled."""
     evidence = client.run(_CANCEL)
     jobs = tasks_of(evidence)
     begun = [encoded(each["id"]) for each in evidence.sent("tools/call") if _params(each).get("name") == WAITING_TASK]
@@ -94,21 +97,22 @@ async def cancels(client: ClientUnderTest) -> None:
         raise NotTestable(f"the client did not cancel the task: {evidence.ending}")
 
 
-# --- what others may do, and a client bears ----------------------------------------------------------------------------
+# --- tolerated server behavior
+# ------------------------------------------------------------------------------------------
 
 
 def _goes_on(evidence: Evidence, tool: str) -> None:
-    """Holds when the client ended well, or called another tool behind one.
+    """Require that the client exited normally, or called another tool after one.
 
     Raises:
-        NotTestable: It did not call that one.
+        NotTestable: The client did not call the tool.
     """
     called = [_params(each).get("name") for each in evidence.sent("tools/call")]
     if tool not in called:
         raise NotTestable(f"the client did not call {tool}: {evidence.ending}")
     last = len(called) - 1 - called[::-1].index(tool)
     if evidence.status != 0 and last == len(called) - 1:
-        raise Deviation(f"the client to go on behind {tool}", evidence.ending)
+        raise Deviation(f"the client to continue after {tool}", evidence.ending)
 
 
 @check(
@@ -117,7 +121,7 @@ def _goes_on(evidence: Evidence, tool: str) -> None:
     needs=_NEEDS,
 )
 async def bears_forgotten(client: ClientUnderTest) -> None:
-    """A task whose time is over sooner than was wished, and is forgotten, does no harm."""
+    """A task that expires before the requested ttl is tolerated."""
     for tool, _ in logs_of(client.run(_TASKS), "task_forgotten"):
         _goes_on(client.run(_TASKS), tool)
 
@@ -128,14 +132,14 @@ async def bears_forgotten(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def bears_insisting(client: ClientUnderTest) -> None:
-    """That a call is refused since it is not one for a task does no harm."""
+    """The rejection of a call that is not task-augmented is tolerated."""
     tasks_of(client.run(_TASKS))
     _goes_on(client.run(_TASKS), INSISTING)
 
 
 @check("tasks.client-bears-no-interval", proves=("tasks.poll-interval-optional",), needs=_NEEDS)
 async def bears_no_interval(client: ClientUnderTest) -> None:
-    """A task without an interval for polling, and without an end of its time, is looked at all the same."""
+    """A task without pollInterval and with an unlimited ttl is polled."""
     for tool, log in logs_of(client.run(_TASKS), "task_unhurried"):
         if not at_end(log):
             raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
@@ -147,7 +151,7 @@ async def bears_no_interval(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_CANCEL}",),
 )
 async def bears_cancelled(client: ClientUnderTest) -> None:
-    """A task that is forgotten as soon as it is cancelled, or goes on for a while, does no harm."""
+    """A cancelled task that is deleted at once, or continues for a while, is tolerated."""
     evidence = client.run(_CANCEL)
     if not any(each["what"] == "tasks/cancel" for _, log in tasks_of(evidence).values() for each in log):
         raise NotTestable(f"the client did not cancel the task: {evidence.ending}")

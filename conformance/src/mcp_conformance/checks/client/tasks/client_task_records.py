@@ -1,4 +1,4 @@
-"""What a client answered when it was asked for tasks, step by step (2025-11-25)."""
+"""The responses of a client to task-augmented client requests, step by step (2025-11-25)."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ if TYPE_CHECKING:
 __all__ = ["ASKS", "asked_run", "each_kind", "expect", "member", "step", "steps"]
 
 ASKS: Final = "conformance_asks_tasks"
-"""The scenario in which clients are asked for tasks from their beginning to their end."""
+"""The scenario with task-augmented client requests from their start to their end."""
 
 
 def member(value: JsonValue, *names: str) -> JsonValue:
-    """What lies at a path; `None` when nothing does."""
+    """Return a nested member of a value; `None` when it does not exist."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def asked_run(client: ClientUnderTest, scenario: str = ASKS) -> Evidence:
-    """A run of a client that lets itself be asked for tasks. Raises `NotApplicable` where it declares none."""
+    """Return a run with task-augmented client requests. Raise `NotApplicable` if the client declares none."""
     evidence = client.run(scenario)
     if not declares(client, scenario, "tasks.requests"):
-        raise NotApplicable("the client declares no tasks that it could be asked for")
+        raise NotApplicable("the client declares no tasks for client requests")
     return evidence
 
 
 def steps(client: ClientUnderTest, tool: str, name: str, scenario: str = ASKS) -> list[JsonObject | None]:
-    """The responses to one step of what a tool asks, in order."""
+    """Return the responses to one step of a tool's client requests, in order."""
     evidence = asked_run(client, scenario)
     return [each.response for each in evidence.server.client_requests if each.name == f"{tool}: {name}"]
 
 
 def step(client: ClientUnderTest, tool: str, name: str, scenario: str = ASKS) -> JsonObject:
-    """The response to the one step of what a tool asks.
+    """Return the response to a step of a tool's client requests.
 
     Raises:
         NotApplicable: The client declares no tasks.
-        NotTestable: The step was not reached, or not answered.
+        NotTestable: The step was not reached, or got no response.
     """
     found = steps(client, tool, name, scenario)
     if not found or found[-1] is None:
-        raise NotTestable(f"{tool} did not come to the step {name}: {client.run(scenario).ending}")
+        raise NotTestable(f"{tool} did not reach the step {name}: {client.run(scenario).ending}")
     return found[-1]
 
 
 def each_kind(client: ClientUnderTest, name: str) -> Iterator[tuple[str, JsonObject]]:
-    """A step of each kind that can be asked for as a task, with the type of what comes of it.
+    """Yield the responses to a step for each kind of task-augmented client request, with the type of the result.
 
     Raises:
         NotApplicable: The client declares no tasks.
-        NotTestable: None came to this step.
+        NotTestable: No task reached this step.
     """
     found = 0
     for tool, kind in KINDS.items():
@@ -69,10 +69,10 @@ def each_kind(client: ClientUnderTest, name: str) -> Iterator[tuple[str, JsonObj
                 found += 1
                 yield kind, response
     if not found:
-        raise NotTestable(f"no task came to the step {name}: {client.run(ASKS).ending}")
+        raise NotTestable(f"no task reached the step {name}: {client.run(ASKS).ending}")
 
 
 def expect(response: JsonObject, code: int, what: str) -> None:
-    """Holds when a response is an error of a code."""
+    """Require that a response is an error with the given code."""
     if error_code(response) != code:
-        raise Deviation(f"error {code} to {what}", brief(response))
+        raise Deviation(f"error {code} for {what}", brief(response))

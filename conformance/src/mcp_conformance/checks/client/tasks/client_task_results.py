@@ -1,4 +1,4 @@
-"""Clients that answer later: what comes of tasks that a server asked for, and how they are cancelled (2025-11-25).
+"""Task-augmented client requests: the results of the tasks, and their cancellation (2025-11-25).
 
 Spec: basic/utilities/tasks (2025-11-25)
 """
@@ -41,7 +41,8 @@ _DECLINED: Final = "conformance_asks_tasks_declined"
 _NEEDS: Final = (f"scenario:{ASKS}",)
 
 
-# --- what comes of a task ----------------------------------------------------------------------------------------------
+# --- results
+# ------------------------------------------------------------------------------------------------------------
 
 
 @check("tasks.client-result-waits", proves=("tasks.result-blocks",), needs=_NEEDS)
@@ -49,14 +50,14 @@ async def result_waits(client: ClientUnderTest) -> None:
     """`tasks/result` is answered when the task has ended, and not before."""
     for _, response in each_kind(client, "ended"):
         if error_code(response) == -32602:
-            raise NotTestable("the client keeps no task that has ended")
+            raise NotTestable("the client keeps no ended task")
         if member(response, "result", "status") not in ENDED:
-            raise Deviation("the task to have ended when tasks/result was answered", brief(response))
+            raise Deviation("a task that has ended when tasks/result is answered", brief(response))
 
 
 @check("tasks.client-result", proves=("tasks.result-terminal", "tasks.result-success-same"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
-    """`tasks/result` has what the request itself would have been answered by, each time."""
+    """`tasks/result` returns the result of the request itself, each time."""
     broken = {kind for tool, kind in KINDS.items() if _failed(client, tool)}
     tried = 0
     for name in ("result", "again"):
@@ -69,11 +70,11 @@ async def result(client: ClientUnderTest) -> None:
             if wrong is not None and not forgotten:
                 raise Deviation(f"a {kind}", f"{wrong}, in {brief(response)}")
     if not tried:
-        raise NotTestable(f"no task came to a result: {client.run(ASKS).ending}")
+        raise NotTestable(f"no task reached its result: {client.run(ASKS).ending}")
 
 
 def _failed(client: ClientUnderTest, tool: str) -> bool:
-    """Whether what was asked for as a task ended in an error, and the task says so: that is for other checks."""
+    """Return whether a task failed with an error, which other checks cover."""
     return any(
         member(shown, "result", "status") == "failed" and "error" in (given or {})
         for shown, given in zip(steps(client, tool, "ended"), steps(client, tool, "result"), strict=False)
@@ -86,40 +87,40 @@ def _failed(client: ClientUnderTest, tool: str) -> bool:
     needs=_NEEDS,
 )
 async def related_result(client: ClientUnderTest) -> None:
-    """The answer to `tasks/result` names the task in `_meta`."""
+    """The result of `tasks/result` names the task in `_meta`."""
     tried = 0
     for tool in KINDS:
         for created, given in zip(steps(client, tool, "create"), steps(client, tool, "result"), strict=False):
-            # An error has no place for it.
+            # An error has no `_meta`.
             if given is None or "result" not in given:
                 continue
             tried += 1
             if member(given, "result", "_meta", RELATED_TASK) != {"taskId": task_id(created)}:
                 raise Deviation(f"_meta with {RELATED_TASK}: taskId {task_id(created)}", brief(given))
     if not tried:
-        raise NotTestable(f"no task came to a result: {client.run(ASKS).ending}")
+        raise NotTestable(f"no task reached its result: {client.run(ASKS).ending}")
 
 
 def _plain_error(client: ClientUnderTest) -> tuple[JsonValue, JsonValue]:
-    """Code and message by which the request itself was refused. Raises `NotTestable` when it was not."""
+    """Return code and message of the error for the plain request. Raise `NotTestable` when there is no error."""
     plain = step(client, "ask_declined", "plain", _DECLINED)
     if error_code(plain) is None:
-        raise NotTestable("the control failed: the sample that the user declines is no error")
+        raise NotTestable("the control request failed: the sampling request that the user rejects gets no error")
     return error_code(plain), member(plain, "error", "message")
 
 
 @check("tasks.client-failed", proves=("tasks.failed-on-error",), needs=(f"scenario:{_DECLINED}",))
 async def failed(client: ClientUnderTest) -> None:
-    """A task whose request ends in an error has the status failed."""
+    """A task whose request ends with an error has the status failed."""
     _plain_error(client)
     response = step(client, "ask_declined", "get", _DECLINED)
     if member(response, "result", "status") != "failed":
-        raise Deviation("status failed", brief(response))
+        raise Deviation("the status failed", brief(response))
 
 
 @check("tasks.client-failed-message", proves=("tasks.failed-status-message",), needs=(f"scenario:{_DECLINED}",))
 async def failed_message(client: ClientUnderTest) -> None:
-    """A task that failed says why in statusMessage."""
+    """A failed task has a statusMessage with the reason."""
     _plain_error(client)
     response = step(client, "ask_declined", "get", _DECLINED)
     message = member(response, "result", "statusMessage")
@@ -129,19 +130,20 @@ async def failed_message(client: ClientUnderTest) -> None:
 
 @check("tasks.client-error", proves=("tasks.result-error-same",), needs=(f"scenario:{_DECLINED}",))
 async def same_error(client: ClientUnderTest) -> None:
-    """`tasks/result` of a request that ends in an error is that error."""
+    """`tasks/result` of a request that ends with an error returns the same error."""
     code, message = _plain_error(client)
     response = step(client, "ask_declined", "result", _DECLINED)
     if (error_code(response), member(response, "error", "message")) != (code, message):
         raise Deviation(f"error {code}: {message}", brief(response))
 
 
-# --- which task is meant -----------------------------------------------------------------------------------------------
+# --- task ids
+# -----------------------------------------------------------------------------------------------------------
 
 
 @check("tasks.client-id-param", proves=("tasks.task-id-param-wins",), needs=_NEEDS)
 async def id_param(client: ClientUnderTest) -> None:
-    """`tasks/get` goes by params.taskId, and not by a related task in `_meta`."""
+    """`tasks/get` uses params.taskId, not a related task in `_meta`."""
     response = step(client, MANY, "other")
     wanted = task_id(steps(client, MANY, "create")[0])
     if member(response, "result", "taskId") != wanted:
@@ -150,7 +152,7 @@ async def id_param(client: ClientUnderTest) -> None:
 
 @check("tasks.client-list", proves=("tasks.list-complete", "tasks.list-next-cursor"), needs=_NEEDS)
 async def listed(client: ClientUnderTest) -> None:
-    """A task that `tasks/get` knows is on one of the pages of `tasks/list`."""
+    """A task that `tasks/get` returns is on one of the pages of `tasks/list`."""
     known = {
         member(each, "result", "taskId") for each in steps(client, MANY, "get") if member(each, "result") is not None
     }
@@ -158,12 +160,12 @@ async def listed(client: ClientUnderTest) -> None:
     if not declares(client, ASKS, "tasks.list"):
         raise NotApplicable("the client does not declare tasks.list")
     if not known or not pages:
-        raise NotTestable(f"{MANY} did not come to the list: {client.run(ASKS).ending}")
+        raise NotTestable(f"{MANY} did not reach the list: {client.run(ASKS).ending}")
     found: list[JsonValue] = []
     for page in pages:
         tasks = member(page, "result", "tasks")
         if not isinstance(tasks, list):
-            # That it is an array is for another check.
+            # Another check requires an array.
             raise NotTestable(f"there are no tasks in {brief(page)}")
         found += [member(each, "taskId") for each in tasks]
     if not known <= {each for each in found if isinstance(each, str)}:
@@ -172,54 +174,57 @@ async def listed(client: ClientUnderTest) -> None:
 
 @check("tasks.client-list-cursor", proves=("tasks.invalid-cursor-error",), needs=_NEEDS)
 async def list_cursor(client: ClientUnderTest) -> None:
-    """A cursor for `tasks/list` that the client did not give is answered by -32602."""
+    """An invalid cursor of `tasks/list` is answered with -32602."""
     response = step(client, UNKNOWN, "tasks/list")
     if not declares(client, ASKS, "tasks.list"):
         raise NotApplicable("the client does not declare tasks.list")
-    expect(response, -32602, "a cursor that the client did not give")
+    expect(response, -32602, "an invalid cursor")
 
 
 @check("tasks.client-unknown", proves=("tasks.unknown-task-error",), needs=_NEEDS)
 async def unknown(client: ClientUnderTest) -> None:
-    """A task that does not exist is answered by -32602, whatever is asked of it."""
+    """Each request for an unknown task is answered with -32602."""
     methods = ["tasks/get", "tasks/result"]
     if declares(client, ASKS, "tasks.cancel"):
         methods.append("tasks/cancel")
     for method in methods:
-        expect(step(client, UNKNOWN, method), -32602, f"{method} of no task")
+        expect(step(client, UNKNOWN, method), -32602, f"{method} of an unknown task")
 
 
 @check("tasks.client-gated", proves=("tasks.list-gated", "tasks.cancel-gated"), needs=_NEEDS)
 async def gated(client: ClientUnderTest) -> None:
-    """`tasks/list` and `tasks/cancel` are there where they are declared, and an unknown method where not."""
+    """`tasks/list` and `tasks/cancel` are served if they are declared, and are unknown methods otherwise."""
     asked = {each.name: each.response for each in client.run(ASKS).server.client_requests}
     for capability in ("tasks.list", "tasks.cancel"):
         method = capability.replace(".", "/")
         response = asked.get(f"{UNKNOWN}: {method}")
         if response is None:
-            raise NotTestable(f"{method} was not asked for, or not answered: {client.run(ASKS).ending}")
+            raise NotTestable(f"{method} was not sent, or got no response: {client.run(ASKS).ending}")
         has = declares(client, ASKS, capability)
         if has is (error_code(response) == -32601):
             state = "declared" if has else "not declared"
-            raise Deviation(f"{method} to be served exactly if {capability} is declared", f"{state}: {brief(response)}")
+            raise Deviation(
+                f"{method} to be served if and only if {capability} is declared", f"{state}: {brief(response)}"
+            )
 
 
-# --- cancelling --------------------------------------------------------------------------------------------------------
+# --- cancellation
+# -------------------------------------------------------------------------------------------------------
 
 
 def _cancelled(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
-    """The answer to the cancellation of a task whose user has not answered yet.
+    """Return the response to the cancellation of a task for which the user has not responded yet.
 
     Raises:
-        NotApplicable: The client does not declare tasks, or that they can be cancelled.
-        NotTestable: It had ended before.
+        NotApplicable: The client does not declare tasks, or their cancellation.
+        NotTestable: The task had ended before.
     """
     asked_run(client, scenario)
     if not declares(client, scenario, "tasks.cancel"):
         raise NotApplicable("the client does not declare tasks.cancel")
     response = step(client, tool, "cancel", scenario)
     if error_code(response) == -32602:
-        raise NotTestable("the task had ended before it could be cancelled")
+        raise NotTestable("the task had ended before its cancellation")
     return response
 
 
@@ -229,33 +234,33 @@ def _cancelled(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
     needs=(f"scenario:{_UNANSWERED}",),
 )
 async def cancelled(client: ClientUnderTest) -> None:
-    """A task that is cancelled has that status as soon as `tasks/cancel` is answered, and the answer shows it."""
+    """A cancelled task has the status cancelled in the response to `tasks/cancel` and after it."""
     response = _cancelled(client, _UNANSWERED, UNANSWERED)
     if member(response, "result", "status") != "cancelled":
-        raise Deviation("status cancelled", brief(response))
+        raise Deviation("the status cancelled", brief(response))
     response = step(client, UNANSWERED, "get", _UNANSWERED)
-    # It may be forgotten at once, too.
+    # The task may also be deleted at once.
     if member(response, "result", "status") != "cancelled" and error_code(response) != -32602:
-        raise Deviation("status cancelled", brief(response))
+        raise Deviation("the status cancelled", brief(response))
 
 
 @check("tasks.client-cancelled-stays", proves=("tasks.cancelled-stays",), needs=_NEEDS)
 async def cancelled_stays(client: ClientUnderTest) -> None:
-    """A task that was cancelled stays so, even if the user answers behind that."""
+    """A cancelled task stays cancelled, even if the user responds later."""
     _cancelled(client, ASKS, CANCELS)
     response = step(client, CANCELS, "still")
     if member(response, "result", "status") != "cancelled" and error_code(response) != -32602:
-        raise Deviation("status cancelled", brief(response))
+        raise Deviation("the status cancelled", brief(response))
 
 
 @check("tasks.client-cancel-ended", proves=("tasks.cancel-terminal-error",), needs=_NEEDS)
 async def cancel_ended(client: ClientUnderTest) -> None:
-    """To cancel a task that has ended is answered by -32602."""
+    """Cancelling a task that has ended is answered with -32602."""
     asked_run(client)
     if not declares(client, ASKS, "tasks.cancel"):
         raise NotApplicable("the client does not declare tasks.cancel")
     for _, response in each_kind(client, "ended"):
         if member(response, "result", "status") not in ENDED:
-            raise NotTestable("the task has not ended when its result was there")
+            raise NotTestable("the task has not ended although its result is available")
     for _, response in each_kind(client, "cancel"):
         expect(response, -32602, "tasks/cancel of a task that has ended")

@@ -1,4 +1,4 @@
-"""Clients that answer later: when they begin tasks that a server asks for, and what they say of them (2025-11-25).
+"""Task-augmented client requests: creation of the tasks, and their state (2025-11-25).
 
 Spec: basic/utilities/tasks (2025-11-25)
 """
@@ -42,7 +42,8 @@ _FROM: Final = {"working": _STATUSES, "input_required": _STATUSES}
 _FLAT: Final = ("tasks/get", "tasks/cancel")
 
 
-# --- beginning ---------------------------------------------------------------------------------------------------------
+# --- creation
+# -----------------------------------------------------------------------------------------------------------
 
 
 @check(
@@ -51,45 +52,45 @@ _FLAT: Final = ("tasks/get", "tasks/cancel")
     needs=_NEEDS,
 )
 async def create(client: ClientUnderTest) -> None:
-    """What is asked for as a task is answered by a task, and not by the result."""
+    """A task-augmented client request is answered with a task, not with the result."""
     for kind, response in each_kind(client, "create"):
         if "error" in response:
-            raise NotTestable(f"the client does not accept it: {brief(response)}")
+            raise NotTestable(f"the client rejects the request: {brief(response)}")
         if task_id(response) is None or flaw(response["result"], kind, client.revision) is None:
-            raise Deviation("result.task with a taskId, and no other result", brief(response))
+            raise Deviation("result.task with a taskId, without another result", brief(response))
 
 
 @check("tasks.client-create-soon", proves=("tasks.create-result-soon",), needs=(f"scenario:{_UNANSWERED}",))
 async def create_soon(client: ClientUnderTest) -> None:
-    """The task is there before the user has answered."""
+    """The task is created before the user responds."""
     found = steps(client, UNANSWERED, "create", _UNANSWERED)
     if not found:
         raise NotTestable(f"{UNANSWERED} was not called: {client.run(_UNANSWERED).ending}")
     if found[0] is None:
-        raise Deviation("a task before the user has answered", client.run(_UNANSWERED).ending)
+        raise Deviation("a task before the response of the user", client.run(_UNANSWERED).ending)
 
 
 @check("tasks.client-starts-working", proves=("tasks.starts-working",), needs=_NEEDS)
 async def starts_working(client: ClientUnderTest) -> None:
-    """A task begins with the status working."""
+    """A new task has the status working."""
     for _, response in each_kind(client, "create"):
-        # Whether it is a task at all is for another check.
+        # Another check requires a task.
         if task_id(response) is not None and member(response, "result", "task", "status") != "working":
-            raise Deviation("status working", brief(response))
+            raise Deviation("the status working", brief(response))
 
 
 @check("tasks.client-bears-no-ttl", proves=("tasks.ttl-optional",), needs=_NEEDS)
 async def bears_no_ttl(client: ClientUnderTest) -> None:
-    """Who asks for a task need not wish for a time to live."""
+    """A task-augmented request without a ttl is accepted."""
     created = _many(client)
     if task_id(created[2]) is None:
-        raise NotTestable("the control failed: params.task with a ttl does not begin a task either")
+        raise NotTestable("the control request failed: params.task with a ttl does not create a task either")
     if task_id(created[0]) is None:
         raise Deviation("a task for params.task {}", brief(created[0]))
 
 
 def _many(client: ClientUnderTest) -> list[JsonObject | None]:
-    """What tasks were begun by that differ in the ttl that is wished. Raises `NotTestable` when they were not."""
+    """Return the responses to requests with different ttl. Raise `NotTestable` when there are not enough."""
     found = steps(client, MANY, "create")
     if len(found) < 4:
         raise NotTestable(f"{MANY} was not called: {client.run(ASKS).ending}")
@@ -98,40 +99,41 @@ def _many(client: ClientUnderTest) -> list[JsonObject | None]:
 
 @check("tasks.client-ttl-limit", proves=("tasks.limit-ttl",), needs=_NEEDS)
 async def ttl_limit(client: ClientUnderTest) -> None:
-    """A task that is to be kept for three hundred years is not."""
+    """The ttl of a task is limited when the server requests three hundred years."""
     created = _many(client)[1]
     ttl = member(created, "result", "task", "ttl")
     if task_id(created) is None:
         raise NotTestable(f"there is no task: {brief(created)}")
     if not isinstance(ttl, int) or ttl >= ENORMOUS:
-        raise Deviation("a ttl that is less than was wished for", brief(created))
+        raise Deviation("a ttl below the requested one", brief(created))
 
 
 @check("tasks.client-ids", proves=("tasks.id-unique", "tasks.id-entropy"), needs=_NEEDS)
 async def ids(client: ClientUnderTest) -> None:
-    """The ids of tasks are long, none comes twice, and one does not follow from another."""
+    """Task ids are long and unique, and cannot be derived from one another."""
     asked_run(client)
     found = [
         task_id(each.response) for each in client.run(ASKS).server.client_requests if each.name.endswith(": create")
     ]
     known = [each for each in found if each is not None]
     if len(known) < 2:
-        raise NotTestable("there were too few tasks")
+        raise NotTestable("there were not enough tasks")
     wrong = flaw_of_ids(known)
     if wrong is not None:
         raise Deviation("ids that cannot be guessed", f"{wrong}: {brief([*known])}")
 
 
-# --- what is said of a task --------------------------------------------------------------------------------------------
+# --- task objects
+# -------------------------------------------------------------------------------------------------------
 
 
 def _shown(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
-    """What the client says of tasks, as far as it is one: that it is, is a check of its own."""
+    """Yield the task objects of the client that have a taskId. Another check requires the taskId."""
     yield from ((method, task) for method, task in _told(client) if "taskId" in task)
 
 
 def _told(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
-    """All that the client says of tasks, in order, with the method by which it does."""
+    """Yield all task objects of the client in order, with the method of the message."""
     evidence = asked_run(client)
     found = 0
     names = {
@@ -160,7 +162,7 @@ def _told(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
                 found += 1
                 yield method, task
     if not found:
-        raise NotTestable("the client says nothing of any task")
+        raise NotTestable("the client sent no task object")
 
 
 @check(
@@ -177,13 +179,13 @@ def _told(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
     needs=_NEEDS,
 )
 async def fields(client: ClientUnderTest) -> None:
-    """A task has a taskId, a ttl that is an integer or null, and perhaps an interval for polling."""
+    """A task has a taskId, a ttl that is an integer or null, and optionally a poll interval."""
     for method, task in _told(client):
-        # Its status and its times are for other checks.
+        # Other checks cover the status and the timestamps.
         whole: JsonObject = {**task, "status": "working", "createdAt": "", "lastUpdatedAt": ""}
         wrong = flaw(whole, "Task", client.revision)
         if wrong is not None:
-            raise Deviation(f"a task as in the schema in {method}", f"{wrong}, in {brief(task)}")
+            raise Deviation(f"a task in {method} according to the schema", f"{wrong}, in {brief(task)}")
     for each in asked_run(client).server.client_requests:
         listed = member(each.response, "result")
         if each.method == "tasks/list" and listed is not None and not isinstance(member(listed, "tasks"), list):
@@ -192,7 +194,7 @@ async def fields(client: ClientUnderTest) -> None:
 
 @check("tasks.client-timestamps", proves=("tasks.created-at", "tasks.last-updated-at"), needs=_NEEDS)
 async def timestamps(client: ClientUnderTest) -> None:
-    """A task has createdAt and lastUpdatedAt, timestamps of ISO 8601."""
+    """A task has createdAt and lastUpdatedAt, which are ISO 8601 timestamps."""
     for _, task in _shown(client):
         for name in ("createdAt", "lastUpdatedAt"):
             value = task.get(name)
@@ -210,42 +212,43 @@ async def status(client: ClientUnderTest) -> None:
 
 @check("tasks.client-transitions", proves=("tasks.valid-transitions", "tasks.terminal-is-final"), needs=_NEEDS)
 async def transitions(client: ClientUnderTest) -> None:
-    """The status of a task moves as the table has it, and an end is the end."""
+    """The status of a task follows the defined transitions, and a terminal status is final."""
     last: dict[str, str] = {}
     for method, task in _shown(client):
         if method not in _FLAT:
-            # A notification is on its way beside the responses, and may say what was so before.
+            # A notification may cross a response, and report an earlier status.
             continue
         id, new = str(task.get("taskId")), str(task.get("status"))
         if new not in _STATUSES:
-            # For another check.
+            # Another check covers an unknown status.
             continue
         old = last.get(id, "working")
         if new not in _FROM.get(old, (old,)):
-            raise Deviation(f"no way from {old} to {new}", brief(task))
+            raise Deviation(f"no transition from {old} to {new}", brief(task))
         last[id] = new
 
 
 @check("tasks.client-answers-unrelated", proves=("tasks.no-related-meta-in-answers",), needs=_NEEDS)
 async def answers_unrelated(client: ClientUnderTest) -> None:
-    """What is answered about a task has no related task in `_meta`."""
+    """The results of requests about a task have no related task in `_meta`."""
     for each in asked_run(client).server.client_requests:
         if each.method in (*_FLAT, "tasks/list") and member(each.response, "result", "_meta", RELATED_TASK) is not None:
-            raise Deviation(f"no {RELATED_TASK} in _meta of the answer to {each.method}", brief(each.response))
+            raise Deviation(f"no {RELATED_TASK} in _meta of the result of {each.method}", brief(each.response))
 
 
 @check("tasks.client-told-unrelated", proves=("tasks.status-notification-no-related-meta",), needs=_NEEDS)
 async def told_unrelated(client: ClientUnderTest) -> None:
-    """A notification that tells how a task stands has no related task in `_meta`."""
+    """A status notification of a task has no related task in `_meta`."""
     found = asked_run(client).sent(_STATUS)
     for message in found:
         if member(message, "params", "_meta", RELATED_TASK) is not None:
             raise Deviation(f"no {RELATED_TASK} in _meta of {_STATUS}", brief(message))
     if not found:
-        raise NotApplicable("the client does not tell how its tasks stand")
+        raise NotApplicable("the client sends no status notifications of its tasks")
 
 
-# --- what was not declared ---------------------------------------------------------------------------------------------
+# --- undeclared tasks
+# ---------------------------------------------------------------------------------------------------
 
 
 @check(
@@ -254,26 +257,26 @@ async def told_unrelated(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_UNDECLARED}",),
 )
 async def undeclared(client: ClientUnderTest) -> None:
-    """A client that declares no tasks answers what is asked for as one as it would any other request."""
+    """A client that declares no tasks answers a task-augmented request like any other."""
     asked = {each.name: each.response for each in client.run(_UNDECLARED).server.client_requests}
     tried = 0
     for tool, kind in KINDS.items():
         if flaw(member(asked.get(f"{tool}: plain"), "result"), kind, client.revision) is not None:
-            # The control failed: it is not answered otherwise either, or not asked at all.
+            # The control request failed: there is no result without a task either, or no request.
             continue
         tried += 1
         response = asked.get(f"{tool}: create")
         if flaw(member(response, "result"), kind, client.revision) is not None:
-            raise Deviation(f"a {kind}, since no tasks are declared", brief(response))
+            raise Deviation(f"a {kind}, as no tasks are declared", brief(response))
     if not tried and not asked:
-        raise NotApplicable("the client declares neither forms nor samples, or declares tasks of them")
+        raise NotApplicable("the client declares neither elicitation nor sampling, or declares tasks for them")
     if not tried:
-        raise NotTestable("the control failed: what is asked without a task is not answered by a result")
+        raise NotTestable("the control request failed: the request without a task gets no result")
 
 
 @check("tasks.client-exhaustive", proves=("tasks.requests-exhaustive",), needs=_NEEDS)
 async def exhaustive(client: ClientUnderTest) -> None:
-    """What cannot be declared for tasks is answered as ever, whatever stands in params.task."""
+    """A params.task is ignored in a request whose type cannot be declared for tasks."""
     found = [each for each in client.run(ASKS).server.client_requests if each.name == PLAIN_PING]
     if not found:
         raise NotTestable(f"the client did not call {PLAIN_PING}: {client.run(ASKS).ending}")
@@ -286,7 +289,7 @@ async def exhaustive(client: ClientUnderTest) -> None:
 
 
 def _progress(client: ClientUnderTest) -> list[JsonObject]:
-    """What the client reports. Raises `NotApplicable` when that is nothing."""
+    """Return the progress notifications of the client. Raise `NotApplicable` without any."""
     found = asked_run(client).sent("notifications/progress")
     if not found:
         raise NotApplicable("the client reports no progress")
@@ -295,18 +298,18 @@ def _progress(client: ClientUnderTest) -> list[JsonObject]:
 
 @check("progress.client-task-same", proves=("progress.task-same-token",), needs=_NEEDS)
 async def same_token(client: ClientUnderTest) -> None:
-    """Progress of a task goes by the token of the request that it began with."""
+    """Progress of a task has the token of the request that created it."""
     given = {
         member(each.request, "params", "_meta", PROGRESS_TOKEN) for each in asked_run(client).server.client_requests
     }
     for message in _progress(client):
         if member(message, "params", "progressToken") not in given - {None}:
-            raise Deviation(f"a token that begins with {TOKEN!r}", brief(message))
+            raise Deviation(f"a token that starts with {TOKEN!r}", brief(message))
 
 
 @check("progress.client-task-stops", proves=("progress.task-stop-terminal",), needs=_NEEDS)
 async def stops(client: ClientUnderTest) -> None:
-    """No progress of a task is reported when it has ended."""
+    """No progress of a task is reported after it has ended."""
     _progress(client)
     evidence = asked_run(client)
     tokens = {

@@ -1,4 +1,4 @@
-"""Clients of the tasks of 2026-07-28: what they declare, how they answer what a task asks, and what they do not say.
+"""Clients with the tasks extension of 2026-07-28: capabilities, input responses, and reserved names.
 
 Spec: the extension `io.modelcontextprotocol/tasks`
 """
@@ -42,13 +42,13 @@ def _declares(message: JsonObject) -> bool:
 
 
 def _task_ids(message: JsonObject) -> JsonValue:
-    """The tasks that a request wants to be told of; `None`: it says nothing of any."""
+    """Return the task ids in the filter of a subscription; `None` without task ids."""
     wanted = _params(message).get("notifications")
     return wanted.get("taskIds") if isinstance(wanted, dict) else None
 
 
 def _about_tasks(client: ClientUnderTest) -> list[JsonObject]:
-    """Every request that needs the extension. Raises `NotApplicable` when there is none."""
+    """Return every request that needs the extension. Raise `NotApplicable` without any."""
     found = [
         each
         for scenario in _SCENARIOS
@@ -56,26 +56,26 @@ def _about_tasks(client: ClientUnderTest) -> list[JsonObject]:
         if each["method"] in _METHODS or (each["method"] == "subscriptions/listen" and _task_ids(each) is not None)
     ]
     if not found:
-        raise NotApplicable("the client asks for nothing about tasks")
+        raise NotApplicable("the client sends no requests about tasks")
     return found
 
 
 def _asking(client: ClientUnderTest) -> tuple[str, list[JsonObject]]:
-    """The task that asks for input: its id, and what happened.
+    """Return the id and the log of the task that requires input.
 
     Raises:
-        NotApplicable: The client begins no task, or declares nothing that it could be asked.
-        NotTestable: It did not call the tool, or did not look at it.
+        NotApplicable: The client starts no task, or declares no capability for input requests.
+        NotTestable: The client did not call the tool, or did not poll the task.
     """
     jobs = tasks_of(client.run(_TASKS))
     found = [(id, log) for id, (tool, log) in jobs.items() if tool == _ASKS]
     if not found:
-        raise NotTestable(f"the client begins no task of {_ASKS}: {client.run(_TASKS).ending}")
+        raise NotTestable(f"the client starts no task of {_ASKS}: {client.run(_TASKS).ending}")
     id, log = found[0]
     if not any(each.get("status") == "input_required" for each in log):
         if any(each.get("status") in ENDED for each in log):
-            raise NotApplicable("the client declares nothing that it could be asked")
-        raise NotTestable("the client did not look at the task until it asked for input")
+            raise NotApplicable("the client declares no capability for input requests")
+        raise NotTestable("the client did not poll the task until it required input")
     return id, log
 
 
@@ -84,7 +84,8 @@ def _keys(entry: JsonObject) -> list[str]:
     return [str(each) for each in keys] if isinstance(keys, list) else []
 
 
-# --- what is said ------------------------------------------------------------------------------------------------------
+# --- requests about tasks
+# -----------------------------------------------------------------------------------------------
 
 
 @check(
@@ -109,47 +110,48 @@ async def mcp_name(client: ClientUnderTest) -> None:
             if exchange.all(header) != [wanted]:
                 raise Deviation(f"{header} {wanted!r}", f"{exchange} with {exchange.all(header)}")
     if not found:
-        raise NotApplicable("the client asks for nothing about tasks")
+        raise NotApplicable("the client sends no requests about tasks")
 
 
 @check("tasks.client-reserved", proves=("tasks.reserved-names",))
 async def reserved(client: ClientUnderTest) -> None:
-    """What is named as things of the extension are is one of them."""
+    """The client sends no other methods with the prefix of the extension than those it defines."""
     for evidence in client.all(instructed=True):
         for message in evidence.messages:
             method = str(message.get("method", "")) if isinstance(message, dict) else ""
             if method.startswith(("tasks/", "notifications/tasks")) and method not in _METHODS:
-                raise Deviation(f"no other method of tasks than {', '.join(_METHODS)}", brief(message))
+                raise Deviation(f"no tasks methods other than {', '.join(_METHODS)}", brief(message))
 
 
 @check("tasks.client-listen", proves=("tasks.listen-filter",), needs=_NEEDS)
 async def listen(client: ClientUnderTest) -> None:
-    """A client that wants to be told of tasks names them in `notifications.taskIds`."""
+    """A client that subscribes to tasks names them in `notifications.taskIds`."""
     evidence = client.run(_TASKS)
     known = tasks_of(evidence)
     found = [each for each in evidence.sent("subscriptions/listen") if _task_ids(each) is not None]
     for message in found:
         ids = _task_ids(message)
         if not isinstance(ids, list) or not all(isinstance(each, str) and each in known for each in ids):
-            raise Deviation("taskIds that is an array with ids of tasks", brief(message))
+            raise Deviation("taskIds that is an array of task ids", brief(message))
     if not found:
-        raise NotApplicable("the client does not want to be told of tasks")
+        raise NotApplicable("the client does not subscribe to tasks")
 
 
-# --- results that are tasks --------------------------------------------------------------------------------------------
+# --- task results
+# -------------------------------------------------------------------------------------------------------
 
 
 @check("tasks.client-both-results", proves=("tasks.client-handles-both", "tasks.server-decides"), needs=_NEEDS)
 async def both_results(client: ClientUnderTest) -> None:
-    """A client that declares the extension takes a result as ever, and a task, of which it goes on to the end."""
+    """A client that declares the extension accepts a plain result, and a task, which it polls."""
     evidence = client.run(_TASKS)
     jobs = tasks_of(evidence)
     called = [_params(each).get("name") for each in evidence.sent("tools/call")]
     if PLAIN.name in called and called[-1] == PLAIN.name and evidence.status != 0:
-        raise Deviation(f"the client to go on behind the result of {PLAIN.name}", evidence.ending)
+        raise Deviation(f"the client to continue after the result of {PLAIN.name}", evidence.ending)
     for tool, log in jobs.values():
         if tool == "task_soon" and not any(each["what"] in ("tasks/get", "tasks/cancel") for each in log):
-            raise Deviation(f"the client to look at the task of {tool}", evidence.ending)
+            raise Deviation(f"the client to poll the task of {tool}", evidence.ending)
 
 
 @check(
@@ -158,7 +160,7 @@ async def both_results(client: ClientUnderTest) -> None:
     needs=(f"scenario:{_UNFIT}", *_NEEDS),
 )
 async def unfit(client: ClientUnderTest) -> None:
-    """A task in answer to anything else than a call of a tool is no answer: it is not looked at."""
+    """A task as the result of a request other than tools/call is invalid: it is not polled."""
     tasks_of(client.run(_TASKS))
     evidence = client.run(_UNFIT)
     if not evidence.notes.get("unfit"):
@@ -166,15 +168,16 @@ async def unfit(client: ClientUnderTest) -> None:
     for method in _METHODS:
         for message in evidence.sent(method):
             if _params(message).get("taskId") in UNFIT_TASKS.values():
-                raise Deviation("nothing about a task that cannot be one", brief(message))
+                raise Deviation("no request about an invalid task", brief(message))
 
 
-# --- what a task asks --------------------------------------------------------------------------------------------------
+# --- input requests of a task
+# -------------------------------------------------------------------------------------------
 
 
 @check("tasks.client-inputs", proves=("tasks.client-inspects-inputs", "tasks.client-fulfils-inputs"), needs=_NEEDS)
 async def inputs(client: ClientUnderTest) -> None:
-    """What a task asks is answered by `tasks/update`, all of it; or the task is cancelled."""
+    """All input requests of a task are answered by `tasks/update`, or the task is cancelled."""
     _, log = _asking(client)
     wanted = {key for each in log if each["what"] == "tasks/get" for key in _keys(each)}
     given = {key for each in log if each["what"] == "tasks/update" for key in _keys(each)}
@@ -184,7 +187,7 @@ async def inputs(client: ClientUnderTest) -> None:
 
 @check("tasks.client-update", proves=("tasks.update-request",), needs=_NEEDS)
 async def update(client: ClientUnderTest) -> None:
-    """`tasks/update` has a taskId, and in `inputResponses` bare results by their keys."""
+    """`tasks/update` has a taskId, and results by key without a wrapper in `inputResponses`."""
     _asking(client)
     found = client.run(_TASKS).sent("tasks/update")
     for message in found:
@@ -194,14 +197,14 @@ async def update(client: ClientUnderTest) -> None:
             raise Deviation("a taskId, and inputResponses that is an object", brief(message))
         for response in responses.values():
             if all(flaw(response, kind, client.revision) is not None for kind in _KINDS):
-                raise Deviation(f"a bare {' or '.join(_KINDS)}", brief(response))
+                raise Deviation(f"a {' or '.join(_KINDS)} without a wrapper", brief(response))
     if not found:
-        raise NotTestable("the client answers nothing")
+        raise NotTestable("the client sends no input responses")
 
 
 @check("tasks.client-update-keys", proves=("tasks.update-keys-outstanding",), needs=_NEEDS)
 async def update_keys(client: ClientUnderTest) -> None:
-    """Each key of `tasks/update` is one of what the task asked when it was looked at last."""
+    """Each key of `tasks/update` is that of an input request in the latest tasks/get."""
     _, log = _asking(client)
     shown: set[str] = set()
     updates = 0
@@ -211,29 +214,29 @@ async def update_keys(client: ClientUnderTest) -> None:
         elif each["what"] == "tasks/update":
             updates += 1
             if not set(_keys(each)) <= shown:
-                raise Deviation(f"none but the keys {', '.join(sorted(shown))}", brief([*_keys(each)]))
+                raise Deviation(f"only the keys {', '.join(sorted(shown))}", brief([*_keys(each)]))
     if not updates:
-        raise NotTestable("the client answers nothing")
+        raise NotTestable("the client sends no input responses")
 
 
 @check("tasks.client-answers-once", proves=("tasks.client-no-double-answer",), needs=_NEEDS)
 async def answers_once(client: ClientUnderTest) -> None:
-    """What a task asks is answered once, even if it is still shown behind that."""
+    """An input request of a task gets one response, even if it is still listed later."""
     _, log = _asking(client)
     given = [key for each in log if each["what"] == "tasks/update" for key in _keys(each)]
     if len(set(given)) != len(given):
-        raise Deviation("one answer to each key", brief([*given]))
+        raise Deviation("one response for each key", brief([*given]))
     if not given:
-        raise NotTestable("the client answers nothing")
+        raise NotTestable("the client sends no input responses")
 
 
 @check("tasks.client-observes-on", proves=("tasks.client-continues-observing",), needs=_NEEDS)
 async def observes_on(client: ClientUnderTest) -> None:
-    """When it has answered, the client goes on looking at the task until it has ended."""
+    """After its input responses the client continues to poll the task until it has ended."""
     _, log = _asking(client)
     updates = [index for index, each in enumerate(log) if each["what"] == "tasks/update"]
     if not updates:
-        raise NotTestable("the client answers nothing")
+        raise NotTestable("the client sends no input responses")
     behind = log[updates[-1] :]
     if not any(each["what"] == "tasks/cancel" or each.get("status") in ENDED for each in behind):
         raise Deviation("tasks/get until the task has ended", brief([str(each["what"]) for each in behind]))
