@@ -186,7 +186,7 @@ def test_a_server_is_tested_as_protected_only_if_it_can_be_told_of_the_authoriza
     assert "--auth needs --start" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "why"), [((), "needs --issuer"), (("--issuer", "as.example"), "is no URL")])
+@pytest.mark.parametrize(("words", "why"), [((), "needs --issuer"), (("--issuer", "as.example"), "is not a URL")])
 def test_an_authorization_server_needs_an_issuer(
     words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

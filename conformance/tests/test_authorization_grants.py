@@ -109,7 +109,7 @@ async def test_a_client_that_is_known_already_needs_no_registration() -> None:
     assert verdicts["dpop.as-binds"].outcome is Outcome.PASSED
     for id in ("auth.as-code-owner", "dpop.as-bound-refused"):
         assert verdicts[id].outcome is Outcome.NOT_APPLICABLE
-        assert "registers no clients" in verdicts[id].reason
+        assert "does not register clients" in verdicts[id].reason
     assert login.registered == {}
 
 
@@ -169,7 +169,7 @@ async def test_who_does_not_agree_is_no_fault_of_the_server() -> None:
     async with open_raw_issuer(None) as issuer:
         (verdict,) = await judged(issuer, login, ids=frozenset({"auth.as-state"}))
     assert verdict.outcome is Outcome.NOT_TESTABLE
-    assert verdict.reason == "the control failed: the browser came back with access_denied: No"
+    assert verdict.reason == "the control request failed: the authorization response has access_denied: No"
 
 
 async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
@@ -195,8 +195,8 @@ async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
     [
         (("--browser", "firefox"), "has no {url}"),
         (("--browser", "firefox '{url}"), "No closing quotation"),
-        (("--client-id", "x"), "nobody logs in without --browser"),
-        (("--resource", "http://localhost/mcp"), "nobody logs in without --browser"),
+        (("--client-id", "x"), "they need --browser"),
+        (("--resource", "http://localhost/mcp"), "they need --browser"),
     ],
 )
 def test_options_of_a_login_have_to_make_sense(

@@ -1,1 +1,1 @@
-"""Checks of authorization servers."""
+"""The checks of authorization servers."""

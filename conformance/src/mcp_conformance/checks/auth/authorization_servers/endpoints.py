@@ -1,4 +1,4 @@
-"""Authorization servers, as far as they show it to anybody: metadata, registration, redirection."""
+"""Authorization servers without a login: metadata, registration, redirection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NEED", "ask", "issuer_of", "known_metadata", "with_proofs"]
 
 NEED: Final = "authorization-server"
-"""What these checks need."""
+"""The need of these checks."""
 
 _HTTP: Final = (Transport.HTTP,)
 _OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
@@ -37,8 +37,8 @@ _REDIRECT: Final = "http://127.0.0.1:49152/callback"
 async def ask(
     server: ServerUnderTest, method: str, url: str, headers: tuple[tuple[str, str], ...] = (), body: bytes | None = None
 ) -> HttpResponse:
-    """One request to the authorization server. Raises `Deviation` when there is no answer."""
-    what = f"an answer to {method} {url.partition('?')[0]}"
+    """Send a request to the authorization server. Raise `Deviation` when there is no response."""
+    what = f"a response to {method} {url.partition('?')[0]}"
     try:
         async with (
             within(server.settings.timeout, what),
@@ -51,15 +51,15 @@ async def ask(
 
 
 def issuer_of(server: ServerUnderTest) -> str:
-    """What the authorization server under test calls itself. Raises `NotApplicable` when there is none."""
+    """Return the issuer of the authorization server under test. Raise `NotApplicable` in other runs."""
     issuer = server.settings.authorization_server
     if issuer is None:
-        raise NotApplicable("no authorization server is put to the test: see the command authorization-server")
+        raise NotApplicable("no authorization server is tested: see the command authorization-server")
     return issuer
 
 
 async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
-    """The metadata, by where they are."""
+    """Return the metadata documents by location."""
     issuer = issuer_of(server)
     found: dict[Well, JsonObject] = {}
     for well in (Well.OAUTH, *_OPENID):
@@ -71,7 +71,7 @@ async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
 
 
 async def known_metadata(server: ServerUnderTest) -> JsonObject:
-    """The metadata, wherever they are. Raises `NotTestable` when they are nowhere."""
+    """Return the metadata from any location. Raise `NotTestable` if they are missing."""
     found = await _documents(server)
     if not found:
         raise NotTestable("the authorization server has no metadata")
@@ -87,10 +87,10 @@ def _right(document: JsonObject, issuer: str, what: str) -> None:
 
 @check("auth.as-metadata-oauth", proves=("auth.as-rfc8414",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def metadata_oauth(server: ServerUnderTest) -> None:
-    """The authorization server has metadata in the manner of RFC 8414."""
+    """The authorization server has RFC 8414 metadata."""
     document = (await _documents(server)).get(Well.OAUTH)
     if document is None:
-        raise Deviation("a document", f"none at {Well.OAUTH.url(issuer_of(server))}")
+        raise Deviation("a document", f"no document at {Well.OAUTH.url(issuer_of(server))}")
     _right(document, issuer_of(server), "metadata")
 
 
@@ -98,10 +98,10 @@ async def metadata_oauth(server: ServerUnderTest) -> None:
     "auth.as-metadata", proves=("auth.as-metadata-one-of",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS
 )
 async def metadata(server: ServerUnderTest) -> None:
-    """The authorization server has metadata, in the manner of RFC 8414 or of OpenID Connect."""
+    """The authorization server has metadata of RFC 8414 or of OpenID Connect."""
     found = await _documents(server)
     if not found:
-        raise Deviation("metadata at one of the well-known URIs", "none")
+        raise Deviation("metadata at one of the well-known URIs", "no metadata")
     for well, document in found.items():
         _right(document, issuer_of(server), f"document at {well.url(issuer_of(server))}")
 
@@ -130,9 +130,9 @@ async def metadata_at_root(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def default_endpoints(server: ServerUnderTest) -> None:
-    """A server that is its own authorization server, and has no metadata, has the default endpoints."""
+    """A server that is its own authorization server, without metadata, has the default endpoints."""
     if await _documents(server):
-        raise NotApplicable("it has metadata")
+        raise NotApplicable("the authorization server has metadata")
     base = origin_of(issuer_of(server))
     for method, path in (("GET", "/authorize"), ("POST", "/token"), ("POST", "/register")):
         answer = await ask(server, method, base + path, body=None if method == "GET" else b"")
@@ -148,11 +148,11 @@ async def default_endpoints(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def openid_pkce(server: ServerUnderTest) -> None:
-    """Metadata in the manner of OpenID Connect list the methods of PKCE."""
+    """OpenID Connect metadata list the PKCE methods."""
     found = await _documents(server)
     documents = [found[well] for well in _OPENID if well in found]
     if not documents:
-        raise NotApplicable("it has no metadata in the manner of OpenID Connect")
+        raise NotApplicable("the authorization server has no OpenID Connect metadata")
     for document in documents:
         methods = document.get("code_challenge_methods_supported")
         if not isinstance(methods, list) or "S256" not in methods:
@@ -167,22 +167,22 @@ async def openid_pkce(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def endpoints_https(server: ServerUnderTest) -> None:
-    """All endpoints are https."""
+    """All endpoints use https."""
     own = is_loopback(issuer_of(server))
     for name, value in (await known_metadata(server)).items():
         if not name.endswith("_endpoint") and name != "jwks_uri":
             continue
         if not str(value).startswith("https://") and not (own and is_loopback(str(value))):
-            raise Deviation(f"{name} by https", brief(value))
+            raise Deviation(f"{name} with https", brief(value))
     if own:
-        raise NotApplicable("the authorization server is on this machine, for development")
+        raise NotApplicable("the authorization server runs on this machine, for development")
 
 
 @check("auth.as-registers", proves=("auth.dcr-server",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def registers(server: ServerUnderTest) -> None:
-    """Clients can register themselves (RFC 7591)."""
+    """Clients can register dynamically (RFC 7591)."""
     if not isinstance((await known_metadata(server)).get("registration_endpoint"), str):
-        raise Deviation("a registration_endpoint in the metadata", "none")
+        raise Deviation("a registration_endpoint in the metadata", "no registration_endpoint")
     await _registered(server)
 
 
@@ -194,17 +194,17 @@ async def registers(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def documents(server: ServerUnderTest) -> None:
-    """Metadata documents of clients are taken, and the metadata say so."""
+    """Client ID metadata documents are supported, and the metadata advertise it."""
     value = (await known_metadata(server)).get("client_id_metadata_document_supported")
     if value is not True:
         raise Deviation("client_id_metadata_document_supported true", brief(value))
 
 
 async def _registered(server: ServerUnderTest) -> str:
-    """A client id. Raises `NotApplicable` where nobody registers, `Deviation` where it fails."""
+    """Register a client and return its id. Raise `NotApplicable` without registration, `Deviation` when it fails."""
     endpoint = (await known_metadata(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
-        raise NotApplicable("clients cannot register themselves")
+        raise NotApplicable("clients cannot register dynamically")
     document: JsonObject = {
         "client_name": "mcp-conformance",
         "redirect_uris": [_REDIRECT],
@@ -221,7 +221,7 @@ async def _registered(server: ServerUnderTest) -> str:
 
 
 async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpResponse:
-    """The answer to an authorization request; `None`: the field is left out."""
+    """Send an authorization request and return the response. Fields that are `None` are omitted."""
     endpoint = str((await known_metadata(server)).get("authorization_endpoint"))
     fields: dict[str, str | None] = {
         "response_type": "code",
@@ -252,15 +252,15 @@ async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpResp
     subject=Subject.PROCESS,
 )
 async def redirect_exact(server: ServerUnderTest) -> None:
-    """A redirect URI that is not the registered one is refused, and nobody is sent there."""
+    """A redirect URI other than the registered one is rejected, without a redirect."""
     client = await _registered(server)
     good = await _authorize(server, client_id=client)
     if good.status >= 400:
-        raise NotTestable(f"the control failed: with the registered redirect URI it is HTTP {good.status}")
+        raise NotTestable(f"the control request failed: HTTP {good.status} for the registered redirect URI")
     for uri in (f"{_REDIRECT}/more", f"{_REDIRECT}?more=1", "https://elsewhere.example/callback"):
         answer = await _authorize(server, client_id=client, redirect_uri=uri)
         if answer.status < 400:
-            raise Deviation(f"a refusal of {uri}", f"HTTP {answer.status} {answer.header('location') or ''}")
+            raise Deviation(f"a rejection of {uri}", f"HTTP {answer.status} {answer.header('location') or ''}")
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------------
@@ -272,16 +272,16 @@ def _listed(document: JsonObject, name: str) -> list[JsonValue]:
 
 
 async def with_proofs(server: ServerUnderTest) -> JsonObject:
-    """The metadata of one that binds tokens to keys. Raises `NotApplicable` where it does not."""
+    """Return the metadata of an authorization server that supports DPoP. Raise `NotApplicable` if it does not."""
     document = await known_metadata(server)
     if "dpop_signing_alg_values_supported" not in document:
-        raise NotApplicable("it binds no tokens to keys")
+        raise NotApplicable("the authorization server does not support DPoP")
     return document
 
 
 @check("dpop.as-algorithms", proves=("dpop.as-alg-values",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def proof_algorithms(server: ServerUnderTest) -> None:
-    """The metadata list the algorithms of proofs."""
+    """The metadata list the algorithms of DPoP proofs."""
     value = (await with_proofs(server)).get("dpop_signing_alg_values_supported")
     if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
         raise Deviation("dpop_signing_alg_values_supported to be a list of algorithms", brief(value))
@@ -289,7 +289,7 @@ async def proof_algorithms(server: ServerUnderTest) -> None:
 
 @check("dpop.as-asymmetric", proves=("dpop.as-no-none",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
 async def proofs_asymmetric(server: ServerUnderTest) -> None:
-    """None of the algorithms of proofs is symmetric, or no algorithm at all."""
+    """All algorithms of DPoP proofs are asymmetric."""
     for each in _listed(await with_proofs(server), "dpop_signing_alg_values_supported"):
         if str(each).lower() == "none" or str(each).upper().startswith("HS"):
             raise Deviation("asymmetric algorithms only", brief(each))
@@ -298,7 +298,7 @@ async def proofs_asymmetric(server: ServerUnderTest) -> None:
 async def _with_machines(server: ServerUnderTest) -> JsonObject:
     document = await known_metadata(server)
     if "client_credentials" not in _listed(document, "grant_types_supported"):
-        raise NotApplicable("it does not list client_credentials: it is none for machines")
+        raise NotApplicable("the metadata do not list the grant type client_credentials")
     return document
 
 
@@ -310,7 +310,7 @@ async def _with_machines(server: ServerUnderTest) -> JsonObject:
     subject=Subject.PROCESS,
 )
 async def machine_methods(server: ServerUnderTest) -> None:
-    """The metadata list a way by which a machine can show who it is."""
+    """The metadata list an authentication method for client credentials."""
     methods = _listed(await _with_machines(server), "token_endpoint_auth_methods_supported")
     if not {"private_key_jwt", "client_secret_basic"} & {str(each) for each in methods}:
         raise Deviation("private_key_jwt or client_secret_basic", brief(methods))
@@ -324,9 +324,9 @@ async def machine_methods(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def machine_algorithms(server: ServerUnderTest) -> None:
-    """Where a machine can show who it is by a JWT, the metadata list the algorithms."""
+    """With private_key_jwt the metadata list the signing algorithms."""
     document = await _with_machines(server)
     if "private_key_jwt" not in _listed(document, "token_endpoint_auth_methods_supported"):
-        raise NotApplicable("it takes no JWT for that")
+        raise NotApplicable("the metadata do not list private_key_jwt")
     if not _listed(document, "token_endpoint_auth_signing_alg_values_supported"):
-        raise Deviation("token_endpoint_auth_signing_alg_values_supported", "none")
+        raise Deviation("token_endpoint_auth_signing_alg_values_supported", "no algorithms")

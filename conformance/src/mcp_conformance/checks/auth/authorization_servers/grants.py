@@ -1,6 +1,6 @@
-"""Authorization servers, with somebody who logs in: codes, tokens, and what has to be refused.
+"""Authorization servers with a user login: codes, tokens, and requests that must be rejected.
 
-Where something has to be refused, the control is a trial that differs in that alone.
+Each rejected request has a control that differs from it in one respect.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = ["LOGIN"]
 
-LOGIN: Final = "somebody who logs in"
-"""What these checks need besides."""
+LOGIN: Final = "user login"
+"""The additional need of these checks."""
 
 _NEEDS: Final = (NEED, LOGIN)
 _HTTP: Final = (Transport.HTTP,)
 _OAUTH: Final = ("auth.oauth21-implement", "auth.as-oauth21")
-"""That OAuth 2.1 is kept, which has these rules."""
+"""The requirements of OAuth 2.1, which has these rules."""
 
-# --- the way back ---------------------------------------------------------------------------------------------------------
+# --- authorization response
+# ---------------------------------------------------------------------------------------------
 
 
 @check("auth.as-state", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def state(server: ServerUnderTest) -> None:
-    """The state of a request comes back as it was sent."""
+    """The authorization response has the state of the request unchanged."""
     trial = await trial_of(server, "plain")
     if trial.fields.get("state") != trial.state:
         raise Deviation(f"state {trial.state}", brief(trial.fields.get("state")))
@@ -53,7 +54,7 @@ async def state(server: ServerUnderTest) -> None:
 
 @check("auth.as-iss", proves=("auth.as-iss-should",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def iss(server: ServerUnderTest) -> None:
-    """The browser brings back who sent it, with a code and with an error."""
+    """The authorization response has the issuer, with a code and with an error."""
     issuer = issuer_of(server)
     for name, what in (("plain", "a code"), ("wrong kind", "an error")):
         fields = (await trial_of(server, name)).fields
@@ -63,9 +64,9 @@ async def iss(server: ServerUnderTest) -> None:
 
 @check("auth.as-iss-told", proves=("auth.as-iss-advertised",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def iss_told(server: ServerUnderTest) -> None:
-    """One that says who sent the browser back has told so in its metadata."""
+    """An authorization server that sends iss in the authorization response advertises it in its metadata."""
     if "iss" not in (await trial_of(server, "plain")).fields:
-        raise NotApplicable("the browser brings no iss back")
+        raise NotApplicable("the authorization response has no iss")
     told = (await metadata_of(server)).get("authorization_response_iss_parameter_supported")
     if told is not True:
         raise Deviation("authorization_response_iss_parameter_supported true", brief(told))
@@ -76,15 +77,15 @@ async def iss_told(server: ServerUnderTest) -> None:
 
 @check("auth.as-pkce-required", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def pkce_required(server: ServerUnderTest) -> None:
-    """A request of a public client without a code_challenge leads to no code."""
+    """An authorization request of a public client without a code_challenge gets no code."""
     await granted(server)
     if "code" in (await trial_of(server, "without a challenge")).fields:
-        raise Deviation("a refusal of a request without a code_challenge", "a code")
+        raise Deviation("a rejection of a request without a code_challenge", "a code")
 
 
 @check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def pkce_verified(server: ServerUnderTest) -> None:
-    """A code is worth nothing without the verifier of its challenge."""
+    """A code is rejected without the verifier of its challenge."""
     await granted(server)
     for name in ("another verifier", "no verifier"):
         require_refusal((await trial_of(server, name)).answers[0], f"a code with {name}")
@@ -92,17 +93,19 @@ async def pkce_verified(server: ServerUnderTest) -> None:
 
 @check("auth.as-code-once", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def code_once(server: ServerUnderTest) -> None:
-    """A code is good for one time."""
+    """A code can be used only once."""
     await granted(server, "twice")
-    require_refusal((await trial_of(server, "twice")).answers[1], "a code that was used")
+    require_refusal((await trial_of(server, "twice")).answers[1], "a used code")
 
 
 @check("auth.as-code-owner", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def code_owner(server: ServerUnderTest) -> None:
-    """A code is good for the client that it was given to."""
+    """A code is valid only for the client to which it was issued."""
     await granted(server)
     if not await registers(server):
-        raise NotApplicable("the suite registers no clients there, so that there is no other one")
+        raise NotApplicable(
+            "the suite does not register clients at the authorization server, so that there is no other client"
+        )
     require_refusal((await trial_of(server, "by another client")).answers[0], "a code of another client")
 
 
@@ -111,7 +114,7 @@ async def code_owner(server: ServerUnderTest) -> None:
 
 @check("auth.as-no-store", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def no_store(server: ServerUnderTest) -> None:
-    """An answer with tokens says that it must not be stored."""
+    """A token response has Cache-Control: no-store."""
     await granted(server)
     told = (await trial_of(server, "plain")).answers[0].header("cache-control")
     if "no-store" not in [each.strip().lower() for each in (told or "").split(",")]:
@@ -126,7 +129,7 @@ async def no_store(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def expires(server: ServerUnderTest) -> None:
-    """Access tokens have an end, which is told."""
+    """Access tokens expire, and the response has expires_in."""
     told = (await granted(server)).get("expires_in")
     if not isinstance(told, int) or isinstance(told, bool) or told <= 0:
         raise Deviation("expires_in, a number of seconds", brief(told))
@@ -140,31 +143,36 @@ async def expires(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def refresh_rotates(server: ServerUnderTest) -> None:
-    """A refresh token of a public client is good for one time, and gives another one."""
+    """A refresh token of a public client can be used only once, and is replaced."""
     first = (await granted(server)).get("refresh_token")
     if first is None:
-        raise NotApplicable("it gives no refresh token")
+        raise NotApplicable("the authorization server issues no refresh token")
     _, good, *again = (await trial_of(server, "plain")).answers
     tokens = tokens_of(good)
     if tokens is None:
-        raise NotTestable(f"the control failed: a refresh token is answered by {shown(good)}")
+        raise NotTestable(f"the control request failed: the refresh token gets {shown(good)}")
     if tokens.get("refresh_token") in (None, first):
-        raise Deviation("another refresh token", "none" if tokens.get("refresh_token") is None else "the same one")
-    require_refusal(again[0], "a refresh token that was used")
+        raise Deviation(
+            "another refresh token", "no refresh token" if tokens.get("refresh_token") is None else "the same one"
+        )
+    require_refusal(again[0], "a used refresh token")
 
 
-# --- tokens that are bound to keys ----------------------------------------------------------------------------------------
+# --- DPoP-bound tokens
+# --------------------------------------------------------------------------------------------------
 
 
 @check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
 async def binds(server: ServerUnderTest) -> None:
-    """Tokens that are asked for with a proof are bound to its key, and told to be."""
+    """Tokens for a request with a DPoP proof are bound to its key, and have the token_type DPoP."""
     await with_proofs(server)
     tokens = await granted(server, "with a proof")
     demanded = login_of(server).registered.get("bound", {}).get("dpop_bound_access_tokens") is True
     if str(tokens.get("token_type")).lower() != "dpop":
         if not demanded:
-            raise NotApplicable("it binds no token of a client that does not demand it")
+            raise NotApplicable(
+                "the authorization server binds no token unless the client registered dpop_bound_access_tokens"
+            )
         raise Deviation('token_type "DPoP"', brief(tokens.get("token_type")))
     claims = _claims(str(tokens["access_token"]))
     confirmed = None if claims is None else claims.get("cnf")
@@ -174,7 +182,7 @@ async def binds(server: ServerUnderTest) -> None:
 
 
 def _claims(token: str) -> JsonObject | None:
-    """What stands in a token; `None` where nobody but its maker can read it."""
+    """Return the claims of a token; `None` when it is opaque."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -192,10 +200,12 @@ def _claims(token: str) -> JsonObject | None:
     subject=Subject.PROCESS,
 )
 async def boundrequire_refusal(server: ServerUnderTest) -> None:
-    """A client whose tokens are bound gets none without a proof that is worth something."""
+    """A client with dpop_bound_access_tokens gets no token without a valid DPoP proof."""
     await with_proofs(server)
     if not await registers(server):
-        raise NotApplicable("the suite registers no clients there, so that none can demand it")
+        raise NotApplicable(
+            "the suite does not register clients at the authorization server, so that none has dpop_bound_access_tokens"
+        )
     await granted(server, "with a proof")
-    for name in ("without a proof", "with a proof that anybody can make"):
+    for name in ("without a proof", "with a symmetric proof"):
         require_refusal((await trial_of(server, name)).answers[0], f"a token request {name}")

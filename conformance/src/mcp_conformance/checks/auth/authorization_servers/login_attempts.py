@@ -1,6 +1,7 @@
-"""What is tried at authorization servers with somebody who logs in: requests for codes and tokens, right but for one thing.
+"""Login attempts at authorization servers: requests for codes and tokens that are correct, or wrong in one respect.
 
-Each trial is one login at most, and is made once in a run: an authorization server knows nothing of revisions.
+Each attempt has at most one login, and is made once in a run, since an authorization server does not depend on the
+revision.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ __all__ = [
 ]
 
 _OFFLINE: Final = ("openid", "offline_access")
-"""The scopes that some want to hear before they give a refresh token."""
+"""The scopes that some authorization servers require for a refresh token."""
 _FORM: Final = ("Content-Type", "application/x-www-form-urlencoded")
 
 
 def login_of(server: ServerUnderTest) -> Login:
-    """Who logs in. Raises `NotApplicable` where nobody does."""
+    """Return the login. Raise `NotApplicable` in a run without login."""
     issuer_of(server)
     if server.settings.login is None:
-        raise NotApplicable("nobody logs in: --browser names the command that does")
+        raise NotApplicable("there is no user login: --browser names a command for it")
     return server.settings.login
 
 
 async def metadata_of(server: ServerUnderTest) -> JsonObject:
-    """The metadata, which are asked for once. Raises `NotTestable` when they are nowhere."""
+    """Return the metadata, which are fetched once. Raise `NotTestable` if they are missing."""
     login = login_of(server)
     if login.metadata is None:
         login.metadata = await known_metadata(server)
@@ -66,7 +67,7 @@ async def metadata_of(server: ServerUnderTest) -> JsonObject:
 
 
 async def _client(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> JsonObject:
-    """A public client, which is registered once. Raises `NotTestable` where that does not work."""
+    """Return a public client, which is registered once. Raise `NotTestable` when registration fails."""
     login = login_of(server)
     if kind == "own" and login.client_id is not None:
         return {"client_id": login.client_id}
@@ -74,7 +75,7 @@ async def _client(server: ServerUnderTest, kind: str = "own", **more: JsonValue)
         return login.registered[kind]
     endpoint = (await metadata_of(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
-        raise NotTestable("clients cannot register themselves: --client-id names one that is known already")
+        raise NotTestable("clients cannot register dynamically: --client-id names a registered one")
     document: JsonObject = {
         "client_name": "mcp-conformance",
         "redirect_uris": [login.redirect_uri],
@@ -94,14 +95,14 @@ async def _client(server: ServerUnderTest, kind: str = "own", **more: JsonValue)
 
 
 def _resource(login: Login, metadata: JsonObject) -> str | None:
-    """The MCP server that a token is asked for; `None` where nobody told of one."""
+    """Return the MCP server for which a token is requested; `None` when none is known."""
     listed = metadata.get("protected_resources")
     known = [str(each) for each in listed] if isinstance(listed, list) else []
     return login.resource or next(iter(known), None)
 
 
 async def _request(server: ServerUnderTest, client_id: str, **changes: str | None) -> tuple[str, LoginAttempt]:
-    """The URL of a request for authorization, and what is known of it beforehand; `None`: the field is left out."""
+    """Return the URL of an authorization request, and the attempt before it. Fields that are `None` are omitted."""
     login, metadata = login_of(server), await metadata_of(server)
     endpoint, verifier, state = metadata.get("authorization_endpoint"), secrets.token_urlsafe(32), secrets.token_hex(16)
     if not isinstance(endpoint, str):
@@ -127,7 +128,7 @@ async def _request(server: ServerUnderTest, client_id: str, **changes: str | Non
 
 
 async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> LoginAttempt:
-    """A login that leads to a code. Raises `NotTestable` where it does not."""
+    """Log in and return the attempt with its code. Raise `NotTestable` when there is no code."""
     login, client = login_of(server), await _client(server, kind, **more)
     if login.lost is not None:
         raise NotTestable(login.lost)
@@ -135,11 +136,11 @@ async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonVa
     try:
         fields = await login.visit(url, attempt.state)
     except RedirectMissing as why:
-        login.lost = f"the browser did not come back: {why}"
+        login.lost = f"the browser did not return: {why}"
         raise NotTestable(login.lost) from why
     if "code" not in fields:
         told = f"{fields.get('error', 'no code')}: {fields.get('error_description', '')}"
-        raise NotTestable(f"the control failed: the browser came back with {told}")
+        raise NotTestable(f"the control request failed: the authorization response has {told}")
     return attrs.evolve(attempt, fields=fields)
 
 
@@ -148,7 +149,7 @@ async def _post(
     fields: Mapping[str, str | None],
     proof: Callable[[str, JsonObject], str] | None = None,
 ) -> HttpResponse:
-    """A token request; `None` as a value: the field is left out. The proof is made anew for a nonce that is asked for."""
+    """Send a token request. Fields that are `None` are omitted. If a nonce is required, send a new proof with it."""
     login, metadata = login_of(server), await metadata_of(server)
     endpoint = metadata.get("token_endpoint")
     if not isinstance(endpoint, str):
@@ -170,7 +171,7 @@ async def _redeemed(
     proof: Callable[[str, JsonObject], str] | None = None,
     **changes: str | None,
 ) -> LoginAttempt:
-    """The code for tokens, with fields that differ."""
+    """Exchange a code for tokens, with changed fields."""
     fields: dict[str, str | None] = {
         "grant_type": "authorization_code",
         "code": attempt.fields["code"],
@@ -184,29 +185,30 @@ async def _redeemed(
 
 
 def tokens_of(answer: HttpResponse) -> JsonObject | None:
-    """The tokens in an answer; `None` where there are none."""
+    """Return the tokens in a response; `None` without tokens."""
     document = json_object(answer.body) if answer.status == 200 else None
     return document if document is not None and isinstance(document.get("access_token"), str) else None
 
 
 def shown(answer: HttpResponse) -> str:
-    """An answer, without the tokens in it."""
+    """Return a response as text, without its tokens."""
     document = json_object(answer.body) or {}
     told = "tokens" if "access_token" in document else brief(document.get("error"))
     return f"HTTP {answer.status} with {told}"
 
 
 def require_refusal(answer: HttpResponse, what: str) -> None:
-    """Raises `Deviation` where an answer is no refusal."""
+    """Raise `Deviation` when a response is not a rejection."""
     if not 400 <= answer.status < 500:
-        raise Deviation(f"a refusal of {what}", shown(answer))
+        raise Deviation(f"a rejection of {what}", shown(answer))
 
 
-# --- trials ---------------------------------------------------------------------------------------------------------------
+# --- attempts
+# -----------------------------------------------------------------------------------------------------------
 
 
 async def _plain(server: ServerUnderTest) -> LoginAttempt:
-    """All as it should be; then a refresh, and a second one by the token that was used."""
+    """Send correct requests: a token request, a refresh, and a second refresh with the used token."""
     attempt = await _redeemed(server, await _authorized(server))
     refresh = (tokens_of(attempt.answers[0]) or {}).get("refresh_token")
     fields = {"grant_type": "refresh_token", "client_id": attempt.client_id}
@@ -240,14 +242,14 @@ async def _without_challenge(server: ServerUnderTest) -> LoginAttempt:
         query = urlsplit(answer.header("location") or "").query if back else ""
         return attrs.evolve(attempt, fields=dict(parse_qsl(query)), answers=(answer,))
     try:
-        # It may be refused as late as on the way back.
+        # The request may also be rejected after the login.
         return attrs.evolve(attempt, fields=await login.visit(url, attempt.state), answers=(answer,))
     except RedirectMissing:
         return attrs.evolve(attempt, answers=(answer,))
 
 
 async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
-    """A request that the client may be told of as wrong, or the person at the browser."""
+    """Send an authorization request whose error may be shown to the client, or to the user in the browser."""
     client = await _client(server)
     url, attempt = await _request(server, str(client["client_id"]), response_type="none-that-there-is")
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
@@ -257,16 +259,16 @@ async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
 
 
 KEY: Final = ProofKey()
-"""What tokens are bound to."""
+"""The key of bound tokens."""
 
 
 def _proof(url: str, more: JsonObject, *, symmetric: bool = False) -> str:
-    # What there is no token for yet has no hash of one.
+    # A token request has no token yet, and its proof no token hash.
     return KEY.proof(url, "", changes={**more, "ath": None}, symmetric=symmetric)
 
 
 async def registers(server: ServerUnderTest) -> bool:
-    """Whether the suite registers clients there, as many as it needs."""
+    """Return whether the suite registers clients at the authorization server."""
     return login_of(server).client_id is None and "registration_endpoint" in await metadata_of(server)
 
 
@@ -277,7 +279,7 @@ async def _bound(
         return await _redeemed(server, await _authorized(server), proof)
     client = await _client(server, "bound", dpop_bound_access_tokens=True)
     if demanded and client.get("dpop_bound_access_tokens") is not True:
-        raise NotApplicable("it registers no client as one whose tokens are bound")
+        raise NotApplicable("the authorization server registers no client with dpop_bound_access_tokens")
     return await _redeemed(server, await _authorized(server, "bound"), proof)
 
 
@@ -291,12 +293,12 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[LoginAttempt
     "wrong kind": _wrong_kind,
     "with a proof": partial(_bound, proof=_proof, demanded=False),
     "without a proof": partial(_bound, proof=None),
-    "with a proof that anybody can make": partial(_bound, proof=partial(_proof, symmetric=True)),
+    "with a symmetric proof": partial(_bound, proof=partial(_proof, symmetric=True)),
 }
 
 
 async def trial_of(server: ServerUnderTest, name: str) -> LoginAttempt:
-    """What came of a trial, which is made if it was not made before. Raises `NotTestable` where it cannot be."""
+    """Return an attempt, which is made on first use. Raise `NotTestable` when it is not possible."""
     attempts = login_of(server).attempts
     if name not in attempts:
         try:
@@ -304,7 +306,7 @@ async def trial_of(server: ServerUnderTest, name: str) -> LoginAttempt:
         except NotTestable as why:
             attempts[name] = str(why)
         except Deviation as silent:
-            attempts[name] = f"there was to be {silent.expected}: {silent.observed}"
+            attempts[name] = f"expected {silent.expected}: {silent.observed}"
     found = attempts[name]
     if isinstance(found, str):
         raise NotTestable(found)
@@ -312,9 +314,9 @@ async def trial_of(server: ServerUnderTest, name: str) -> LoginAttempt:
 
 
 async def granted(server: ServerUnderTest, name: str = "plain") -> JsonObject:
-    """The tokens of the trial that all others differ from. Raises `NotTestable` where there are none."""
+    """Return the tokens of the correct attempt. Raise `NotTestable` if it failed."""
     answer = (await trial_of(server, name)).answers[0]
     tokens = tokens_of(answer)
     if tokens is None:
-        raise NotTestable(f"the control failed: a code with all that belongs to it is answered by {shown(answer)}")
+        raise NotTestable(f"the control request failed: a correct token request gets {shown(answer)}")
     return tokens

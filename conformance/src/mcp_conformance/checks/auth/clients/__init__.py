@@ -1,1 +1,1 @@
-"""Authorization checks of clients."""
+"""The authorization checks of clients."""

@@ -1,4 +1,4 @@
-"""What a client asks for, and what it takes for an answer: resources, scopes, PKCE, state and issuer."""
+"""The authorization and token requests of a client: resources, scopes, PKCE, state and issuer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _DEFAULT: Final = "auth/metadata-default"
 _MOST: Final = 5
-"""Authorization requests for one operation: what the specification calls a few."""
+"""Maximum number of authorization requests for one operation; the specification says "a few"."""
 _FORBIDDEN: Final = 403
 _ISSUES: Final = ("auth.iss-advertised-present", "auth.iss-advertised-absent", "auth.iss-unadvertised-present")
 _FORGED: Final = (
@@ -35,7 +35,7 @@ def _redeemed(found: Seen) -> bool:
 
 
 def _redeems(found: Seen) -> str | None:
-    """Whether a code of an answer that had to be dropped is redeemed, or anything else asked."""
+    """Return the token request for a response that had to be dropped; `None` if the client sent none."""
     return f"POST {found.tokens[0].place}" if found.tokens else None
 
 
@@ -49,7 +49,7 @@ def _resources(found: Seen) -> list[str]:
 
 def _too_many_scopes(found: Seen) -> str | None:
     more = sorted(_scopes(found)[0] - {"notes:read", "offline_access"})
-    return f"{' '.join(more)} asked for, where notes:read is wanted" if more else None
+    return f"{' '.join(more)} requested in addition to notes:read" if more else None
 
 
 def _least_specific(found: Seen) -> str | None:
@@ -70,14 +70,14 @@ def _not_absolute(found: Seen) -> str | None:
 
 
 def _fell_short(found: Seen) -> bool:
-    """Whether a token was refused that does not suffice."""
+    """Return whether a token with insufficient scope was rejected."""
     return any(answer is not None and answer.status == _FORBIDDEN for answer in found.testbed.answers)
 
 
 def _steps_up(found: Seen) -> str | None:
     if any("notes:write" in each for each in _scopes(found)):
         return None
-    return f"scopes asked for: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
+    return f"requested scopes: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
 
 
 def _keeps_scopes(found: Seen) -> str | None:
@@ -103,12 +103,12 @@ def _proceeds(found: Seen) -> str | None:
 def _smuggled(found: Seen) -> str | None:
     for each in found.testbed.requests:
         if each.header("x-smuggled") is not None:
-            return f"{each.method} {each.place} has a header out of the URL"
+            return f"{each.method} {each.place} has a header from the URL"
     return None
 
 
 def _shown(found: Seen) -> str | None:
-    return f"{FOREIGN_ERROR!r} in what it wrote" if FOREIGN_ERROR in found.evidence.log else None
+    return f"{FOREIGN_ERROR!r} in its output" if FOREIGN_ERROR in found.evidence.log else None
 
 
 add_rules(
@@ -127,14 +127,17 @@ add_rules(
         ),
         Rule(
             id="auth.client-resource-in-token",
-            title="Each token request has a resource too.",
+            title="Each token request has a resource.",
             proves=("auth.resource-in-both-requests", "auth.resource-in-token"),
             notes=("auth.resource-in-token",),
             tested=_redeemed,
         ),
         Rule(
             id="auth.client-resource-identifies",
-            title="The resource names the MCP server, in the token request the same as in the authorization request.",
+            title=(
+                "The resource identifies the MCP server, and is the same in the token request and the "
+                "authorization request."
+            ),
             proves=("auth.resource-identifies-server",),
             notes=("auth.resource-identifies-server",),
             tested=_redeemed,
@@ -150,7 +153,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-resource-specific",
-            title="The resource is the URL of the MCP server, and not what it is below.",
+            title="The resource is the URL of the MCP server, not a less specific one.",
             proves=("auth.resource-most-specific",),
             within=(_DEFAULT,),
             tested=lambda found: any(_resources(found)),
@@ -158,7 +161,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-resource-no-slash",
-            title="The resource has no slash at its end where the URL of the server has none.",
+            title="The resource has no trailing slash if the URL of the server has none.",
             proves=("auth.resource-no-trailing-slash",),
             within=(_DEFAULT,),
             tested=lambda found: any(_resources(found)),
@@ -166,14 +169,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-resource-upper-case",
-            title="A resource whose scheme and host are in upper case is taken for the same.",
+            title="A resource with scheme and host in upper case is accepted as the same.",
             proves=("auth.resource-accept-uppercase", "auth.resource-uppercase-accepted"),
             within=("auth/resource-in-upper-case",),
             gets_in=True,
         ),
         Rule(
             id="auth.client-scope-challenged",
-            title="The client asks for the scopes of the challenge.",
+            title="The client requests the scopes of the challenge.",
             proves=(
                 "auth.challenge-scope-authoritative",
                 "auth.challenge-authoritative",
@@ -185,7 +188,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-scope-not-intersected",
-            title="Challenged scopes are asked for even if the metadata do not list them.",
+            title="The client requests the scopes of the challenge even if the metadata do not list them.",
             proves=("auth.challenge-scope-no-relation", "auth.challenge-no-set-assumption"),
             notes=("auth.challenge-authoritative",),
             within=("auth/scope-outside-supported",),
@@ -193,7 +196,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-scope-least",
-            title="Where the challenge names scopes, no others are asked for.",
+            title="The client requests no scopes other than those of the challenge.",
             proves=("auth.scope-least-privilege", "auth.least-privilege"),
             within=("auth/scope-from-www-authenticate",),
             tested=_authorized,
@@ -201,7 +204,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-scope-supported",
-            title="Where the challenge names no scope, all are asked for that the metadata list.",
+            title="If the challenge has no scope, the client requests all scopes of the metadata.",
             proves=("auth.scope-absent-fallback", "auth.scope-selection-order", "auth.scope-priority-supported"),
             notes=("auth.scope-priority-supported",),
             within=("auth/scope-from-scopes-supported",),
@@ -209,7 +212,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-scope-omitted",
-            title="Where nobody names a scope, none is asked for.",
+            title="If neither the challenge nor the metadata have scopes, the client requests none.",
             proves=("auth.scope-absent-fallback", "auth.scope-selection-order", "auth.scope-omitted"),
             notes=("auth.scope-omitted",),
             within=("auth/scope-omitted-when-undefined",),
@@ -217,7 +220,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up",
-            title="A client whose token does not suffice asks for the scope that it lacks.",
+            title="A client whose token has insufficient scope requests the missing scope.",
             proves=("auth.step-up", "auth.step-up-user", "auth.step-up-respond"),
             within=("auth/scope-step-up",),
             tested=_fell_short,
@@ -225,7 +228,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up-union",
-            title="Who asks for a further scope asks for those of before too.",
+            title="A client that requests a further scope also requests the earlier ones.",
             proves=("auth.step-up-union", "auth.reauth-keeps-scopes"),
             within=("auth/scope-step-up",),
             tested=lambda found: len(found.authorizations) > 1,
@@ -233,7 +236,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up-limit",
-            title="A client whose scopes never suffice gives up after a few attempts.",
+            title="A client whose scope is always insufficient stops after a few attempts.",
             proves=("auth.step-up-retry-limit",),
             notes=("auth.step-up-retry-limit",),
             within=("auth/scope-retry-limit",),
@@ -242,7 +245,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-no-offline-access",
-            title="offline_access is not asked for where it is not listed.",
+            title="The client does not request offline_access if it is not listed.",
             proves=("auth.refresh-offline-access-not-otherwise",),
             notes=("auth.refresh-offline-access-not-otherwise",),
             within=(_DEFAULT, "auth/offline-access-not-supported"),
@@ -250,28 +253,28 @@ add_rules(
         ),
         Rule(
             id="auth.client-without-refresh",
-            title="A client gets along without a refresh token.",
+            title="A client works without a refresh token.",
             proves=("auth.refresh-not-assumed",),
             within=("auth/no-refresh-token",),
             gets_in=True,
         ),
         Rule(
             id="auth.client-pkce",
-            title="Each authorization request has a challenge of PKCE, and each code is redeemed with its verifier.",
+            title="Each authorization request has a PKCE challenge, and each token request has its verifier.",
             proves=("auth.pkce",),
             notes=("auth.pkce",),
             tested=_redeemed,
         ),
         Rule(
             id="auth.client-pkce-s256",
-            title="The method of PKCE is S256.",
+            title="The PKCE method is S256.",
             proves=("auth.pkce-s256",),
             notes=("auth.pkce-s256",),
             tested=_authorized,
         ),
         Rule(
             id="auth.client-pkce-refused",
-            title="Metadata of RFC 8414 that do not list methods of PKCE are the end.",
+            title="If RFC 8414 metadata do not list PKCE methods, the client does not proceed.",
             proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-rfc8414"),
             within=("auth/pkce-missing",),
             tested=_verified,
@@ -279,7 +282,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-pkce-refused-openid",
-            title="Metadata of OpenID Connect that do not list methods of PKCE are the end.",
+            title="If OpenID Connect metadata do not list PKCE methods, the client does not proceed.",
             proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-oidc"),
             within=("auth/pkce-missing-openid",),
             tested=_verified,
@@ -287,7 +290,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-state",
-            title="Each authorization request has a state of its own; an answer without it is dropped.",
+            title="Each authorization request has a state of its own; a response without it is dropped.",
             proves=("auth.state",),
             notes=("auth.state",),
             within=(_DEFAULT, "auth/state-wrong", "auth/state-missing"),
@@ -295,7 +298,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-before-token",
-            title="The issuer of an answer is compared with the one of the request before its code is redeemed anywhere.",
+            title="The issuer of a response is compared with that of the request before its code is used.",
             proves=("auth.iss-validate-before-token", "auth.record-issuer"),
             notes=_ISSUES,
             within=("auth/iss-wrong-issuer",),
@@ -304,7 +307,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-present",
-            title="An answer with another issuer is dropped.",
+            title="A response with another issuer is dropped.",
             proves=("auth.iss-advertised-present",),
             notes=_ISSUES,
             within=("auth/iss-wrong-issuer",),
@@ -312,7 +315,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-absent",
-            title="An answer without an issuer is dropped where the metadata promise one.",
+            title="A response without an issuer is dropped if the metadata announce one.",
             proves=("auth.iss-advertised-absent",),
             notes=_ISSUES,
             within=("auth/iss-supported-missing",),
@@ -320,7 +323,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-unexpected",
-            title="An answer with another issuer is dropped even if the metadata promise none.",
+            title="A response with another issuer is dropped even if the metadata announce none.",
             proves=("auth.iss-unadvertised-present",),
             notes=_ISSUES,
             within=("auth/iss-unexpected",),
@@ -328,14 +331,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-not-wanted",
-            title="An answer without an issuer is taken where the metadata promise none.",
+            title="A response without an issuer is accepted if the metadata announce none.",
             proves=("auth.iss-unadvertised-absent",),
             within=("auth/iss-not-advertised",),
             gets_in=True,
         ),
         Rule(
             id="auth.client-iss-exact",
-            title="An issuer with a slash behind it is another one.",
+            title="An issuer with an additional trailing slash is another issuer.",
             proves=("auth.iss-no-normalization",),
             notes=_ISSUES,
             within=("auth/iss-normalized",),
@@ -343,7 +346,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-error",
-            title="What an error says that is of another issuer is not shown.",
+            title="The description in an error response of another issuer is not shown.",
             proves=("auth.iss-error-response",),
             within=("auth/iss-error",),
             tested=_authorized,
@@ -351,7 +354,7 @@ add_rules(
         ),
         Rule(
             id="security.client-urls",
-            title="What stands in a URL of the server gets into no other part of a request.",
+            title="The content of a server's URL does not become another part of a request.",
             proves=("security.sanitize-urls",),
             within=("auth/url-with-line-break",),
             tested=_verified,

@@ -1,4 +1,4 @@
-"""How a client finds the authorization server of a protected server, and uses its token."""
+"""Discovery of the authorization server by a client, and the use of its token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _got_in(found: Seen) -> bool:
 
 
 def _finds_server(found: Seen) -> str | None:
-    """Whether it came as far as the authorization server."""
+    """Return what is wrong when the client did not find the authorization server."""
     came = found.testbed.server.looked_up or _goes_on(found)
     return None if came else f"the authorization server is not found, {found.evidence.ending}"
 
@@ -44,12 +44,13 @@ def _looked_up(found: Seen) -> bool:
 
 
 def _goes_on(found: Seen) -> str | None:
-    """Whether something was asked of the authorization server."""
+    """Return the first request to the authorization server; `None` if the client sent no such request."""
     asked = [*found.registrations, *found.authorizations, *found.tokens]
     return f"{asked[0].method} {asked[0].place}" if asked else None
 
 
-# --- in 2025-03-26 the server is its own authorization server ------------------------------------------------------------
+# --- 2025-03-26: the server is its own authorization server
+# -------------------------------------------------------------
 
 
 def _metadata_asked(found: Seen) -> str | None:
@@ -57,7 +58,7 @@ def _metadata_asked(found: Seen) -> str | None:
     ask = next((i for i, each in enumerate(before) if each.path == _WELL), None)
     used = next((i for i, each in enumerate(before) if each.path in ("/register", "/authorize", "/token")), None)
     if ask is None or (used is not None and used < ask):
-        return f"{_WELL} is not asked for before the endpoints are used"
+        return f"{_WELL} is not requested before the endpoints are used"
     return None
 
 
@@ -71,19 +72,19 @@ def _version_told(found: Seen) -> str | None:
 def _at_base(found: Seen) -> str | None:
     wrong = [each.url for each in found.testbed.requests if _WELL in each.path and each.path != _WELL]
     if wrong:
-        return f"{wrong[0]} is asked for"
-    return None if any(each.path == _WELL for each in found.testbed.requests) else f"{_WELL} is not asked for"
+        return f"{wrong[0]} is requested"
+    return None if any(each.path == _WELL for each in found.testbed.requests) else f"{_WELL} is not requested"
 
 
 @check("auth.client-optional", proves=("auth.optional",), needs=("scenario:tools_call",), transports=(Transport.HTTP,))
 async def optional(client: ClientUnderTest) -> None:
-    """A server that wants no token is used without."""
+    """A server that requires no token is used without one."""
     evidence = client.run("tools_call")
     if not evidence.sent("tools/call"):
         told = evidence.transcript.messages(sent=True)
         if told and isinstance(told[-1], dict) and "error" in told[-1]:
-            raise NotTestable(f"the client gave up when it was refused something: {brief(told[-1])}")
-        raise Deviation("a client to call tools of a server that wants no token", evidence.ending)
+            raise NotTestable(f"the client stopped after an error: {brief(told[-1])}")
+        raise Deviation("a client that calls tools of a server without authorization", evidence.ending)
 
 
 # --- the table -----------------------------------------------------------------------------------------------------------
@@ -92,14 +93,14 @@ add_rules(
     (
         Rule(
             id="auth.client-flow",
-            title="A client that is asked for a token gets one by the MCP authorization framework, and comes back with it.",
+            title="A client that gets a 401 obtains a token by the MCP authorization framework, and uses it.",
             proves=("auth.http-conform", "auth.http-should-conform"),
             within=(_DEFAULT, _OWN),
             gets_in=True,
         ),
         Rule(
             id="auth.client-resource-metadata",
-            title="The client finds the authorization server by the metadata of the resource.",
+            title="The client finds the authorization server by the protected resource metadata.",
             proves=("auth.prm-client", "auth.prm-client-uses"),
             notes=("auth.prm-client-uses",),
             within=(_DEFAULT,),
@@ -107,14 +108,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-challenge-parsed",
-            title="The client finds the challenge among others in one line.",
+            title="The client finds its challenge among others in one header.",
             proves=("auth.client-parse-www-authenticate", "auth.client-parses-www-authenticate"),
             within=("auth/challenge-among-others",),
             wrong=_finds_server,
         ),
         Rule(
             id="auth.client-metadata-named",
-            title="The client takes the metadata of the resource from where the challenge says.",
+            title="The client fetches the protected resource metadata from the URL in the challenge.",
             proves=("auth.client-prm-header-preferred",),
             notes=("auth.client-prm-header-preferred",),
             within=(_DEFAULT, "auth/metadata-var3"),
@@ -122,7 +123,9 @@ add_rules(
         ),
         Rule(
             id="auth.client-metadata-order",
-            title="Where no challenge says, the client asks at the path of the server first, and then at the root.",
+            title=(
+                "Without a URL in the challenge the client tries the well-known URI with the path first, then the root."
+            ),
             proves=("auth.client-prm-fallback-order",),
             notes=("auth.client-prm-fallback-order",),
             within=("auth/metadata-var1", "auth/metadata-var2"),
@@ -131,14 +134,16 @@ add_rules(
         ),
         Rule(
             id="auth.client-metadata-both-ways",
-            title="The client finds the metadata of the resource where the challenge says, and without that where they belong.",
+            title=(
+                "The client finds the protected resource metadata by the challenge, and without it by well-known URIs."
+            ),
             proves=("auth.client-both-prm-mechanisms", "auth.client-prm-discovery-order"),
             within=("auth/metadata-var1", "auth/metadata-var3"),
             wrong=_finds_server,
         ),
         Rule(
             id="auth.client-resource-mismatch",
-            title="Metadata of another resource are not used.",
+            title="Protected resource metadata of another resource are not used.",
             proves=("auth.prm-resource-mismatch-rejected",),
             notes=("auth.prm-resource-mismatch-rejected",),
             within=("auth/resource-mismatch",),
@@ -146,7 +151,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata",
-            title="The client takes the endpoints from the metadata of the authorization server (RFC 8414).",
+            title="The client takes the endpoints from the authorization server metadata (RFC 8414).",
             proves=("auth.client-rfc8414",),
             notes=("auth.client-both-as-metadata",),
             within=(_DEFAULT, _OWN),
@@ -154,7 +159,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata-kinds",
-            title="The client takes the metadata of an authorization server in either manner: RFC 8414, and OpenID Connect.",
+            title="The client supports authorization server metadata of both kinds: RFC 8414 and OpenID Connect.",
             proves=("auth.client-both-metadata-kinds", "auth.client-both-as-metadata"),
             notes=("auth.client-both-as-metadata",),
             within=(_DEFAULT, "auth/metadata-var1"),
@@ -163,7 +168,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata-order-path",
-            title="For an issuer with a path the places of its metadata are tried in order.",
+            title="For an issuer with a path the well-known URIs are tried in order.",
             proves=("auth.metadata-order-with-path", "auth.as-wellknown-path-order"),
             notes=("auth.as-wellknown-path-order",),
             within=("auth/metadata-var2", "auth/metadata-var3"),
@@ -172,7 +177,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata-order-root",
-            title="For an issuer without a path the places of its metadata are tried in order.",
+            title="For an issuer without a path the well-known URIs are tried in order.",
             proves=("auth.metadata-order-without-path", "auth.as-wellknown-root-order"),
             notes=("auth.as-wellknown-root-order",),
             within=("auth/metadata-var1",),
@@ -181,7 +186,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata-several",
-            title="Metadata of an authorization server are found at the second and the third place too.",
+            title="Authorization server metadata are also found at the second and the third well-known URI.",
             proves=("auth.client-multiple-well-known", "auth.as-wellknown-multiple"),
             within=("auth/metadata-var1", "auth/metadata-var3"),
             tested=_looked_up,
@@ -189,7 +194,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-issuer-identical",
-            title="Metadata that name another issuer are not used, nor those that name nearly the same one.",
+            title="Metadata with another issuer are not used, even if it is nearly the same.",
             proves=("auth.as-metadata-issuer-validated", "auth.as-metadata-mismatch-not-used"),
             notes=("auth.as-metadata-mismatch-not-used", "auth.as-metadata-issuer-validated"),
             within=("auth/metadata-issuer-mismatch", "auth/metadata-issuer-slash"),
@@ -198,7 +203,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-metadata-first",
-            title="The client asks for the metadata of the authorization server before it takes the default endpoints.",
+            title="The client requests the authorization server metadata before it uses the default endpoints.",
             proves=("auth.client-metadata-first",),
             within=(_BARE, _OWN),
             tested=_authorized,
@@ -206,7 +211,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-metadata-version",
-            title="Requests for the metadata of the authorization server say MCP-Protocol-Version.",
+            title="Requests for the authorization server metadata have the MCP-Protocol-Version header.",
             proves=("auth.metadata-version-header",),
             within=(_OWN,),
             tested=_looked,
@@ -214,7 +219,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-base-url",
-            title="The metadata of the authorization server are asked for at the URL of the MCP server without its path.",
+            title="The authorization server metadata are requested at the URL of the MCP server without its path.",
             proves=("auth.base-url",),
             within=(_OWN,),
             tested=_looked,
@@ -222,42 +227,42 @@ add_rules(
         ),
         Rule(
             id="auth.client-default-endpoints",
-            title="Without metadata of the authorization server the client takes /authorize, /token and /register.",
+            title="Without authorization server metadata the client uses /authorize, /token and /register.",
             proves=("auth.client-default-endpoints",),
             within=(_BARE,),
             gets_in=True,
         ),
         Rule(
             id="auth.client-no-cross-credentials",
-            title="What one authorization server gave is not shown to another, nor to anybody else.",
+            title="Credentials of one authorization server are not sent to another, or to any other party.",
             proves=("auth.no-cross-as-credentials",),
             notes=("auth.no-cross-as-credentials",),
             tested=_got_in,
         ),
         Rule(
             id="auth.client-own-tokens",
-            title="The server is sent no token but those of its own authorization server, and its metadata none.",
+            title="The server gets only tokens of its own authorization server; metadata requests have no token.",
             proves=("auth.client-own-as-tokens", "auth.client-only-own-as-tokens"),
             notes=("auth.client-only-own-as-tokens",),
             tested=_got_in,
         ),
         Rule(
             id="auth.client-bearer",
-            title="The token is in the Authorization header, by the scheme Bearer.",
+            title="The token is in the Authorization header with the scheme Bearer.",
             proves=("auth.bearer-header",),
             notes=("auth.bearer-header",),
             tested=_got_in,
         ),
         Rule(
             id="auth.client-every-request",
-            title="The token is in every request to the server.",
+            title="Every request to the server has the token.",
             proves=("auth.every-request", "auth.bearer-every-request"),
             notes=("auth.bearer-every-request",),
             tested=lambda found: found.accepted > 1,
         ),
         Rule(
             id="auth.client-no-query-token",
-            title="The token is in no URL.",
+            title="The token is not in a URL.",
             proves=("auth.no-query-token", "auth.token-not-in-query"),
             notes=("auth.token-not-in-query",),
             tested=lambda found: bool(found.tokens),

@@ -1,6 +1,6 @@
-"""Clients of DPoP: tokens that are bound to a key, and the proof of it with each request.
+"""Clients with DPoP: tokens that are bound to a key, and a proof with each request.
 
-It is optional: a client that makes no proofs is not judged.
+DPoP is optional: a client that sends no proofs is not judged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MODERN_ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 _BOUND: Final = ("auth/dpop", "auth/dpop-nonce")
-_NO_PROOF: Final = "makes no proofs of DPoP"
+_NO_PROOF: Final = "sends no DPoP proofs"
 
 
 def _proofs(found: Seen) -> bool:
@@ -29,7 +29,7 @@ def _bound_calls(found: Seen) -> bool:
 
 
 def _nonces_told(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
-    """Where a proof was refused for its nonce, and the one that was told."""
+    """Return the nonces of rejected proofs, with the index of the request."""
     told: list[tuple[int, str]] = []
     for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
         if answer is None or (request.place == found.testbed.places.resource) is not at_server:
@@ -41,7 +41,7 @@ def _nonces_told(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
 
 
 def _nonce_wanted(found: Seen, *, at_server: bool) -> bool:
-    """Whether a proof was refused for its nonce, or came with one at once, as one may that was told before."""
+    """Return whether a proof was rejected for its nonce, or had one from an earlier response."""
     if _nonces_told(found, at_server=at_server):
         return True
     place = found.testbed.places.resource
@@ -59,7 +59,7 @@ def _nonce_ignored(found: Seen, *, at_server: bool) -> str | None:
             return f"no further request to {place}"
         proof = read_jwt(again.header("dpop") or "")
         if proof is None or proof.claims.get("nonce") != nonce:
-            return f"the next request to {place} has not the nonce {nonce!a} that was told"
+            return f"the next request to {place} does not have the nonce {nonce!a} of the response"
     return None
 
 
@@ -84,7 +84,7 @@ def _algorithm(found: Seen) -> str | None:
 
 
 def _proved_tokens(found: Seen) -> bool:
-    """Whether tokens were asked for by a client that makes proofs somewhere."""
+    """Return whether a client that sends proofs requested tokens."""
     return _proofs(found) and bool(found.tokens)
 
 
@@ -102,38 +102,40 @@ def _dpop(id: str, title: str, note: str, tested: Callable[[Seen], bool] = _boun
 
 add_rules(
     (
-        _dpop("scheme", "A bound token comes by the scheme DPoP.", "dpop.client-scheme"),
+        _dpop("scheme", "A bound token is sent with the scheme DPoP.", "dpop.client-scheme"),
         _dpop(
-            "fresh", "Each request with a bound token has a proof of its own, by its key.", "dpop.client-fresh-proof"
+            "fresh",
+            "Each request with a bound token has its own proof, signed with the token's key.",
+            "dpop.client-fresh-proof",
         ),
         _dpop(
             "header",
-            "There is one DPoP header, with the type of a proof, and the public key alone.",
+            "There is one DPoP header, with the type of a proof, and only the public key.",
             "dpop.client-proof-header",
         ),
         _dpop(
             "claims",
-            "A proof names method, URL without query, time of issue, and the hash of the token.",
+            "A proof has the method, the URL without query, the time of issue, and the token hash.",
             "dpop.client-proof-claims",
         ),
-        # Without a proof there is no bound token to come with.
+        # Without a proof there is no bound token.
         _dpop("token-request", "The token request has a proof.", "dpop.client-token-request-proof", _proved_tokens),
         _nonce_rule(
             "token-nonce",
-            "Told by the token endpoint to use a nonce, the client comes back with it.",
+            "If the token endpoint requires a nonce, the client retries with it.",
             "dpop.client-as-nonce",
             at_server=False,
         ),
         _nonce_rule(
             "nonce",
-            "Told by the server to use a nonce, the client comes back with it.",
+            "If the server requires a nonce, the client retries with it.",
             "dpop.client-rs-nonce",
             at_server=True,
         ),
-        _dpop("asymmetric", "Proofs are signed by an asymmetric key.", "dpop.asymmetric-only"),
+        _dpop("asymmetric", "Proofs are signed with an asymmetric key.", "dpop.asymmetric-only"),
         Rule(
             id="dpop.client-algorithm",
-            title="Proofs are signed with ES256 or the like.",
+            title="Proofs are signed with ES256 or a similar algorithm.",
             proves=("dpop.modern-algorithms",),
             within=_BOUND,
             tested=_proofs,

@@ -1,6 +1,6 @@
-"""Clients of the extensions that give tokens to machines, workloads and employees.
+"""Clients of the extensions for client credentials, workload identity and enterprise-managed authorization.
 
-All of this is optional: a client that never begins with it is not judged.
+All of these are optional: a client that does not start such a flow is not judged.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _EMPLOYEE: Final = ("auth/enterprise-managed-authorization",)
 _WORKLOAD: Final = ("auth/wif-jwt-bearer",)
 _REFUSED: Final = ("auth/wif-refused",)
 
-_NO_MACHINE: Final = "is not there for itself"
-_NO_WORKLOAD: Final = "does not show the JWT of its platform"
-_NO_EMPLOYEE: Final = "does not ask the identity provider"
+_NO_MACHINE: Final = "does not use the client credentials grant"
+_NO_WORKLOAD: Final = "does not send the JWT of its platform"
+_NO_EMPLOYEE: Final = "does not send a request to the identity provider"
 
 
 # --- client credentials --------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def _forms(found: Seen) -> list[dict[str, str]]:
 
 
 def _machine(found: Seen) -> bool:
-    """Whether it shows who it is at the token endpoint, in whatever way."""
+    """Return whether the client authenticates at the token endpoint in any way."""
     return any(_by_machine(each) for each in found.tokens)
 
 
@@ -73,7 +73,7 @@ def _unproved(found: Seen) -> str | None:
 
 
 def _registers(found: Seen) -> str | None:
-    return "the client registers itself" if found.registrations else None
+    return "the client registers dynamically" if found.registrations else None
 
 
 def _consents(found: Seen) -> str | None:
@@ -102,7 +102,7 @@ def _asserted(found: Seen) -> bool:
 
 
 def _workload(found: Seen) -> bool:
-    """Whether the JWT of the platform is shown in some way."""
+    """Return whether the client sends the JWT of the platform."""
     return any("workload-0" in each.body.decode("latin-1") for each in found.tokens)
 
 
@@ -115,13 +115,13 @@ def _assertion(found: Seen) -> str | None:
 
 def _known_otherwise(found: Seen) -> str | None:
     if found.registrations:
-        return "the client registers itself"
+        return "the client registers dynamically"
     return "a client secret in a token request" if any("client_secret" in form for form in _forms(found)) else None
 
 
 def _not_told(found: Seen) -> str | None:
     if found.evidence.status == 0 or not found.evidence.log.strip():
-        return f"it ended with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
+        return f"it exited with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
     return None
 
 
@@ -153,7 +153,7 @@ def _undeclared(found: Seen) -> str | None:
         declared = meta.get("io.modelcontextprotocol/clientCapabilities") if isinstance(meta, dict) else None
         extensions = declared.get("extensions") if isinstance(declared, dict) else None
         if "id" in message and (not isinstance(extensions, dict) or _MANAGED not in extensions):
-            return f"{message.get('method')} declares no {_MANAGED}"
+            return f"{message.get('method')} does not declare {_MANAGED}"
     return None
 
 
@@ -166,8 +166,8 @@ def _id_jag_grant(found: Seen) -> str | None:
 def _id_jag_shown(found: Seen) -> str | None:
     for each in found.calls:
         if any("id-jag-" in value for _, value in each.headers):
-            return "the MCP server is sent the ID-JAG"
-    return None if found.tokens else f"the ID-JAG is shown to nobody; {found.ending}"
+            return "the MCP server gets the ID-JAG"
+    return None if found.tokens else f"the ID-JAG is not sent; {found.ending}"
 
 
 def _at_server(found: Seen) -> str | None:
@@ -198,7 +198,7 @@ add_rules(
     (
         Rule(
             id="client-credentials.client-grant",
-            title="The token request of a client that is there for itself has grant_type client_credentials.",
+            title="The token request with client credentials has the grant_type client_credentials.",
             proves=("client-credentials.grant-type",),
             within=_MACHINE,
             tested=_machine,
@@ -207,7 +207,7 @@ add_rules(
         ),
         Rule(
             id="client-credentials.client-proves",
-            title="It shows who it is by a secret or an assertion.",
+            title="The client authenticates with a secret or an assertion.",
             proves=("client-credentials.auth-method", "client-credentials.secret"),
             within=_MACHINE,
             tested=_machine,
@@ -216,7 +216,7 @@ add_rules(
         ),
         Rule(
             id="client-credentials.client-assertion",
-            title="With a key it is an assertion.",
+            title="A client with a key authenticates with an assertion.",
             proves=("client-credentials.jwt-recommended",),
             within=(_KEY,),
             tested=_machine,
@@ -225,26 +225,29 @@ add_rules(
         ),
         Rule(
             id="client-credentials.client-assertion-type",
-            title="An assertion comes with its type.",
+            title="An assertion has a client_assertion_type.",
             proves=("client-credentials.jwt-assertion-type",),
             notes=("client-credentials.jwt-assertion-type",),
             within=(_KEY,),
             tested=_asserted,
             wrong=_no_assertion_type,
-            optional="shows no assertion",
+            optional="sends no assertion",
         ),
         Rule(
             id="client-credentials.client-assertion-claims",
-            title="An assertion has the client id as issuer and subject, the authorization server as audience, and an end.",
+            title=(
+                "An assertion has the client id as issuer and subject, the authorization server as audience, and "
+                "an expiry."
+            ),
             proves=("client-credentials.jwt-claims",),
             notes=("client-credentials.jwt-claims",),
             within=(_KEY,),
             tested=_asserted,
-            optional="shows no assertion",
+            optional="sends no assertion",
         ),
         Rule(
             id="client-credentials.client-no-registration",
-            title="A client that is there for itself does not register.",
+            title="A client with client credentials does not register dynamically.",
             proves=("client-credentials.no-dcr",),
             within=_MACHINE,
             tested=_machine,
@@ -253,7 +256,7 @@ add_rules(
         ),
         Rule(
             id="client-credentials.client-resource",
-            title="Its token request names the MCP server as resource.",
+            title="The token request names the MCP server as resource.",
             proves=("client-credentials.resource",),
             within=_MACHINE,
             tested=_machine,
@@ -262,7 +265,7 @@ add_rules(
         ),
         Rule(
             id="client-credentials.client-no-person",
-            title="It sends nobody to the authorization endpoint.",
+            title="The client sends no user to the authorization endpoint.",
             proves=("client-credentials.no-user-interaction",),
             within=_MACHINE,
             tested=_machine,
@@ -271,7 +274,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-grant",
-            title="The token request of a workload has the grant type for JWTs.",
+            title="The token request of a workload has the JWT bearer grant type.",
             proves=("wif.client-grant-type",),
             within=_WORKLOAD,
             tested=_workload,
@@ -280,7 +283,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-shows-assertion",
-            title="Its assertion is the JWT of the platform.",
+            title="The assertion is the JWT of the platform.",
             proves=("wif.client-assertion",),
             within=_WORKLOAD,
             tested=_workload,
@@ -289,7 +292,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-names-resource",
-            title="Its resource is the MCP server.",
+            title="The resource is the MCP server.",
             proves=("wif.client-resource",),
             within=_WORKLOAD,
             tested=_workload,
@@ -298,7 +301,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-unregistered",
-            title="It neither registers nor shows a secret.",
+            title="The workload neither registers nor sends a secret.",
             proves=("wif.client-no-registration",),
             within=_WORKLOAD,
             tested=_workload,
@@ -307,7 +310,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-refusal-told",
-            title="A client whose assertion is refused says so.",
+            title="A client whose assertion is rejected reports the error.",
             proves=("wif.client-surfaces-errors",),
             within=_REFUSED,
             tested=_workload,
@@ -316,7 +319,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-refused-once",
-            title="A client whose assertion is refused does not show it again.",
+            title="A client whose assertion is rejected does not send it again.",
             proves=("wif.client-no-retry",),
             within=_REFUSED,
             tested=_workload,
@@ -325,7 +328,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-refused-stays",
-            title="A client whose assertion is refused does not try another grant.",
+            title="A client whose assertion is rejected does not try another grant.",
             proves=("wif.client-no-grant-fallback",),
             within=_REFUSED,
             tested=_workload,
@@ -334,22 +337,22 @@ add_rules(
         ),
         Rule(
             id="ema.client-declared",
-            title="A client that gets its tokens by the company declares the extension.",
+            title="A client with enterprise-managed authorization declares the extension.",
             proves=("ema.declared",),
             within=_EMPLOYEE,
             tested=_asks_idp,
             wrong=_undeclared,
             optional=_NO_EMPLOYEE,
         ),
-        _exchange("token-exchange", "The identity provider is asked for an exchange of tokens."),
-        _exchange("requested-token-type", "What is asked for is an ID-JAG."),
-        _exchange("audience", "It is for the authorization server of the MCP server."),
-        _exchange("resource", "It is for the MCP server."),
-        _exchange("subject-token", "What is given for it is the ID token, and its type."),
-        _exchange("client-auth-at-idp", "The identity provider is shown who asks."),
+        _exchange("token-exchange", "The request to the identity provider is a token exchange."),
+        _exchange("requested-token-type", "The requested token type is ID-JAG."),
+        _exchange("audience", "The audience of the ID-JAG is the authorization server of the MCP server."),
+        _exchange("resource", "The resource of the ID-JAG is the MCP server."),
+        _exchange("subject-token", "The subject token is the ID token, with its type."),
+        _exchange("client-auth-at-idp", "The client authenticates at the identity provider."),
         Rule(
             id="ema.client-takes-n-a",
-            title="A token type of N_A is taken, and the ID-JAG not sent to the MCP server.",
+            title="The token type N_A is accepted, and the ID-JAG is not sent to the MCP server.",
             proves=("ema.client-accepts-n-a",),
             within=_EMPLOYEE,
             tested=_got_assertion,
@@ -358,7 +361,7 @@ add_rules(
         ),
         Rule(
             id="ema.client-grant",
-            title="The token request has the grant type for JWTs, and the ID-JAG as assertion.",
+            title="The token request has the JWT bearer grant type, and the ID-JAG as assertion.",
             proves=("ema.access-token-grant",),
             within=_EMPLOYEE,
             tested=_tokens,
@@ -367,7 +370,7 @@ add_rules(
         ),
         Rule(
             id="ema.client-proves",
-            title="The authorization server is shown the credentials that the client has there.",
+            title="The client authenticates at the authorization server with its credentials there.",
             proves=("ema.client-auth-at-as",),
             within=_EMPLOYEE,
             tested=_tokens,
@@ -376,7 +379,7 @@ add_rules(
         ),
         Rule(
             id="ema.client-no-person",
-            title="Nobody is sent to the authorization endpoint.",
+            title="No user is sent to the authorization endpoint.",
             proves=("ema.no-interactive-redirect",),
             within=_EMPLOYEE,
             tested=_asks_idp,

@@ -1,4 +1,4 @@
-"""How a client becomes known to an authorization server: by what it was given, by a document, or by registering itself."""
+"""Client registration: preregistered clients, client ID metadata documents, and dynamic registration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _client_ids(found: Seen) -> list[str]:
 
 def _document_used(found: Seen) -> str | None:
     if found.registrations:
-        return "the client registers itself"
+        return "the client registers dynamically"
     return next((f"client_id {id!a} in an authorization request" for id in _client_ids(found) if "://" not in id), None)
 
 
@@ -42,7 +42,7 @@ def _first_choice(found: Seen) -> str | None:
         return _document_used(found)
     other = [id for id in _client_ids(found) if id != "given-client"]
     if found.registrations:
-        return "the client registers itself"
+        return "the client registers dynamically"
     return f"client_id {other[0]!a} in an authorization request" if other else None
 
 
@@ -62,13 +62,15 @@ def _ended_after_refusal(found: Seen) -> str | None:
 
 def _reported(found: Seen) -> str | None:
     if found.evidence.status == 0 or not found.evidence.log.strip():
-        return f"it ended with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
+        return f"it exited with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
     return None
 
 
 def _foreign_id_shown(found: Seen) -> str | None:
     shown = [each for each in found.testbed.requests if "given-client" in each.url + each.body.decode("latin-1")]
-    return f"{shown[0].method} {shown[0].place} shows the client id of another authorization server" if shown else None
+    return (
+        f"{shown[0].method} {shown[0].place} contains the client id for another authorization server" if shown else None
+    )
 
 
 def _migrated(found: Seen) -> bool:
@@ -79,7 +81,7 @@ add_rules(
     (
         Rule(
             id="auth.client-registers",
-            title="A client without an id registers itself.",
+            title="A client without an id registers dynamically.",
             proves=("auth.dcr-client",),
             notes=("auth.dcr-client",),
             within=(_DEFAULT, _OWN),
@@ -88,21 +90,21 @@ add_rules(
         ),
         Rule(
             id="auth.client-registration-obtained",
-            title="The client has a client id before it asks for authorization.",
+            title="The client has a client id before its authorization request.",
             proves=("auth.registration-obtained",),
             notes=("auth.registration-obtained",),
             tested=_authorized,
         ),
         Rule(
             id="auth.client-preregistered",
-            title="A client that is given an id and a secret uses them where nobody can register.",
+            title="A client with a given id and secret uses them if dynamic registration is not possible.",
             proves=("auth.preregistration", "auth.client-id-without-dcr", "auth.dcr-optional", "auth.dcr-may"),
             within=("auth/pre-registration", _OWN_GIVEN),
             gets_in=True,
         ),
         Rule(
             id="auth.client-registration-priority",
-            title="A given client id comes before a metadata document, and that before registration.",
+            title="A given client id takes precedence over a metadata document, and that over dynamic registration.",
             proves=("auth.registration-priority",),
             within=("auth/basic-cimd", "auth/pre-registration-first"),
             tested=_authorized,
@@ -110,7 +112,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-document",
-            title="The client has a metadata document, and uses its URL as client id where that is taken.",
+            title="The client has a metadata document, and uses its URL as client id if the server supports it.",
             proves=("auth.cimd-client", "auth.cimd-should", "auth.dcr-deprecated"),
             within=("auth/basic-cimd",),
             tested=_authorized,
@@ -118,7 +120,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-document-url",
-            title="A client id that is a URL is one of https, with a path.",
+            title="A client id that is a URL uses https and has a path.",
             proves=(
                 "auth.cimd-hosted-https",
                 "auth.cimd-client-id-url",
@@ -131,7 +133,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-document-unasked",
-            title="Where the metadata do not say that documents are taken, the client comes otherwise.",
+            title="If the metadata do not advertise support for documents, the client uses another way.",
             proves=("auth.cimd-client-checks-support", "auth.cimd-client-checks"),
             notes=("auth.cimd-client-checks",),
             within=(_DEFAULT,),
@@ -140,7 +142,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-application-type",
-            title="A registration says whether the client is native or on the web.",
+            title="A registration has the application_type native or web.",
             proves=("auth.dcr-application-type",),
             notes=("auth.dcr-application-type",),
             tested=_registered,
@@ -154,14 +156,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-grant-types",
-            title="A registration lists refresh_token among the grant types.",
+            title="A registration lists refresh_token in grant_types.",
             proves=("auth.refresh-grant-type",),
             notes=("auth.refresh-grant-type",),
             tested=_registered,
         ),
         Rule(
             id="auth.client-registration-refused",
-            title="A client whose registration is refused comes to an end, and authorizes nothing.",
+            title="A client whose registration is rejected stops, and sends no authorization request.",
             proves=("auth.dcr-failure-handled",),
             within=("auth/registration-refused",),
             tested=_registered,
@@ -169,7 +171,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-registration-refusal-told",
-            title="A client whose registration is refused says so.",
+            title="A client whose registration is rejected reports the error.",
             proves=("auth.dcr-failure-surfaced",),
             within=("auth/registration-refused",),
             tested=_registered,
@@ -177,21 +179,21 @@ add_rules(
         ),
         Rule(
             id="auth.client-redirect-registered",
-            title="The redirect URI is one that was registered.",
+            title="The redirect URI is registered.",
             proves=("auth.redirect-uris-registered", "auth.redirect-registered"),
             notes=("auth.redirect-registered",),
             tested=_authorized,
         ),
         Rule(
             id="auth.client-redirect-safe",
-            title="Redirect URIs are https, or lead to the machine itself.",
+            title="Redirect URIs use https, or are on the local machine.",
             proves=("auth.redirect-uri-scheme", "auth.redirect-https-or-localhost"),
             notes=("auth.redirect-https-or-localhost",),
             tested=_authorized,
         ),
         Rule(
             id="auth.client-credentials-by-issuer",
-            title="Credentials that were given for one authorization server are not shown to another.",
+            title="Credentials for one authorization server are not sent to another.",
             proves=("auth.credentials-keyed-by-issuer",),
             within=("auth/pre-registration-elsewhere",),
             tested=_looked,
@@ -199,7 +201,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-credentials-elsewhere-told",
-            title="A client whose credentials are for another authorization server says so.",
+            title="A client with credentials for another authorization server only reports the error.",
             proves=("auth.as-change-preregistered-error",),
             within=("auth/pre-registration-elsewhere",),
             tested=_looked,
@@ -207,7 +209,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-change-no-reuse",
-            title="A client id is not shown to an authorization server that came after the one that gave it.",
+            title="A client id is not reused at the authorization server that replaces the one that issued it.",
             proves=("auth.as-change-no-reuse",),
             notes=("auth.as-change-no-reuse",),
             within=("auth/authorization-server-migration",),
@@ -215,7 +217,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-change-reregisters",
-            title="A client registers at an authorization server that came after another.",
+            title="A client registers again at an authorization server that replaces another.",
             proves=("auth.as-change-reregister", "auth.separate-state-per-as"),
             notes=("auth.as-change-reregister",),
             within=("auth/authorization-server-migration",),
@@ -223,7 +225,7 @@ add_rules(
             wrong=lambda found: (
                 None
                 if any(each.origin == found.testbed.places.other for each in found.registrations)
-                else f"no registration there; {found.ending}"
+                else f"no registration at the new authorization server; {found.ending}"
             ),
         ),
     )

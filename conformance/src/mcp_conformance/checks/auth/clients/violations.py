@@ -1,7 +1,7 @@
-"""How clients are judged by what they did in worlds of OAuth: the oracle noted what was wrong, rule by rule.
+"""Checks of clients by the violations that the OAuth testbed recorded, rule by rule.
 
-A rule is put to the test in a scenario when the client came as far as where it could be broken. Where it never came so far
-in any, nothing is known.
+A rule is tested in a scenario if the client reached the point at which it could break the rule. If it reached that
+point in no scenario, the rule is not testable.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ __all__ = ["PLAIN", "Rule", "Seen", "add_rules", "control", "scenes", "seen"]
 PLAIN: Final = tuple(
     each.name for each in OAUTH_SCENARIOS if not any(word in each.name for word in ("credentials-", "wif", "enter"))
 )
-"""The scenarios in which a person consents."""
+"""The scenarios with the consent of a user."""
 
 _CONTROLS: Final = {R2025_03_26.name: "auth/2025-03-26-oauth-metadata-backcompat"}
 _CONTROL: Final = "auth/metadata-default"
 _ENDPOINTS: Final = ("/register", "/authorize", "/token")
 _ALL_CONTROLS: Final = (_CONTROL, *_CONTROLS.values())
 _JUDGED: Final[dict[str, set[str]]] = {}
-"""The revisions in which there is a check by what the oracle notes, by the requirement that it notes it under."""
+"""The revisions in which a check covers a violation, by the requirement under which the testbed records it."""
 
 
 @attrs.frozen(eq=False)
 class Seen:
-    """One run of a client, in its world."""
+    """A run of a client in the OAuth testbed."""
 
     evidence: Evidence
-    """The run."""
+    """The recorded messages of the run."""
     testbed: OAuthTestbed
-    """Where."""
+    """The OAuth testbed."""
 
     @property
     def name(self) -> str:
-        """The scenario."""
+        """Name of the scenario."""
         return self.evidence.scenario.name
 
     def at(self, path: str, method: str | None = None) -> list[Request]:
-        """The requests to either authorization server that have a path, in order."""
+        """Return the requests to both authorization servers with a path, in order."""
         places = {f"{self.testbed.places.server}{path}", f"{self.testbed.places.other}{path}"}
         return [each for each in self.testbed.requests if each.place in places and method in (None, each.method)]
 
@@ -81,33 +81,33 @@ class Seen:
 
     @property
     def accepted(self) -> int:
-        """How many requests came with a good token."""
+        """Number of requests with a valid token."""
         return self.testbed.resource.accepted
 
     @property
     def ending(self) -> str:
-        """How it ended, for a sentence."""
+        """How the run ended, for a report."""
         return f"in the scenario {self.name} {self.evidence.ending}"
 
 
 def seen(client: ClientUnderTest, name: str) -> Seen:
-    """What the client did in a scenario.
+    """Return the run of the client in a scenario.
 
     Raises:
-        NotApplicable: It is not for this revision.
-        NotTestable: It did nothing at all.
+        NotApplicable: The scenario is not for this revision.
+        NotTestable: The client sent no request.
     """
     evidence = client.runs.get(name)
     if evidence is None or evidence.testbed is None:
         raise NotApplicable(f"the scenario {name} is not for {client.revision} over {client.transport.value}")
     client.looked_at = evidence
     if not evidence.testbed.requests:
-        raise NotTestable(f"the client never turned up in the scenario {name}: {evidence.ending}")
+        raise NotTestable(f"the client sent no request in the scenario {name}: {evidence.ending}")
     return Seen(evidence, evidence.testbed)
 
 
 def scenes(client: ClientUnderTest, names: Iterable[str]) -> Iterator[Seen]:
-    """What the client did in each of some scenarios, as far as they are for this revision and it turned up."""
+    """Yield the runs of the client in some scenarios, if they are for this revision and the client sent requests."""
     for name in names:
         evidence = client.runs.get(name)
         if evidence is not None and evidence.testbed is not None and evidence.testbed.requests:
@@ -115,30 +115,30 @@ def scenes(client: ClientUnderTest, names: Iterable[str]) -> Iterator[Seen]:
 
 
 def _require_login(client: ClientUnderTest) -> Seen:
-    """The run in which nothing is odd. Raises `NotApplicable` when the client asks for no token even there."""
+    """Return the control run. Raise `NotApplicable` when the client does not start a login in it."""
     found = seen(client, _CONTROLS.get(client.revision.name, _CONTROL))
-    # What else it looks for there, as the endpoints of older revisions, is no login.
+    # Other requests, for instance to the endpoints of older revisions, are not a login.
     if not any(".well-known" in each.url or each.path in _ENDPOINTS for each in found.testbed.requests):
-        raise NotApplicable(f"the client asks for no token: {found.ending}")
+        raise NotApplicable(f"the client requests no token: {found.ending}")
     return found
 
 
 def control(client: ClientUnderTest) -> None:
-    """The run in which nothing is odd has to have gone well for others to prove anything.
+    """Require that the control run succeeded.
 
     Raises:
-        NotApplicable: The client can do without authorization only.
-        NotTestable: It did not go well.
+        NotApplicable: The client works without authorization only.
+        NotTestable: The run did not succeed.
     """
     found = _require_login(client)
     if not found.accepted:
-        raise NotTestable(f"the control failed: no request came with a token; {found.ending}")
+        raise NotTestable(f"the control request failed: no request had a token; {found.ending}")
 
 
 def _no_other_reason(found: Seen) -> None:
-    """Whoever breaks another rule on the way does not get in. Raises `NotTestable` then: that rule has its own check."""
+    """Raise `NotTestable` when the client failed because it broke another rule, which has its own check."""
     for violation in found.testbed.violations:
-        # The oracle knows the rules of all revisions.
+        # The testbed knows the rules of all revisions.
         if found.evidence.revision.name in _JUDGED.get(violation.requirement, ()):
             told = f"in the scenario {found.name} the client breaks another rule first: {violation.sentence}"
             raise NotTestable(told)
@@ -150,29 +150,31 @@ def _always(_: Seen) -> bool:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Rule:
-    """A row: a check of clients by what the oracle noted."""
+    """A rule, from which a check of clients is built."""
 
     id: str
     """The id of the check."""
     title: str
-    """What is put to the test, in a sentence."""
+    """What is tested, in a sentence."""
     proves: tuple[str, ...]
     """The requirements."""
     notes: tuple[str, ...] = ()
-    """The requirements under which the oracle notes what breaks this one."""
+    """The requirements under which the testbed records violations of this rule."""
     within: Sequence[str] = PLAIN
     """The scenarios."""
     gets_in: bool = False
-    """Whether the client has to get through all of these with a token, if it came as far as `tested` says."""
+    """Whether the client must succeed with a token in all scenarios in which it reached the point of `tested`."""
     tested: Callable[[Seen], object] = _always
-    """Whether it came so far in a scenario that the rule could be broken."""
+    """Returns whether the client reached the point at which it could break the rule."""
     wrong: Callable[[Seen], str | None] | None = None
-    """What else is wrong; `None` for nothing."""
+    """Returns any other violation; `None` without a violation."""
     optional: str = ""
-    """Of an extension: what a client does not do that never comes so far. To such a one it does not apply."""
+    """What a client does not do that never reaches the point of `tested`, for an optional feature. The check does not
+    apply to it.
+    """
 
     async def run(self, client: ClientUnderTest) -> None:
-        """Judges. What was seen to be wrong is wrong; that nothing was proves something of a client only that gets in."""
+        """Judge the runs. A violation always counts; the absence of violations only if the client got a token."""
         if not self.optional:
             _require_login(client)
         found = list(scenes(client, self.within))
@@ -190,13 +192,13 @@ class Rule:
                 _no_other_reason(each)
                 if each.name not in _ALL_CONTROLS:
                     control(client)
-                raise self._deviation(client, each, f"no request came with a token, {each.evidence.ending}")
+                raise self._deviation(client, each, f"no request had a token, {each.evidence.ending}")
         if self.optional and not tested:
             raise NotApplicable(f"the client {self.optional}")
         if not self.optional:
             control(client)
         if not tested:
-            raise NotTestable("the client never came so far that it could be seen")
+            raise NotTestable("the client never reached the point at which the rule could be tested")
 
     def _deviation(self, client: ClientUnderTest, found: Seen, observed: str) -> Deviation:
         client.looked_at = found.evidence
@@ -208,7 +210,7 @@ class Rule:
 
 
 def _names(rule: Rule) -> tuple[str, ...]:
-    """The scenarios that are for a revision of the rule, with the controls."""
+    """Return the scenarios for the revisions of the rule, with the controls."""
     names = {revision for id in rule.proves for revision in catalogue().revisions(id)}
     wanted = (*(() if rule.optional else _ALL_CONTROLS), *rule.within)
     return tuple(
@@ -219,7 +221,7 @@ def _names(rule: Rule) -> tuple[str, ...]:
 
 
 def add_rules(rules: Iterable[Rule]) -> None:
-    """Makes checks of a table."""
+    """Add the checks of a table."""
     for rule in rules:
         for note in rule.notes:
             _JUDGED.setdefault(note, set()).update(*map(catalogue().revisions, rule.proves))

@@ -1,1 +1,1 @@
-"""Authorization checks of protected MCP servers."""
+"""The authorization checks of protected MCP servers."""

@@ -1,4 +1,4 @@
-"""Servers that take tokens bound to a key (DPoP): which proofs they take, and what becomes of the others."""
+"""Servers that accept DPoP-bound tokens: valid proofs, and the rejection of invalid ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
 
 
 class _Bound:
-    """A token that is bound to a key, and requests with it."""
+    """A token that is bound to a key, with requests."""
 
     def __init__(self, server: ServerUnderTest, peer: HttpConnection, changes: JsonObject | None = None) -> None:
         self.key: Final = ProofKey()
@@ -35,28 +35,28 @@ class _Bound:
         self.token: Final = issuer_of(server).token(changes=claims)
 
     def headers(self, *proofs: str) -> Headers:
-        """The token, and proofs."""
+        """Return the headers with the token and proofs."""
         return (("Authorization", f"DPoP {self.token}"), *(("DPoP", proof) for proof in proofs))
 
     async def send(self, *proofs: str, deviant: str = "") -> HttpResponse:
-        """A request with proofs."""
+        """Send a request with proofs."""
         return await probe(self.peer, self.headers(*proofs), deviant=deviant)
 
     def good(self) -> str:
-        """A proof that nothing is wrong with."""
+        """Return a valid proof."""
         return self.key.proof(self.url, self.token)
 
 
 async def _bound(server: ServerUnderTest, peer: HttpConnection) -> _Bound:
-    """A bound token that the server takes.
+    """Return a bound token that the server accepts.
 
     Raises:
-        NotApplicable: It takes none.
+        NotApplicable: The server accepts no bound tokens.
     """
     bound = _Bound(server, peer)
     answer = await bound.send(bound.good())
     if answer.status != 200:
-        raise NotApplicable(f"the server takes no token that is bound to a key: HTTP {answer.status}")
+        raise NotApplicable(f"the server accepts no DPoP-bound token: HTTP {answer.status}")
     return bound
 
 
@@ -78,34 +78,38 @@ def _broken(bound: _Bound) -> tuple[str, ...]:
 
 
 _FLAWS: Final[Mapping[str, tuple[str, Callable[[_Bound], tuple[str, ...]], tuple[str, ...]]]] = {
-    "missing": ("A bound token without a proof is refused.", lambda _: (), _REFUSES),
-    "twice": ("Two proofs at once are refused.", lambda bound: (bound.good(), bound.good()), _REFUSES),
-    "malformed": ("What is no JWT is no proof.", lambda _: ("x.y.z",), _REFUSES),
-    "signature": ("A proof with a wrong signature is refused.", _broken, _REFUSES),
+    "missing": ("A bound token without a proof is rejected.", lambda _: (), _REFUSES),
+    "twice": ("Two proofs in one request are rejected.", lambda bound: (bound.good(), bound.good()), _REFUSES),
+    "malformed": ("A proof that is not a JWT is rejected.", lambda _: ("x.y.z",), _REFUSES),
+    "signature": ("A proof with an invalid signature is rejected.", _broken, _REFUSES),
     "type": (
-        "A proof of another type is refused.",
+        "A proof of another type is rejected.",
         lambda bound: (bound.key.proof(bound.url, bound.token, header={"typ": "jwt"}),),
         _REFUSES,
     ),
-    "method": ("A proof for another method is refused.", _proof(htm="GET"), _REFUSES),
-    "url": ("A proof for another URL is refused.", _proof(htu="https://elsewhere.example/mcp"), _REFUSES),
-    "token": ("A proof for another token is refused.", _proof(ath="x" * 43), _REFUSES),
-    "no-token": ("A proof for no token is refused.", _proof(ath=None), _REFUSES),
-    "key": ("A proof by another key is refused.", _other_key, _REFUSES),
-    "no-id": ("A proof without a jti is refused.", _proof(jti=None), _REFUSES),
+    "method": ("A proof for another method is rejected.", _proof(htm="GET"), _REFUSES),
+    "url": ("A proof for another URL is rejected.", _proof(htu="https://elsewhere.example/mcp"), _REFUSES),
+    "token": ("A proof for another token is rejected.", _proof(ath="x" * 43), _REFUSES),
+    "no-token": ("A proof without a token hash is rejected.", _proof(ath=None), _REFUSES),
+    "key": ("A proof with another key is rejected.", _other_key, _REFUSES),
+    "no-id": ("A proof without a jti is rejected.", _proof(jti=None), _REFUSES),
     "old": (
-        "A proof of ten minutes ago is refused.",
+        "A proof that was issued ten minutes ago is rejected.",
         _off(-600),
         (*_REFUSES, "dpop.server-iat-window", "dpop.server-replay-protection"),
     ),
-    "future": ("A proof of in ten minutes is refused.", _off(600), (*_REFUSES, "dpop.server-iat-window")),
+    "future": (
+        "A proof that is issued ten minutes in the future is rejected.",
+        _off(600),
+        (*_REFUSES, "dpop.server-iat-window"),
+    ),
     "symmetric": (
-        "A proof that is signed by a shared secret is refused.",
+        "A proof that is signed with a shared secret is rejected.",
         lambda bound: (bound.key.proof(bound.url, bound.token, symmetric=True),),
         (*_REFUSES, "dpop.asymmetric-only"),
     ),
 }
-"""By what is wrong with a proof: the title, the proofs, and what it proves."""
+"""The title, the proofs and the requirements, by the error in the proof."""
 
 
 def _add_flaw(name: str) -> None:
@@ -119,7 +123,7 @@ def _add_flaw(name: str) -> None:
                 raise Deviation("HTTP 401", f"HTTP {answer.status}")
             told = challenge(answer, "dpop")
             if told is None or not told.get("error"):
-                raise Deviation("a challenge of DPoP with an error in the 401", str(told))
+                raise Deviation("a DPoP challenge with an error in the 401 response", str(told))
 
     SERVER_CHECKS.add(
         f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
@@ -137,19 +141,19 @@ for _name in _FLAWS:
     subject=Subject.PROCESS,
 )
 async def no_downgrade(server: ServerUnderTest) -> None:
-    """A token that is bound to a key is refused where it comes as Bearer."""
+    """A bound token with the scheme Bearer is rejected."""
     async with http_peer(server) as peer:
         bound = await _bound(server, peer)
         for proofs in ((), (bound.good(),)):
             headers = (*bearer(bound.token), *(("DPoP", proof) for proof in proofs))
-            answer = await probe(peer, headers, deviant="a bound token as Bearer")
+            answer = await probe(peer, headers, deviant="a bound token with the scheme Bearer")
             if answer.status != 401:
-                raise Deviation("HTTP 401 for a bound token as Bearer", f"HTTP {answer.status}")
+                raise Deviation("HTTP 401 for a bound token with the scheme Bearer", f"HTTP {answer.status}")
 
 
 @check("dpop.server-audience", proves=("dpop.server-audience",), transports=_HTTP, subject=Subject.PROCESS)
 async def audience(server: ServerUnderTest) -> None:
-    """A token for another resource is refused, be it bound to a key or not."""
+    """A token for another resource is rejected, also when it is bound to a key."""
     async with http_peer(server) as peer:
         await _bound(server, peer)
         foreign = _Bound(server, peer, {"aud": "https://elsewhere.example/mcp"})
@@ -160,11 +164,11 @@ async def audience(server: ServerUnderTest) -> None:
 
 @check("dpop.server-algorithm", proves=("dpop.modern-algorithms",), transports=_HTTP, subject=Subject.PROCESS)
 async def algorithm(server: ServerUnderTest) -> None:
-    """A proof that is signed by ES256 is taken, by a server that takes proofs."""
+    """A server that accepts proofs accepts one that is signed with ES256."""
     async with http_peer(server) as peer:
         bound = _Bound(server, peer)
         if challenge(await bound.send(), "dpop") is None:
-            raise NotApplicable("the server takes no token that is bound to a key")
+            raise NotApplicable("the server accepts no DPoP-bound token")
         answer = await bound.send(bound.good())
         if answer.status != 200:
-            raise Deviation("HTTP 200 for a proof by ES256", f"HTTP {answer.status}")
+            raise Deviation("HTTP 200 for a proof with ES256", f"HTTP {answer.status}")

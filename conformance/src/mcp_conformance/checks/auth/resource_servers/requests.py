@@ -1,4 +1,4 @@
-"""Requests with and without tokens, as the checks of protected servers make them."""
+"""Requests with and without tokens, for the checks of protected servers."""
 
 from __future__ import annotations
 
@@ -45,52 +45,54 @@ _WELL: Final = "/.well-known/oauth-protected-resource"
 
 
 def issuer_of(server: ServerUnderTest) -> Issuer:
-    """The authorization server that the server believes.
+    """Return the authorization server of the suite, which the server trusts.
 
     Raises:
-        NotApplicable: There is none: the run is without `--auth`.
+        NotApplicable: The run is without `--auth`.
     """
     if server.settings.issuer is None:
-        raise NotApplicable("the server is not run with an authorization server of the suite: see --auth")
+        raise NotApplicable("the server does not run with an authorization server of the suite: see --auth")
     return server.settings.issuer
 
 
 def bearer(token: str) -> Headers:
-    """The header with a token."""
+    """Return the header with a token."""
     return (("Authorization", f"Bearer {token}"),)
 
 
 @asynccontextmanager
 async def http_peer(server: ServerUnderTest) -> AsyncIterator[HttpConnection]:
-    """A connection with a good token, for a block; where the server takes none, nothing can be tested.
+    """Open a connection with a valid token for a block.
 
     Raises:
-        NotTestable: The control failed: a request with a good token is refused.
+        NotTestable: The server rejects a request with a valid token.
     """
     issuer_of(server)
     async with AsyncExitStack() as stack:
         try:
             peer = await stack.enter_async_context(server.open())
         except Deviation as deviation:
-            raise NotTestable(f"the control failed: a good token does not let in: {deviation.observed}") from deviation
+            raise NotTestable(
+                f"the control request failed: the server rejects a valid token: {deviation.observed}"
+            ) from deviation
         if not isinstance(peer, HttpConnection):
             raise NotApplicable("these checks are for HTTP")
         answer = await probe(peer, bearer(issuer_of(server).token()))
         if answer.status != 200:
-            raise NotTestable(f"the control failed: a request with a good token gets HTTP {answer.status}")
+            raise NotTestable(f"the control request failed: a request with a valid token gets HTTP {answer.status}")
         yield peer
 
 
 async def probe(
     peer: HttpConnection, headers: Headers = (), *, in_session: bool = False, deviant: str = ""
 ) -> HttpResponse:
-    """A small request with these credentials in place of the right ones.
+    """Send a small request with other credentials.
 
     Args:
         peer: The connection.
         headers: The credentials.
-        in_session: Whether it belongs to the session of a legacy connection; otherwise it would open another one.
-        deviant: Which rule is broken on purpose.
+        in_session: Whether the request belongs to the session of a legacy connection; otherwise it opens another one.
+        deviant: The rule that the request breaks on purpose.
     """
     if peer.revision.era is Era.MODERN:
         return await sent(peer, "server/discover", {}, headers, deviant=deviant)
@@ -105,17 +107,17 @@ async def probe(
 
 
 async def called(peer: HttpConnection, tool: str, headers: Headers) -> HttpResponse:
-    """A call of a tool with these credentials in place of the right ones."""
+    """Call a tool with other credentials."""
     return await sent(peer, "tools/call", {"name": tool, "arguments": {}}, headers)
 
 
 async def sent(
     peer: HttpConnection, method: str, params: JsonObject, headers: Headers, *, session: bool = True, deviant: str = ""
 ) -> HttpResponse:
-    """Any request with these credentials in place of the right ones.
+    """Send a request with other credentials.
 
     Raises:
-        Deviation: There is no answer.
+        Deviation: There is no response.
     """
     message = peer.message(method, params)
     lines = [(name, value) for name, value in peer.headers(message) if name.lower() != "authorization"]
@@ -125,7 +127,7 @@ async def sent(
 
 
 async def fetched(peer: HttpConnection, target: str) -> HttpResponse:
-    """A GET of a path, with no credentials."""
+    """Send a GET for a path, without credentials."""
     return await _exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target)
 
 
@@ -138,7 +140,7 @@ async def _exchanged(
     target: str | None = None,
     deviant: str = "",
 ) -> HttpResponse:
-    what = f"an answer to {method} {target or peer.endpoint.target}"
+    what = f"a response to {method} {target or peer.endpoint.target}"
     try:
         async with (
             within(peer.settings.timeout, what),
@@ -151,7 +153,7 @@ async def _exchanged(
 
 
 def challenge(answer: HttpResponse, scheme: str | None = None) -> dict[str, str] | None:
-    """The parameters of the challenge of Bearer or DPoP; `None` when there is none of that scheme."""
+    """Return the parameters of the Bearer or DPoP challenge; `None` without a challenge of that scheme."""
     for name, value in answer.headers:
         if name != "www-authenticate":
             continue
@@ -165,10 +167,10 @@ def challenge(answer: HttpResponse, scheme: str | None = None) -> dict[str, str]
 
 
 async def metadata_of(peer: HttpConnection) -> JsonObject:
-    """The metadata of the server, from where its challenge says, or where they belong.
+    """Return the protected resource metadata, from the URL in the challenge or the well-known URI.
 
     Raises:
-        Deviation: They are in neither place.
+        Deviation: The metadata are missing.
     """
     told = (challenge(await probe(peer)) or {}).get("resource_metadata")
     path = peer.endpoint.target.partition("?")[0].rstrip("/")
@@ -180,4 +182,4 @@ async def metadata_of(peer: HttpConnection) -> JsonObject:
         if found is not None:
             return found
         answers.append(f"GET {target}: HTTP {answer.status}, {answer.body[:80]!r}")
-    raise Deviation("the metadata of the resource (RFC 9728)", "; ".join(answers))
+    raise Deviation("the protected resource metadata (RFC 9728)", "; ".join(answers))

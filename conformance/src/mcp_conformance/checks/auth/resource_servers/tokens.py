@@ -1,4 +1,4 @@
-"""Servers that want a token: how they say so, and which tokens they take."""
+"""Servers that require a token: their challenges and metadata, and the validation of tokens."""
 
 from __future__ import annotations
 
@@ -43,22 +43,23 @@ def _expect(answer: HttpResponse, status: int, what: str) -> None:
 
 
 def _challenged(answer: HttpResponse, what: str) -> dict[str, str]:
-    """The parameters of the challenge in a refusal."""
+    """Return the parameters of the challenge in a rejection."""
     found = challenge(answer)
     if found is None:
-        raise Deviation(f"a challenge in WWW-Authenticate for {what}", f"HTTP {answer.status} without")
+        raise Deviation(f"a WWW-Authenticate challenge for {what}", f"HTTP {answer.status} without a challenge")
     return found
 
 
 async def _document(peer: HttpConnection) -> JsonObject:
-    """The metadata of the resource. Raises `NotTestable` when there are none."""
+    """Return the protected resource metadata. Raise `NotTestable` if they are missing."""
     try:
         return await metadata_of(peer)
     except Deviation as deviation:
         raise NotTestable(f"the server has no metadata: {deviation.observed}") from deviation
 
 
-# --- how it says so -------------------------------------------------------------------------------------------------------
+# --- challenges and metadata
+# --------------------------------------------------------------------------------------------
 
 
 @check(
@@ -68,7 +69,7 @@ async def _document(peer: HttpConnection) -> JsonObject:
     subject=Subject.PROCESS,
 )
 async def token_missing(server: ServerUnderTest) -> None:
-    """A request without a token is answered by 401."""
+    """A request without a token is answered with 401."""
     async with http_peer(server) as peer:
         _expect(await probe(peer), 401, "a request without a token")
 
@@ -80,13 +81,13 @@ async def token_missing(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def challenges(server: ServerUnderTest) -> None:
-    """A 401 has a challenge of Bearer; for a token that is no good it says so by `error`."""
+    """A 401 response has a Bearer challenge, with an `error` if the token is invalid."""
     async with http_peer(server) as peer:
         if challenge(await probe(peer), "bearer") is None:
-            raise Deviation("a challenge of Bearer in the 401 for a request without a token", "none")
+            raise Deviation("a Bearer challenge in the 401 response to a request without a token", "no challenge")
         told = challenge(await probe(peer, bearer("no-such-token")), "bearer")
         if told is None or told.get("error") != "invalid_token":
-            raise Deviation('error="invalid_token" in the 401 for a token that is none', str(told))
+            raise Deviation('error="invalid_token" in the 401 response to an invalid token', str(told))
 
 
 @check(
@@ -96,7 +97,7 @@ async def challenges(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def metadata_named(server: ServerUnderTest) -> None:
-    """The challenge of a 401 names the URL of the metadata of the resource."""
+    """The challenge of a 401 response has the URL of the protected resource metadata."""
     async with http_peer(server) as peer:
         url = _challenged(await probe(peer), "a request without a token").get("resource_metadata", "")
         if urlsplit(url).scheme not in ("http", "https"):
@@ -110,7 +111,7 @@ async def metadata_named(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def metadata(server: ServerUnderTest) -> None:
-    """The metadata of the resource are where the challenge says, or at the well-known URI."""
+    """The protected resource metadata are at the URL in the challenge, or at the well-known URI."""
     async with http_peer(server) as peer:
         await metadata_of(peer)
 
@@ -136,7 +137,7 @@ async def metadata_servers(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def metadata_resource(server: ServerUnderTest) -> None:
-    """The metadata name the server itself as their resource."""
+    """The metadata name the URL of the server as their resource."""
     async with http_peer(server) as peer:
         named = (await _document(peer)).get("resource")
         if named != issuer_of(server).resource:
@@ -150,19 +151,19 @@ async def metadata_resource(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def metadata_no_slash(server: ServerUnderTest) -> None:
-    """The resource in the metadata has no slash at its end."""
+    """The resource in the metadata has no trailing slash."""
     async with http_peer(server) as peer:
         named = (await _document(peer)).get("resource")
         if isinstance(named, str) and named.endswith("/"):
-            raise Deviation("a resource without a slash at its end", brief(named))
+            raise Deviation("a resource without a trailing slash", brief(named))
 
 
 @check("auth.server-challenge-scope", proves=("auth.challenge-scope",), transports=_HTTP, subject=Subject.PROCESS)
 async def challenge_scope(server: ServerUnderTest) -> None:
-    """The challenge of a 401 names the scopes that are needed."""
+    """The challenge of a 401 response has the required scopes."""
     async with http_peer(server) as peer:
         if not _challenged(await probe(peer), "a request without a token").get("scope"):
-            raise Deviation("scope in the challenge", "none")
+            raise Deviation("scope in the challenge", "no scope")
 
 
 @check(
@@ -172,15 +173,16 @@ async def challenge_scope(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def no_offline_access(server: ServerUnderTest) -> None:
-    """Neither challenge nor metadata have the scope offline_access."""
+    """Neither the challenge nor the metadata have the scope offline_access."""
     async with http_peer(server) as peer:
         told = _challenged(await probe(peer), "a request without a token").get("scope", "")
         listed = (await _document(peer)).get("scopes_supported")
         if "offline_access" in (*told.split(), *(listed if isinstance(listed, list) else ())):
-            raise Deviation("no offline_access in challenge and metadata", f"scope {told!a}, {brief(listed)}")
+            raise Deviation("no offline_access in the challenge and the metadata", f"scope {told!a}, {brief(listed)}")
 
 
-# --- which tokens it takes ------------------------------------------------------------------------------------------------
+# --- validation of tokens
+# -----------------------------------------------------------------------------------------------
 
 _VALIDATES: Final = (
     "auth.validate-token",
@@ -199,18 +201,18 @@ _AUDIENCE: Final = (
 _ANOTHER: Final = "https://elsewhere.example/mcp"
 
 _BAD: Final[Mapping[str, tuple[str, JsonObject | None, bool, tuple[str, ...]]]] = {
-    "key": ("A token that is signed by another key is refused with 401.", None, True, _VALIDATES),
-    "expired": ("A token whose time is over is refused with 401.", {"exp": 0}, False, _VALIDATES),
+    "key": ("A token that is signed with another key is rejected with 401.", None, True, _VALIDATES),
+    "expired": ("An expired token is rejected with 401.", {"exp": 0}, False, _VALIDATES),
     "issuer": (
-        "A token of another issuer is refused with 401.",
+        "A token of another issuer is rejected with 401.",
         {"iss": "https://elsewhere.example"},
         False,
         (*_VALIDATES, "auth.no-other-tokens", "auth.server-no-other-tokens"),
     ),
-    "audience": ("A token for another resource is refused with 401.", {"aud": _ANOTHER}, False, _AUDIENCE),
-    "no-audience": ("A token for nobody is refused with 401.", {"aud": None}, False, _AUDIENCE),
+    "audience": ("A token for another resource is rejected with 401.", {"aud": _ANOTHER}, False, _AUDIENCE),
+    "no-audience": ("A token without an audience is rejected with 401.", {"aud": None}, False, _AUDIENCE),
 }
-"""By what is wrong with a token: the title, the claims that differ, whether the key does, and what it proves."""
+"""The title, the changed claims, whether the key is another one, and the requirements, by the error in the token."""
 
 
 def _add_bad(name: str) -> None:
@@ -218,13 +220,13 @@ def _add_bad(name: str) -> None:
 
     async def run(server: ServerUnderTest) -> None:
         issuer = issuer_of(server)
-        # An hour ago is beyond all leeway.
+        # One hour exceeds any leeway.
         past: JsonObject = {"exp": int(time.time()) - 3600, "iat": int(time.time()) - 7200}
         claims = past if name == "expired" else changes
         async with http_peer(server) as peer:
             token = issuer.token(foreign_key=foreign, changes=claims)
-            answer = await probe(peer, bearer(token), deviant=f"a token with a wrong {name}")
-            _expect(answer, 401, f"a token with a wrong {name}")
+            answer = await probe(peer, bearer(token), deviant=f"a token with an invalid {name}")
+            _expect(answer, 401, f"a token with an invalid {name}")
 
     SERVER_CHECKS.add(
         f"auth.server-token-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
@@ -242,12 +244,12 @@ for _name in _BAD:
     subject=Subject.PROCESS,
 )
 async def before_processing(server: ServerUnderTest) -> None:
-    """The answer to a request without a good token has no result."""
+    """The response to a request without a valid token has no result."""
     async with http_peer(server) as peer:
         for headers in ((), bearer("no-such-token")):
             answer = await sent(peer, "tools/list", {}, headers)
             if "result" in (json_object(answer.body) or {}) or b'"tools"' in answer.body:
-                raise Deviation("no data for a request without a good token", f"{answer.body[:120]!r}")
+                raise Deviation("no data for a request without a valid token", f"{answer.body[:120]!r}")
 
 
 @check(
@@ -257,7 +259,7 @@ async def before_processing(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def every_request(server: ServerUnderTest) -> None:
-    """Each request needs the token again, whatever came before."""
+    """Each request needs the token, regardless of earlier requests."""
     async with http_peer(server) as peer:
         modern = peer.revision.era is Era.MODERN
         for method in ("server/discover" if modern else "ping", "tools/list", "resources/list"):
@@ -271,7 +273,7 @@ async def every_request(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def session_is_no_token(server: ServerUnderTest) -> None:
-    """A session id without a token lets nobody in."""
+    """A session id does not replace a token."""
     async with http_peer(server) as peer:
         _require_session(peer)
         _expect(await probe(peer, in_session=True), 401, "a session id without a token")
@@ -284,23 +286,23 @@ async def session_is_no_token(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def session_of_another(server: ServerUnderTest) -> None:
-    """Nobody gets into the session of somebody else."""
+    """A user has no access to the session of another user."""
     async with http_peer(server) as peer:
         _require_session(peer)
         _expect_control(await probe(peer, bearer(issuer_of(server).token()), in_session=True))
         answer = await probe(peer, bearer(issuer_of(server).token(changes={"sub": "eve"})), in_session=True)
         if answer.status not in (400, 401, 403, 404):
-            raise Deviation("the session of ada to be closed to eve", f"HTTP {answer.status}")
+            raise Deviation("a rejection of eve in the session of ada", f"HTTP {answer.status}")
 
 
 def _expect_control(answer: HttpResponse) -> None:
     if answer.status != 200:
-        raise NotTestable(f"the control failed: a request in a session of its own gets HTTP {answer.status}")
+        raise NotTestable(f"the control request failed: a request in its own session gets HTTP {answer.status}")
 
 
 def _require_session(peer: HttpConnection) -> None:
     if peer.session_id is None:
-        raise NotTestable("the server gives no session id")
+        raise NotTestable("the server issues no session id")
 
 
 @check(
@@ -310,7 +312,7 @@ def _require_session(peer: HttpConnection) -> None:
     subject=Subject.PROCESS,
 )
 async def upper_case(server: ServerUnderTest) -> None:
-    """A token for the server with scheme and host in upper case is taken."""
+    """A token for the server's URL with scheme and host in upper case is accepted."""
     issuer = issuer_of(server)
     parts = urlsplit(issuer.resource)
     shouted = f"{parts.scheme.upper()}://{parts.netloc.upper()}{parts.path}"
@@ -322,16 +324,16 @@ async def upper_case(server: ServerUnderTest) -> None:
 
 
 async def _call_beyond(server: ServerUnderTest, peer: HttpConnection) -> HttpResponse:
-    """The answer to a call that the token is not good for."""
+    """Call a tool with a token of insufficient scope, after a control with sufficient scope."""
     name, _ = server.tool(_ADMIN_TOOL)
     good = await called(peer, name, _of(server, f"{BASE} {ADMIN}"))
     if good.status != 200:
-        raise NotTestable(f"the control failed: {name} with {ADMIN} gets HTTP {good.status}")
+        raise NotTestable(f"the control request failed: {name} with {ADMIN} gets HTTP {good.status}")
     return await called(peer, name, _of(server, BASE))
 
 
 async def _refused_call(server: ServerUnderTest, peer: HttpConnection) -> dict[str, str]:
-    """The challenge in the refusal of such a call. Raises `NotTestable` when it is not refused so."""
+    """Return the challenge in the rejection of such a call. Raise `NotTestable` when there is no challenge."""
     answer = await _call_beyond(server, peer)
     told = challenge(answer)
     if answer.status != 403 or told is None:
@@ -350,11 +352,11 @@ def _of(server: ServerUnderTest, scope: str) -> Headers:
     subject=Subject.PROCESS,
 )
 async def scope(server: ServerUnderTest) -> None:
-    """A call that the token is not good for is answered by 403, and `error="insufficient_scope"`."""
+    """A call with insufficient scope is answered with 403 and `error="insufficient_scope"`."""
     async with http_peer(server) as peer:
         answer = await _call_beyond(server, peer)
         _expect(answer, 403, f"a call that needs {ADMIN} with a token for {BASE}")
-        told = _challenged(answer, "a token that does not suffice")
+        told = _challenged(answer, "a token with insufficient scope")
         if told.get("error") != "insufficient_scope":
             raise Deviation('error="insufficient_scope"', str(told))
 
@@ -370,7 +372,7 @@ async def scope(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def scope_named(server: ServerUnderTest) -> None:
-    """The challenge of a 403 names all scopes that the call needs."""
+    """The challenge of a 403 response has all scopes that the call needs."""
     async with http_peer(server) as peer:
         told = await _refused_call(server, peer)
         if ADMIN not in told.get("scope", "").split():
@@ -384,7 +386,7 @@ async def scope_named(server: ServerUnderTest) -> None:
     subject=Subject.PROCESS,
 )
 async def scope_metadata(server: ServerUnderTest) -> None:
-    """The challenge of a 403 names the URL of the metadata too."""
+    """The challenge of a 403 response has the URL of the metadata."""
     async with http_peer(server) as peer:
         told = await _refused_call(server, peer)
         if not told.get("resource_metadata"):
@@ -393,7 +395,7 @@ async def scope_metadata(server: ServerUnderTest) -> None:
 
 @check("auth.server-scope-hierarchy", proves=("auth.scope-hierarchy",), transports=_HTTP, subject=Subject.PROCESS)
 async def scope_hierarchy(server: ServerUnderTest) -> None:
-    """A scope that includes the one that is needed suffices."""
+    """A scope that includes the required one is sufficient."""
     async with http_peer(server) as peer:
         await _call_beyond(server, peer)
         name, _ = server.tool(_ADMIN_TOOL)
