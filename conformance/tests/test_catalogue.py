@@ -62,7 +62,7 @@ def test_the_table_names_every_requirement_without_a_check_when_asked() -> None:
     ("proves", "told"),
     [
         ((), "proves nothing"),
-        (("jsonrpc.no-such",), "no requirement"),
+        (("jsonrpc.no-such",), "unknown requirements"),
         (("version.client-latest",), "does not oblige"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_check_that_cannot_be_is_refused(proves: tuple[str, ...], told: str) -
 def test_two_checks_of_one_name_are_refused() -> None:
     registry: Registry[ServerUnderTest] = Registry(Role.SERVER)
     registry.add("area.check", nothing, title="A check", proves=("version.server-echo",))
-    with pytest.raises(ValueError, match="two checks"):
+    with pytest.raises(ValueError, match="duplicate check"):
         registry.add("area.check", nothing, title="A check", proves=("version.server-echo",))
 
 

@@ -1,1 +1,1 @@
-"""The requirements of the specification, as data, and which of them have no check."""
+"""The requirements of the specification as data, and the reasons for those without a check."""

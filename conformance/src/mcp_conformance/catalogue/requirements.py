@@ -1,7 +1,7 @@
-"""The requirements of the specification, as data: one row for each sentence that obliges somebody.
+"""The requirements of the specification as data: one row per sentence that obliges a party.
 
-A row is valid in the revisions that it names. An id may stand in both files, `legacy.jsonl` and `modern.jsonl`: then the
-two revisions ask for something of the same name in other words, and the revision tells which row is meant.
+A row is valid in the revisions that it names. An id may be in both files, `legacy.jsonl` and `modern.jsonl`, when
+revisions have the same requirement in different words; the revision selects the row.
 """
 
 from __future__ import annotations
@@ -25,66 +25,66 @@ _FILES: Final = ("legacy.jsonl", "modern.jsonl")
 
 
 class Level(enum.Enum):
-    """How much a requirement obliges. RFC 2119."""
+    """The level of a requirement, according to RFC 2119."""
 
     MUST = "MUST"
-    """It does not conform otherwise. `MUST NOT` too."""
+    """Required for conformance. Also `MUST NOT`."""
     SHOULD = "SHOULD"
-    """There may be reasons. `SHOULD NOT` too."""
+    """Recommended; there may be reasons not to follow it. Also `SHOULD NOT`."""
     MAY = "MAY"
-    """A liberty; what others have to bear."""
+    """Optional for this party, and to be accepted by the peer."""
 
 
 class Actor(enum.Enum):
-    """Whom a requirement obliges."""
+    """The party that a requirement obliges."""
 
     SERVER = "server"
     CLIENT = "client"
     BOTH = "both"
     HOST = "host"
-    """The application around the client."""
+    """The application that contains the client."""
     AUTHORIZATION_SERVER = "authorization-server"
 
 
 class Observable(enum.Enum):
-    """Whether anybody outside can see that a requirement is kept."""
+    """The visibility of a requirement from outside."""
 
     WIRE = "wire"
-    """From what goes over the wire of any implementation."""
+    """In the messages of any implementation."""
     COOPERATION = "wire-needs-cooperation"
-    """From the wire, if the implementation does something on demand: that is what fixtures are for."""
+    """In the messages, if the implementation does something on request, for which there are fixtures."""
     INTERNAL = "internal"
-    """No."""
+    """Not observable."""
 
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """One row."""
+    """A requirement."""
 
     id: str
-    """Its name: an area, a full stop, and a few words."""
+    """Id: an area, a period, and a few words."""
     revisions: frozenset[str]
-    """The revisions in which it holds, by their names."""
+    """Names of the revisions in which the requirement is valid."""
     level: Level
-    """How much it obliges."""
+    """Level of the requirement."""
     actor: Actor
-    """Whom."""
+    """Party that the requirement obliges."""
     transport: str
     """`any`, `stdio`, `http` or `http-sse`."""
     place: str
-    """The page of the specification and the section on it."""
+    """Page of the specification and section on it."""
     text: str
-    """What is required, in a sentence."""
+    """The requirement, in a sentence."""
     observable: Observable
-    """Whether it can be seen."""
+    """Whether the requirement is observable."""
     extension: str | None
-    """The extension that requires it; `None`: the protocol itself."""
+    """Extension that has the requirement; `None`: the core protocol."""
     reason: str | None
-    """Why it cannot be seen, or what cooperation it takes."""
+    """Why the requirement is not observable, or what cooperation it needs."""
 
     @property
     def area(self) -> str:
-        """What it is about: the first part of its name."""
+        """The first part of the id."""
         return self.id.partition(".")[0]
 
 
@@ -92,7 +92,7 @@ class Catalogue:
     """All requirements.
 
     Args:
-        rows: The requirements; no two of the same id for one revision.
+        rows: The requirements; at most one per id and revision.
     """
 
     def __init__(self, rows: Iterable[Requirement]) -> None:
@@ -102,30 +102,30 @@ class Catalogue:
             (row.id, revision): row for row in self.rows for revision in row.revisions
         }
         self.ids: Final = frozenset(row.id for row in self.rows)
-        """All names."""
+        """All ids."""
 
     def find(self, id: str, revision: str) -> Requirement | None:
-        """The requirement of that name in a revision; `None` where the revision has none."""
+        """Return the requirement with an id in a revision; `None` when the revision does not have it."""
         return self._found.get((id, revision))
 
     def revisions(self, id: str) -> frozenset[str]:
-        """The revisions that have a requirement of that name.
+        """Return the revisions that have a requirement with an id.
 
         Raises:
-            KeyError: There is none in any.
+            KeyError: No revision has it.
         """
         if id not in self.ids:
             raise KeyError(id)
         return frozenset(revision for name, revision in self._found if name == id)
 
     def of(self, revision: str) -> tuple[Requirement, ...]:
-        """All requirements of a revision."""
+        """Return all requirements of a revision."""
         return tuple(row for row in self.rows if revision in row.revisions)
 
 
 @cache
 def catalogue() -> Catalogue:
-    """The catalogue of this package."""
+    """Return the catalogue of this package."""
     folder = resources.files(__package__ or "")
     return Catalogue(
         _row(cast("JsonObject", json.loads(line)))

@@ -1,1 +1,1 @@
-"""The suite as a whole: all its checks, the requirements that they cover, and profiles."""
+"""The whole suite: its checks, the requirements that they cover, and profiles."""

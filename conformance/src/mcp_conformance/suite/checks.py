@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "find"]
 
 CHECKS: Final[Mapping[Role, Iterable[Facts]]] = {Role.SERVER: SERVER_CHECKS, Role.CLIENT: CLIENT_CHECKS}
-"""All checks, by whom they are for."""
+"""All checks, by role."""
 
 
 @cache
 def find(id: str, role: Role | None = None) -> Facts:
-    """The check of an id.
+    """Return the check with an id.
 
     Args:
         id: The id.
-        role: Whom it is for; `None`: the first of either.
+        role: The role of the check; `None`: the first of either role.
 
     Raises:
-        KeyError: There is none.
+        KeyError: There is no such check.
     """
     for each, checks in CHECKS.items():
         for check in checks:

@@ -1,4 +1,4 @@
-"""Which requirements the checks prove, and why the others have none: computed from the tables and from nothing else."""
+"""Coverage: the requirements that the checks prove, and the reasons for the others, computed from the tables."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ _OBLIGED: Final = {
 
 @attrs.frozen(kw_only=True)
 class Covered:
-    """The requirements of one revision that oblige one role, of one level."""
+    """The requirements of one revision, role and level."""
 
     revision: str
     """The revision."""
     role: Role
-    """Whom they oblige."""
+    """The role that they oblige."""
     level: Level
-    """How much."""
+    """Their level."""
     all: tuple[Requirement, ...]
     """All of them."""
     observable: tuple[Requirement, ...]
-    """Those that can be seen."""
+    """Those that are observable."""
     checked: tuple[Requirement, ...]
     """Those that a check proves."""
     excused: tuple[tuple[Requirement, str], ...]
-    """Those that can be seen and that no check can prove, with the reason."""
+    """Those that are observable and that no check can prove, with the reason."""
     open: tuple[Requirement, ...]
-    """Those that nobody looks at, for no good reason."""
+    """Those that no check covers, without a reason."""
 
 
 @cache
 def reasons(role: Role) -> Mapping[str, str]:
-    """Why no check can prove a requirement, by patterns of ids."""
+    """Return the reasons why no check can prove a requirement, by patterns of ids."""
     text = resources.files("mcp_conformance.catalogue").joinpath("unchecked.toml").read_text(encoding="utf-8")
     return {str(pattern): str(reason) for pattern, reason in tomllib.loads(text)[role.value].items()}
 
@@ -62,7 +62,7 @@ def _reason(id: str, role: Role) -> str | None:
 
 
 def coverage() -> Iterator[Covered]:
-    """What is covered: by revision, role and level."""
+    """Yield the coverage by revision, role and level."""
     proven = {
         role: {(id, revision) for check in CHECKS[role] for id in check.proves for revision in check.revisions}
         for role in Role
@@ -73,7 +73,7 @@ def coverage() -> Iterator[Covered]:
             obliging = [row for row in catalogue().of(revision) if row.actor in _OBLIGED[role]]
             for level in Level:
                 rows = tuple(row for row in obliging if row.level is level)
-                # A liberty of one side is put to the test at the other one, which has to bear it.
+                # What one side MAY do is tested at the peer, which has to accept it.
                 yield _covered(revision, role, level, rows, either if level is Level.MAY else proven[role])
 
 
@@ -96,10 +96,10 @@ def _covered(
 
 
 def coverage_lines(*, every: bool = False) -> Iterator[str]:
-    """The table, for people.
+    """Yield the lines of the table as text.
 
     Args:
-        every: Whether each requirement without a check is named.
+        every: Whether to list each requirement without a check.
     """
     yield f"{'revision':12}{'role':8}{'level':8}{'all':>6}{'observable':>12}{'checked':>9}{'excused':>9}{'open':>6}"
     for row in coverage():

@@ -1,8 +1,8 @@
-"""Profiles: which checks count, frozen. Whoever passes a profile passes it for ever, whatever is added to the suite.
+"""Profiles: frozen sets of checks that count. An implementation that passes a profile passes it permanently.
 
-A profile lies in `profiles/NAME.json`: for each role its checks, for each of these the revisions in which it counts and the
-requirements that it proves. A digest of all that tells two sets of the same name apart; it is verified when the file is
-read. Checks that came later run, and are reported as not scored.
+A profile is a file `profiles/NAME.json`: for each role the checks, and for each check the revisions in which it counts
+and the requirements that it proves. A digest identifies the contents; it is verified when the file is read. Later
+checks run too, and are reported as not scored.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Frozen", "Profile", "freeze", "load", "names", "read"]
 
 @attrs.frozen(kw_only=True)
 class Frozen:
-    """A check, as it was when the profile was made."""
+    """A check in the state when the profile was frozen."""
 
     revisions: frozenset[str]
-    """The revisions in which it counts."""
+    """Revisions in which the check counts."""
     proves: tuple[str, ...]
-    """The requirements, by their ids."""
+    """Ids of the requirements."""
 
 
 @attrs.frozen(kw_only=True)
@@ -41,19 +41,19 @@ class Profile:
     """A frozen set of checks."""
 
     name: str
-    """Its name."""
+    """Name of the profile."""
     digest: str
-    """Of its contents: `sha256:` and 64 hexadecimal digits."""
+    """Digest of the contents: `sha256:` and 64 hexadecimal digits."""
     checks: Mapping[Role, Mapping[str, Frozen]]
-    """The checks of each role, by their ids."""
+    """Checks of each role, by id."""
 
     def has(self, check: str, revision: str, role: Role) -> bool:
-        """Whether a check counts in a revision."""
+        """Return whether a check counts in a revision."""
         frozen = self.checks[role].get(check)
         return frozen is not None and revision in frozen.revisions
 
     def requirements(self, revision: str, role: Role) -> frozenset[str]:
-        """The requirements of a revision that the profile puts to the test, by their ids."""
+        """Return the ids of the requirements of a revision that the profile tests."""
         return frozenset(
             id
             for frozen in self.checks[role].values()
@@ -65,29 +65,29 @@ class Profile:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The profiles there are, the oldest first."""
+    """Return the names of the profiles, the oldest first."""
     folder = resources.files(__package__ or "").joinpath("profiles")
     return tuple(sorted(each.name.removesuffix(".json") for each in folder.iterdir() if each.name.endswith(".json")))
 
 
 @cache
 def load(name: str) -> Profile:
-    """The profile of a name.
+    """Return the profile with a name.
 
     Raises:
-        InvalidValue: There is none, or its file was changed.
+        InvalidValue: There is no such profile, or its file was changed.
     """
     if name not in names():
-        raise InvalidValue(f"there is no profile {name!r}; there are {', '.join(names())}", path="--profile")
+        raise InvalidValue(f"there is no profile {name!r}; available: {', '.join(names())}", path="--profile")
     text = resources.files(__package__ or "").joinpath("profiles", f"{name}.json").read_text(encoding="utf-8")
     return read(text)
 
 
 def read(text: str) -> Profile:
-    """Reads a profile.
+    """Read a profile.
 
     Raises:
-        InvalidValue: Its contents are not what its digest says.
+        InvalidValue: The digest does not match the contents.
     """
     document = cast("dict[str, object]", json.loads(text))
     name, digest = str(document["name"]), str(document["digest"])
@@ -99,12 +99,12 @@ def read(text: str) -> Profile:
         for role, table in tables.items()
     }
     if digest != _digest(checks):
-        raise InvalidValue("its contents are not what its digest says: it was changed", path=f"profiles/{name}.json")
+        raise InvalidValue("the digest does not match the contents: the file was changed", path=f"profiles/{name}.json")
     return Profile(name=name, digest=digest, checks=checks)
 
 
 def freeze(name: str) -> str:
-    """The file of a profile of all checks that there are now."""
+    """Return the file of a profile with all present checks."""
     checks = {
         role: {check.id: Frozen(revisions=check.revisions, proves=check.proves) for check in CHECKS[role]}
         for role in Role
@@ -113,7 +113,7 @@ def freeze(name: str) -> str:
 
 
 def _lines(name: str, checks: Mapping[Role, Mapping[str, Frozen]]) -> Iterator[str]:
-    """The file, with a line for each check, so that two profiles can be compared by eye."""
+    """Yield the lines of the file, one per check, so that two profiles can be compared."""
     yield "{"
     yield f'"name": {json.dumps(name)},'
     yield f'"digest": {json.dumps(_digest(checks))},'
@@ -126,7 +126,7 @@ def _lines(name: str, checks: Mapping[Role, Mapping[str, Frozen]]) -> Iterator[s
 
 
 def _plain(checks: Mapping[Role, Mapping[str, Frozen]]) -> dict[str, dict[str, dict[str, list[str]]]]:
-    """The contents as JSON, in one order."""
+    """Return the contents as JSON, in a fixed order."""
     return {
         role.value: {
             id: {"revisions": sorted(frozen.revisions), "proves": sorted(frozen.proves)}
