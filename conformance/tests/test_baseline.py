@@ -125,14 +125,14 @@ def test_writing_again_keeps_reasons_and_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("known = 1", "something else than"),
-        ("[other]", "something else than"),
+        ("known = 1", "something other than"),
+        ("[other]", "something other than"),
         ("[[known]]\nreason = 'x'", "known[0].check"),
         ("[[known]]\ncheck = 'x'", "known[0].reason"),
         ("[[known]]\ncheck = 'x'\nreason = 'y'\nflaky = 'no'", "known[0].flaky"),
         ("[[known]]\ncheck = 'x'\nreason = 'y'\nexpires = 'soon'", "known[0].expires"),
         ("[[known]]\ncheck = 'x'\nreason = 'y'\nuntil = 1", "known[0].until"),
-        ("[[known]", "is no TOML"),
+        ("[[known]", "is not TOML"),
     ],
 )
 def test_what_is_wrong_with_a_baseline_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:

@@ -137,7 +137,7 @@ async def test_a_client_that_speaks_another_revision_is_not_blamed_for_it() -> N
     assert run.verdicts == ()
     (lane,) = run.lanes
     assert str(lane.refusal).startswith(
-        "the client offered 2025-06-18, and does not go on in 2025-11-25: it ended with"
+        "the client offered 2025-06-18, and does not continue with 2025-11-25: it ended with"
     )
 
 

@@ -253,7 +253,7 @@ async def test_a_server_that_is_silent_about_what_is_no_json_fails_without_a_lon
         target, patient, Manifest(), revisions=[REVISIONS["2025-11-25"]], chosen=["jsonrpc.parse-error"]
     )
 
-    assert [verdict.observed for verdict in run.verdicts] == ["no error at all"]
+    assert [verdict.observed for verdict in run.verdicts] == ["no response"]
 
 
 async def test_no_notification_opens_a_modern_connection_over_pipes(request: pytest.FixtureRequest) -> None:

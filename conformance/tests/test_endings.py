@@ -62,7 +62,7 @@ async def test_the_check_in_which_a_server_ends_is_red_and_another_process_takes
 
     (red,) = _by_outcome(run, Outcome.FAILED)
     assert red.check == _DEADLY
-    assert red.observed == f"the server ended with status 7 during {_DEADLY} in 2025-11-25 over http"
+    assert red.observed == f"the server exited with status 7 during {_DEADLY} in 2025-11-25 over http"
     assert any(_UNKNOWN in line for line in red.transcript)
     assert len(run.verdicts) == 1 + len(_OTHERS)
     assert len(_by_outcome(run, Outcome.PASSED)) == len(_OTHERS)
@@ -85,7 +85,7 @@ async def test_what_is_left_cannot_be_tested_where_a_server_does_not_start_again
         run = await _run(target, ["2025-06-18", "2025-11-25"], [_DEADLY, *_OTHERS], jobs=1)
 
     (red,) = _by_outcome(run, Outcome.FAILED)
-    why = f"the server ended with status 7 during {_DEADLY} in {red.revision} over http"
+    why = f"the server exited with status 7 during {_DEADLY} in {red.revision} over http"
     assert red.observed == why
     assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {why}
     # The lanes begin in any order: the second one is not even looked at.
@@ -102,7 +102,7 @@ async def test_what_is_left_cannot_be_tested_where_a_server_ends_that_somebody_e
 
     (red,) = _by_outcome(run, Outcome.FAILED)
     assert red.check == _DEADLY
-    assert red.expected == "the server to go on"
+    assert red.expected == "the server to keep running"
     assert red.observed.startswith(f"no connection to 127.0.0.1:{target.endpoint.port}: ")
     why = f"{red.observed}, since {_DEADLY} in {red.revision} over http"
     assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {why}
@@ -120,7 +120,7 @@ async def test_a_server_that_somebody_else_starts_again_is_used_again() -> None:
         await trio.lowlevel.checkpoint()
         raise Deviation("an answer", "the connection broke")
 
-    with pytest.raises(Deviation, match="the server to go on"):
+    with pytest.raises(Deviation, match="the server to keep running"):
         await watch.run(check, subject, fails)
     with pytest.raises(NotTestable, match=f"no connection to 127.0.0.1:{port}: .*, since a.check in a lane"):
         await watch.run(check, subject, fails)
@@ -221,7 +221,7 @@ async def test_of_several_checks_that_were_under_way_the_one_that_ends_it_again_
     world = _World()
     await world.run(killer)
 
-    assert world.reds == {killer: f"the server ended with status 3 during a.{killer} in {killer}"}
+    assert world.reds == {killer: f"the server exited with status 3 during a.{killer} in {killer}"}
     assert world.tries == {"left": 2, "right": 2}
     assert sorted(world.forgotten) == ["left", "right"]
 
@@ -231,7 +231,7 @@ async def test_somebody_is_red_though_none_of_them_ends_it_by_itself() -> None:
     await world.run(None)
 
     (told,) = world.reds.values()
-    assert sorted(told.removeprefix("the server ended with status 3 during ").split(" and ")) == [
+    assert sorted(told.removeprefix("the server exited with status 3 during ").split(" and ")) == [
         "a.left in left",
         "a.right in right",
     ]

@@ -41,7 +41,7 @@ def test_nothing_to_test_is_no_success() -> None:
 def test_a_revision_that_was_asked_for_has_to_be_spoken() -> None:
     run = scored(verdict(Outcome.PASSED), rules=Rules(today=TODAY, demanded=frozenset({"2024-11-05"})))
     assert run.status == 3
-    assert run.told == "not spoken"
+    assert run.told == "not supported"
     assert scored(verdict(Outcome.PASSED)).status == 0
 
 

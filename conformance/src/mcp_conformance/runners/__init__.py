@@ -1,1 +1,1 @@
-"""Runs the checks of servers, clients and authorization servers."""
+"""The runners of the checks of servers, clients and authorization servers."""

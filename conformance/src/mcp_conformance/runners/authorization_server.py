@@ -1,4 +1,4 @@
-"""Runs the checks of an authorization server that stands for itself, without any server behind it."""
+"""The runner of the checks of an authorization server without an MCP server."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ async def run_authorization_server(
     show: Callable[[Verdict], None],
     login: Login | None = None,
 ) -> Run:
-    """Puts an authorization server to the test.
+    """Test an authorization server.
 
     Args:
-        issuer: What it calls itself.
-        settings: The bounds.
-        revisions: By the rules of which revisions.
+        issuer: Its issuer.
+        settings: The limits.
+        revisions: The revisions whose rules are tested.
         chosen: The ids of the checks that run.
-        show: Is told each verdict as it comes.
-        login: Somebody who logs in there; `None`: nobody does.
+        show: Receives each verdict.
+        login: A user login; `None`: no login.
     """
     told = attrs.evolve(settings, authorization_server=issuer, login=login)
     target = UrlTarget(issuer, told)

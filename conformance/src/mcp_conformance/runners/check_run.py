@@ -1,4 +1,4 @@
-"""What becomes of a check: one verdict, whatever it does."""
+"""The execution of a check, which always ends with one verdict."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 __all__ = ["RED", "judged", "server_judged"]
 
 RED: Final = (Outcome.FAILED, Outcome.BROKEN)
-"""What is told with a transcript."""
+"""Outcomes that are reported with a transcript."""
 
 
 class _UnderTest(Protocol):
-    """What servers and clients under test have in common."""
+    """The attributes that servers and clients under test have in common."""
 
     @property
     def revision(self) -> Revision:
-        """What is spoken."""
+        """Revision of the connection."""
         ...
 
     @property
     def transport(self) -> Transport:
-        """Over what."""
+        """Transport of the connection."""
         ...
 
 
@@ -43,13 +43,13 @@ async def judged(
     run: Callable[[], Awaitable[None]],
     evidence: Callable[[], tuple[Sequence[str], str]],
 ) -> Verdict:
-    """Runs a check, and says what it came to.
+    """Run a check and return its verdict.
 
     Args:
-        check: Its id.
-        subject: What it is put to.
-        run: Runs it: returns when the subject passed, raises otherwise.
-        evidence: Gives the transcript and the log that a red verdict is told with.
+        check: The id of the check.
+        subject: The implementation under test.
+        run: Runs the check: returns when it passes, raises otherwise.
+        evidence: Returns the transcript and the log for a failed verdict.
     """
     clean = Verdict(
         check=check,
@@ -78,12 +78,12 @@ async def server_judged(
     subject: ServerUnderTest,
     run: Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]],
 ) -> Verdict:
-    """Puts a server to a check, and says what it came to.
+    """Run a check of a server and return its verdict.
 
     Args:
-        check: It.
-        subject: What it is put to.
-        run: Runs it: returns when the subject passed, raises otherwise.
+        check: The check.
+        subject: The server under test.
+        run: Runs the check: returns when it passes, raises otherwise.
     """
     parts: list[Part] = []
 

@@ -1,6 +1,6 @@
-"""Runs a client under test: once in each scenario, revision and transport; then the checks judge what it did.
+"""The runner of the checks of clients.
 
-The client is told what to do as by the official framework: in the environment, and by the URL on its command line.
+The client runs once per scenario, revision and transport. Then the checks judge the recorded messages. The client gets its task as in the official framework: in the environment, and by the URL on its command line.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ if TYPE_CHECKING:
 __all__ = ["ClientCommand", "lanes_of", "play", "run_client"]
 
 _FIRST: Final = "initialize"
-"""The scenario by which is seen whether the client speaks a revision at all."""
+"""The scenario that shows whether the client supports a revision."""
 _RUNS: Final = 3.0
-"""How often its patience a client may take for one scenario."""
+"""Time limit of a client in one scenario, as a multiple of the timeout."""
 _SHOWN: Final = 60
-"""Entries of a transcript that are shown of a failure: the last ones."""
+"""Maximum number of transcript entries that are shown for a failure: the last ones."""
 
 
 @attrs.frozen(kw_only=True)
 class ClientCommand:
-    """How a client is started."""
+    """The command lines that start a client."""
 
     http: str | None = None
-    """The command line to reach a server at `{url}`; without that word, the URL is appended. `None`: it cannot."""
+    """The command line to connect to a server at `{url}`, which is appended if it is missing. `None`: not supported."""
     stdio: str | None = None
-    """The command line to start a server by `{command}`; without, its words are appended. `None`: it cannot."""
+    """The command line to start a server by `{command}`, which is appended if it is missing. `None`: not supported."""
 
     def __str__(self) -> str:
         return " | ".join(words for words in (self.http, self.stdio) if words is not None)
 
     def words(self, url: str) -> list[str]:
-        """The command line for a URL."""
+        """Return the command line for a URL."""
         words = shlex.split(self.http or "")
         return [word.replace("{url}", url) for word in words] if "{url}" in (self.http or "") else [*words, url]
 
     def launching(self, command: Sequence[str]) -> list[str]:
-        """The command line for a server that is started. A word that is `{command}` and nothing else becomes many."""
+        """Return the command line for a server process. A word `{command}` is replaced by several words."""
         words = shlex.split(self.stdio or "")
         if "{command}" not in (self.stdio or ""):
             return [*words, *command]
@@ -81,7 +81,7 @@ class ClientCommand:
 
 
 def lanes_of(command: ClientCommand, revisions: Sequence[Revision]) -> list[tuple[Revision, Transport]]:
-    """In which revisions over which transports a client can be tried."""
+    """Return the legs in which a client can be tested."""
     lanes: list[tuple[Revision, Transport]] = []
     for revision in revisions:
         if command.http is not None:
@@ -101,16 +101,16 @@ async def run_client(
     played: Callable[[str], None] = lambda _: None,
     looked_at: Collection[str] | None = None,
 ) -> Run:
-    """Puts a client to the test.
+    """Test a client.
 
     Args:
-        command: How it is started.
-        settings: The bounds.
-        revisions: What is spoken.
+        command: The command lines of the client.
+        settings: The limits.
+        revisions: The revisions to test.
         chosen: The ids of the checks that run; `None`: all.
-        show: Is told each verdict as it comes.
-        played: Is told each scenario that is over, with revision and transport: judged is at the end.
-        looked_at: The scenarios that are enough for checks which look at whatever was said; `None`: all.
+        show: Receives each verdict.
+        played: Receives each finished scenario, with revision and transport.
+        looked_at: The scenarios for checks that judge all messages; `None`: all scenarios.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
     lanes = lanes_of(command, revisions)
@@ -143,7 +143,7 @@ async def run_client(
 
 @attrs.define(kw_only=True, eq=False)
 class _Trial:
-    """One revision over one transport: first whether it is spoken, then all scenarios, then all checks."""
+    """A leg of a client: first whether the revision is supported, then all scenarios, then all checks."""
 
     command: ClientCommand
     settings: Settings
@@ -157,7 +157,7 @@ class _Trial:
     async def run(
         self, checks: Sequence[Check[ClientUnderTest]], show: Callable[[Verdict], None]
     ) -> tuple[Lane, list[Verdict]]:
-        """All of it."""
+        """Run the leg."""
         mine = [each for each in checks if self.revision.name in each.revisions and self.transport in each.transports]
         await self._play(SCENARIOS[_FIRST])
         refusal = _refusal(self.runs[_FIRST])
@@ -169,7 +169,7 @@ class _Trial:
             for scenario in wanted:
                 if scenario.belongs(self.revision, self.transport):
                     nursery.start_soon(self._play, scenario)
-        # In the order of the table, so that two runs of the suite look at the same evidence first.
+        # In the order of the table, so that two runs of the suite judge the same messages first.
         ordered = {name: self.runs[name] for name in SCENARIOS if name in self.runs}
         verdicts = []
         for each in mine:
@@ -188,10 +188,10 @@ class _Trial:
 
 
 def _wanted(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str] | None) -> list[Scenario]:
-    """The scenarios that checks look at; all, if one looks at all, or those that are enough for that."""
+    """Return the scenarios that the checks need; all if a check needs all, or those that are enough for it."""
     named = [need.removeprefix("scenario:") for each in checks for need in each.needs]
     passive = any(not each.needs for each in checks)
-    # Who looks at all means those that have to do with messages. A login says nothing new about them.
+    # All means scenarios about messages. A login adds nothing to them.
     return [
         scenario
         for name, scenario in SCENARIOS.items()
@@ -201,7 +201,7 @@ def _wanted(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str]
 
 
 def _refusal(evidence: Evidence) -> str | None:
-    """Why a client does not speak a revision; `None` when it does."""
+    """Return the reason why a client does not support a revision; `None` when it does."""
     if not evidence.messages:
         return f"the client sent no message: {evidence.ending}"
     if evidence.revision.era is Era.LEGACY:
@@ -209,23 +209,23 @@ def _refusal(evidence: Evidence) -> str | None:
     name = evidence.revision.name
     metas = [_param(each, "_meta") for each in evidence.requests]
     spoken = {str(meta.get(PROTOCOL_VERSION)) for meta in metas if isinstance(meta, dict)}
-    return None if name in spoken else f"the client spoke {', '.join(sorted(spoken)) or 'an older revision'}"
+    return None if name in spoken else f"the client used {', '.join(sorted(spoken)) or 'an older revision'}"
 
 
 def _refusal_of_legacy(evidence: Evidence) -> str | None:
-    """As `_refusal`. A client that offers something else speaks the revision if it goes on in what it is answered."""
+    """Return the reason in a legacy revision, which a client with another offer supports if it continues with it."""
     name = evidence.revision.name
     offered = [_param(each, "protocolVersion") for each in evidence.sent("initialize")]
     if name in offered:
         return None
     if not offered:
         return "the client offered no version"
-    told = f"the client offered {', '.join(map(str, offered))}, and does not go on in {name}"
+    told = f"the client offered {', '.join(map(str, offered))}, and does not continue with {name}"
     if not evidence.sent("notifications/initialized"):
         return f"{told}: {evidence.ending}"
     behind = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
     said = {version for each in behind if (version := each.header("mcp-protocol-version")) is not None}
-    return f"{told}, but in {', '.join(sorted(said))}" if said - {name} else None
+    return f"{told}, but with {', '.join(sorted(said))}" if said - {name} else None
 
 
 def _param(message: object, name: str) -> object:
@@ -236,14 +236,14 @@ def _param(message: object, name: str) -> object:
 async def play(
     command: ClientCommand, settings: Settings, scenario: Scenario, revision: Revision, transport: Transport
 ) -> Evidence:
-    """Runs the client once.
+    """Run the client once.
 
     Args:
-        command: How it is started.
-        settings: The bounds.
-        scenario: What it meets.
-        revision: What it is told to speak.
-        transport: Over what.
+        command: The command lines of the client.
+        settings: The limits.
+        scenario: The scenario.
+        revision: The revision that the client must use.
+        transport: The transport.
     """
     if scenario.oauth_setup is not None:
         return await _play_scene(command, settings, scenario, scenario.oauth_setup, revision)
@@ -293,7 +293,7 @@ async def play(
 async def _play_scene(
     command: ClientCommand, settings: Settings, scenario: Scenario, oauth_setup: OAuthSetup, revision: Revision
 ) -> Evidence:
-    """Runs the client once in a world of OAuth, whose MCP server wants a token."""
+    """Run the client once in the OAuth testbed, whose MCP server requires a token."""
     transcript = Transcript()
     async with open_testbed(oauth_setup.quirks) as testbed:
         context = oauth_setup.enter(testbed, transcript)
@@ -312,7 +312,7 @@ async def _play_scene(
 
 
 def _environment(scenario: Scenario, revision: Revision, context: JsonObject | None) -> dict[str, str]:
-    """What the client is told."""
+    """Return the environment variables of the client."""
     told = {"MCP_CONFORMANCE_SCENARIO": scenario.name}
     if not scenario.free:
         told["MCP_CONFORMANCE_PROTOCOL_VERSION"] = revision.name
@@ -328,20 +328,20 @@ async def _run(
     transcript: Transcript,
     host: Host | None = None,
 ) -> tuple[int | None, str]:
-    """Runs a command to its end: the exit status, if it ended by itself, and the end of its standard error."""
+    """Run a command to its end, and return the exit status, if it exited, and the end of its standard error."""
     async with run_process(words, environment=environment) as process:
         with trio.move_on_after(settings.timeout * _RUNS):
             await process.wait()
         status = process.status
-        transcript.note("the client did not end" if status is None else f"the client ended with status {status}")
+        transcript.note("the client did not exit" if status is None else f"the client exited with status {status}")
         if isinstance(host, StdioHost) and status is not None:
-            # Before what it left behind is ended along with it.
+            # Before the remaining processes are stopped.
             await host.settled(settings.timeout)
     return status, process.log
 
 
 async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Verdict:
-    """Judges by one check."""
+    """Judge the runs by one check."""
 
     def evidence() -> tuple[list[str], str]:
         seen = client.looked_at

@@ -1,8 +1,8 @@
-"""Runs the checks of servers: which, where, in what order, and what became of each.
+"""The runner of the checks of servers.
 
-A *lane* is one revision over one transport. Lanes run side by side; in a lane the checks run one after another, those
-that share a connection first, those that only look at the evidence last. Each check has exactly one verdict in each
-lane in which it can run.
+A *leg* is one revision over one transport. Legs run concurrently. Within a leg the checks run one after another: first
+those that share a connection, last those that only judge recorded messages. Each check has exactly one verdict in each
+leg in which it can run.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ async def run_server(
     chosen: Collection[str] | None = None,
     show: Callable[[Verdict], None] = lambda _: None,
 ) -> Run:
-    """Puts a server to the test.
+    """Test a server.
 
     Args:
         target: The server.
-        settings: The bounds.
-        manifest: What it has for the fixtures.
-        revisions: What is spoken.
+        settings: The limits.
+        manifest: The mapping of the fixtures.
+        revisions: The revisions to test.
         chosen: The ids of the checks that run; `None`: all.
-        show: Is told each verdict as it comes.
+        show: Receives each verdict.
     """
     lanes = [
         (revision, each)
         for revision in revisions
         for each in sorted(target.transports, key=lambda t: t.value)
-        # It was the transport of one revision.
+        # HTTP+SSE is the transport of one revision.
         if each is not Transport.HTTP_SSE or revision.name in _HTTP_SSE
     ]
     verdicts: dict[int, list[Verdict]] = {}
@@ -93,7 +93,7 @@ async def run_server(
 
 
 class _Lane:
-    """One revision over one transport."""
+    """A leg of a server."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Lane:
         self.verdicts: Final[list[Verdict]] = []
 
     async def run(self, checks: Sequence[Check[ServerUnderTest]]) -> str | None:
-        """Runs all checks that belong here. Why nothing could be tried, if so."""
+        """Run all checks of the leg. Return the reason when nothing could be tested."""
         mine = [
             check
             for subject in _ORDER
@@ -146,7 +146,7 @@ class _Lane:
             for check in mine:
                 verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run))
                 if verdict.outcome in RED:
-                    # Whatever it left behind must not become the fault of the next one.
+                    # The next check must not suffer from a connection that this one left behind.
                     await connections.close()
                 self.verdicts.append(verdict)
                 self._show(verdict)
@@ -160,7 +160,7 @@ class _Lane:
         raise AssertionError("the block returns")
 
     async def _run(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
-        """Runs one check, with the connection that it wants, if it comes to want one."""
+        """Run one check, with a connection if it needs one."""
         _require(check, subject.inventory)
         with trio.fail_after(self._settings.timeout * 6 + self._settings.starting):
             try:
@@ -170,7 +170,7 @@ class _Lane:
 
     async def _connected(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
         if check.subject in (Subject.PROCESS, Subject.EVIDENCE):
-            raise AssertionError(f"{check.id} is to open its own connections, or none")
+            raise AssertionError(f"{check.id} must open its own connections, or use none")
         if check.subject is Subject.CONNECTION:
             async with subject.open() as peer:
                 self._evidence.append(peer.transcript)
@@ -181,10 +181,10 @@ class _Lane:
 
 
 def _require(check: Check[ServerUnderTest], inventory: ServerInventory) -> None:
-    """Whether the server offers what a check needs.
+    """Require that the server offers what a check needs.
 
     Raises:
-        NotApplicable: It does not.
+        NotApplicable: The server does not offer it.
     """
     for need in check.needs:
         kind, _, name = need.partition(":")

@@ -1,9 +1,9 @@
-"""A server that ends in the middle of the run.
+"""Exits of the server during a run.
 
-The check in which it ended is red, and the rest goes on with another process, if the suite started it. Lanes run side by side
-with the same process, so several checks may have been under way: each of them is tried again by itself, to find out which it
-was. Where the server does not start again, or was started by somebody else, what is left cannot be put to the test until it
-can be reached again.
+The check during which the server exited fails, and the run continues with another process if the suite started the
+server. Legs run concurrently with the same process, so that several checks may have been running: each is repeated
+alone to find the cause. If the server does not start again, or was not started by the suite, the remaining checks are
+not testable until the server can be reached again.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
 __all__ = ["Vigil", "Watch"]
 
 _LOOKS: Final = 2
-"""How often a server may end while it is looked at, because of what another lane does."""
+"""Maximum number of server exits while its inventory is taken, caused by another leg."""
 
 _TO_END: Final = 0.2
-"""Seconds from the end of the connections of a process to that of its ears."""
+"""Seconds from the end of a process's connections to the end of its listeners."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class _End:
-    """One process that ended."""
+    """An exit of a server process."""
 
     status: int | None
-    """Its exit status."""
+    """Exit status of the process."""
     suspects: tuple[str, ...]
-    """What was under way then."""
+    """Checks that were running at the exit."""
     cleared: int = 0
-    """How many of these it has borne since, one by one."""
+    """Number of these checks that passed alone since then."""
 
     def __str__(self) -> str:
-        return f"the server ended with status {self.status} during {' and '.join(self.suspects)}"
+        return f"the server exited with status {self.status} during {' and '.join(self.suspects)}"
 
     def red(self) -> Deviation:
-        """What is said of a check that it ended in."""
-        return Deviation("the server to go on", str(self))
+        """Return the deviation of the check that caused the exit."""
+        return Deviation("the server to keep running", str(self))
 
     def bears(self) -> bool:
-        """Enters that a suspect is cleared. Whether another one is left."""
+        """Clear one suspect, and return whether another one is left."""
         self.cleared += 1
         return self.cleared < len(self.suspects)
 
 
 async def _unreachable(target: UrlTarget) -> str:
-    """Why a server cannot be reached; empty where it can."""
+    """Return why a server cannot be reached; empty when it can."""
     try:
         await trio.aclose_forcefully(await target.endpoint.connect())
     except IncompleteResponse as ended:
@@ -72,10 +72,10 @@ async def _unreachable(target: UrlTarget) -> str:
 
 
 class Vigil:
-    """Watches over the process of a run.
+    """The monitor of the server process of a run.
 
     Args:
-        target: The server under test. One that is spoken to over its pipes is not watched: it is another process anyway.
+        target: The server under test. A server over stdio is not monitored, since each connection has its own process.
     """
 
     def __init__(self, target: ServerTarget) -> None:
@@ -88,32 +88,32 @@ class Vigil:
         self._lost = ""
 
     def watch(self, place: str, forget: Callable[[], Awaitable[None]]) -> Watch:
-        """Watches over a lane.
+        """Return the monitor of a leg.
 
         Args:
-            place: Which.
-            forget: Gives up what connections it has, before another process is used.
+            place: Name of the leg.
+            forget: Closes the connections of the leg before another process is used.
         """
         return Watch(self, place, forget)
 
     async def ready(self) -> LineProcess | None:
-        """The process that is to be used now; `None` when none is watched.
+        """Return the process to use; `None` when none is monitored.
 
         Raises:
-            NotTestable: The server ended, and does not start again.
+            NotTestable: The server exited, and does not start again.
         """
         async with self._alone:
             return await self._living()
 
     async def reached(self, look: Callable[[], Awaitable[ServerInventory]]) -> ServerInventory:
-        """Looks at the server, anew where it ended meanwhile because of something else.
+        """Take the inventory of the server, again if it exited because of another leg.
 
         Args:
-            look: Looks at it.
+            look: Takes the inventory.
 
         Raises:
-            Deviation: It cannot be looked at.
-            NotTestable: It ended before, and does not start again.
+            Deviation: The server does not answer.
+            NotTestable: The server exited before, and does not start again.
         """
         for _ in range(_LOOKS):
             process = await self.ready()
@@ -125,7 +125,7 @@ class Vigil:
         return await look()
 
     async def ended(self, process: LineProcess) -> bool:
-        """Whether a process has ended, or is about to: its connections go first."""
+        """Return whether a process has exited, or is about to: its connections close first."""
         if self._started is None:
             return False
         with trio.move_on_after(_TO_END):
@@ -138,16 +138,16 @@ class Vigil:
         return process.status is not None
 
     async def gone(self, check: str) -> str:
-        """Whether a server that somebody else started cannot be reached any more.
+        """Return whether a server that was not started by the suite cannot be reached.
 
         Args:
-            check: In which check that was noticed.
+            check: The check that noticed it.
 
         Returns:
-            How it is said; empty where it can be reached.
+            The reason; empty when the server can be reached.
 
         Raises:
-            NotTestable: That was noticed before.
+            NotTestable: Another check noticed it before.
         """
         async with self._alone:
             told = ""
@@ -178,7 +178,7 @@ class Vigil:
         return target.process
 
     def _end(self, process: LineProcess) -> _End:
-        """How a process ended; what is under way now is suspected, if this was not seen before."""
+        """Return the exit of a process, with the running checks as suspects if it is new."""
         if process not in self._ends:
             suspects = tuple(name for name, used in self._running.items() if used is process)
             self._ends[process] = _End(status=process.status, suspects=suspects or ("no check",))
@@ -186,12 +186,12 @@ class Vigil:
 
 
 class Watch:
-    """Watches over one lane. Made by `Vigil.watch`.
+    """The monitor of one leg, created by `Vigil.watch`.
 
     Args:
-        vigil: What watches over the run.
-        place: The lane.
-        forget: Gives up what connections it has.
+        vigil: The monitor of the run.
+        place: Name of the leg.
+        forget: Closes the connections of the leg.
     """
 
     def __init__(self, vigil: Vigil, place: str, forget: Callable[[], Awaitable[None]]) -> None:
@@ -201,16 +201,16 @@ class Watch:
         self._used: LineProcess | None = None
 
     async def run(self, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt) -> None:
-        """Runs a check.
+        """Run a check.
 
         Args:
-            check: It.
-            subject: What it is put to.
-            attempt: Runs it.
+            check: The check.
+            subject: The server under test.
+            attempt: Runs the check.
 
         Raises:
-            Deviation: The server ended in it; or what the check raises.
-            NotTestable: The server ended before, and does not start again; or what the check raises.
+            Deviation: The server exited during the check; or the exception of the check.
+            NotTestable: The server exited before, and does not start again; or the exception of the check.
         """
         process = await self._vigil.ready()
         if process is None:
@@ -222,20 +222,20 @@ class Watch:
                 await self._again(end, check, subject, attempt)
 
     async def _unwatched(self, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt) -> None:
-        """Runs a check with a server whose process is not seen."""
+        """Run a check with a server whose process is not monitored."""
         try:
             await attempt(check, subject)
         except (NotApplicable, NotTestable):
             raise
         except Exception as other:
             if told := await self._vigil.gone(f"{check.id} in {self._place}"):
-                raise Deviation("the server to go on", told) from other
+                raise Deviation("the server to keep running", told) from other
             raise
 
     async def _again(
         self, end: _End, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt
     ) -> None:
-        """Tries a suspect by itself, while no other check begins."""
+        """Repeat a suspect alone, while no other check starts."""
         try:
             process = await self._vigil._living()  # noqa: SLF001  its other half
         except NotTestable as lost:
@@ -256,7 +256,7 @@ class Watch:
     async def _once(
         self, process: LineProcess, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt
     ) -> _End | None:
-        """Runs a check with a process. How that ended, if it did."""
+        """Run a check with a process, and return its exit, if any."""
         if self._used is not None and self._used is not process:
             await self._forget()
         self._used = process
@@ -270,7 +270,7 @@ class Watch:
                 if process.status is None:
                     raise
             except Exception:
-                # Whatever it is, it says nothing of the check if the server is gone.
+                # Any exception is meaningless for the check if the server exited.
                 if not await self._vigil.ended(process):
                     raise
             if process.status is None:

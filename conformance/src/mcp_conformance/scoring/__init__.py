@@ -1,1 +1,1 @@
-"""What the verdicts of a run amount to, with a baseline of expected failures."""
+"""The score of a run, with a baseline of expected failures."""

@@ -1,14 +1,14 @@
-"""What is known to fail, with a reason and an end: so that CI is green until something gets worse, and red when it does.
+"""The baseline: expected failures with a reason and an expiry, so that CI passes until something gets worse.
 
     [[known]]
     check = "tools.unknown-name"
-    reason = "answers by isError; see the tracker, 123"
+    reason = "returns isError; see the tracker, 123"
     expires = 2027-01-31      # optional: from that day on it counts as a failure again
-    revision = "2025-06-18"   # optional: everywhere without it
-    transport = "http"        # optional: likewise
-    flaky = true              # optional: it may pass too
+    revision = "2025-06-18"   # optional: all revisions by default
+    transport = "http"        # optional: all transports by default
+    flaky = true              # optional: it may also pass
 
-An entry that passes and is not flaky is stale, and stale entries fail: a baseline can only shrink by itself.
+An entry that passes and is not flaky is stale, and stale entries fail: a baseline can only shrink automatically.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 __all__ = ["Baseline", "Judgement", "Known", "judge", "read_baseline", "written"]
 
 _RED: Final = frozenset({Outcome.FAILED, Outcome.NOT_TESTABLE})
-"""What a baseline can excuse. That the suite itself went wrong is nobody's known failure."""
+"""The outcomes that a baseline can excuse. An error of the suite is never an expected failure."""
 
 _LONGEST: Final = 300
-"""Characters of a reason that the suite writes."""
+"""Maximum length of a reason that the suite writes, in characters."""
 
 _MEMBERS: Final = frozenset({"check", "reason", "expires", "revision", "transport", "flaky"})
 
 
 @attrs.frozen(kw_only=True)
 class Known:
-    """One entry."""
+    """An expected failure."""
 
     check: str
-    """The check's id."""
+    """Id of the check."""
     reason: str
-    """Why it is borne with."""
+    """Reason why the failure is expected."""
     expires: datetime.date | None = None
-    """From when on it is not."""
+    """First day on which the entry is invalid."""
     revision: str | None = None
-    """Where; `None`: in every revision."""
+    """Revision; `None`: all."""
     transport: str | None = None
-    """Over what; `None`: over every transport."""
+    """Transport; `None`: all."""
     flaky: bool = False
-    """Whether it passes sometimes."""
+    """Whether the check may also pass."""
 
     def covers(self, verdict: Verdict) -> bool:
-        """Whether a verdict is what the entry is about."""
+        """Return whether the entry matches a verdict."""
         return (
             self.check == verdict.check
             and self.revision in (None, verdict.revision)
@@ -65,7 +65,7 @@ class Known:
         )
 
     def over(self, today: datetime.date) -> bool:
-        """Whether its time has passed."""
+        """Return whether the entry is expired."""
         return self.expires is not None and today >= self.expires
 
     def __str__(self) -> str:
@@ -74,12 +74,12 @@ class Known:
 
 @attrs.frozen
 class Baseline:
-    """All entries."""
+    """All entries of a baseline."""
 
     known: tuple[Known, ...] = ()
 
     def find(self, verdict: Verdict, today: datetime.date) -> Known | None:
-        """The entry that bears with a verdict; `None` when none does."""
+        """Return the entry that excuses a verdict; `None` when no entry matches."""
         if verdict.outcome not in _RED:
             return None
         return next((entry for entry in self.known if entry.covers(verdict) and not entry.over(today)), None)
@@ -87,29 +87,29 @@ class Baseline:
 
 @attrs.frozen(kw_only=True)
 class Judgement:
-    """A run, held against a baseline."""
+    """The comparison of a run with a baseline."""
 
     new: tuple[Verdict, ...]
-    """What is red, and nobody knew."""
+    """Unexpected failures."""
     known: tuple[Verdict, ...]
-    """What is red, and known to be."""
+    """Expected failures."""
     stale: tuple[Known, ...]
-    """Entries that nothing is red for any more."""
+    """Entries without a failure."""
     expired: tuple[Known, ...]
-    """Entries whose time has passed, and for which something is red."""
+    """Expired entries with a failure."""
 
     @property
     def good(self) -> bool:
-        """Whether nothing is worse than known."""
+        """Whether there are no unexpected failures and no stale entries."""
         return not self.new and not self.stale
 
 
 def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date) -> Judgement:
-    """Holds verdicts against a baseline.
+    """Compare verdicts with a baseline.
 
     Args:
-        verdicts: Those of a run that count.
-        baseline: What is known.
+        verdicts: The verdicts of a run that count.
+        baseline: The expected failures.
         today: The date.
     """
     all_ = tuple(verdicts)
@@ -125,40 +125,40 @@ def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date)
 
 
 def _is_stale(entry: Known, verdicts: Iterable[Verdict]) -> bool:
-    """Whether the check ran where the entry is about, and is not red anywhere there."""
+    """Return whether the check of an entry ran and did not fail anywhere."""
     mine = [verdict for verdict in verdicts if entry.covers(verdict)]
     return bool(mine) and not entry.flaky and not any(verdict.outcome in _RED for verdict in mine)
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Reads a baseline.
+    """Read a baseline.
 
     Raises:
-        InvalidValue: It is none; the sentence says where it is wrong.
-        OSError: It cannot be read.
+        InvalidValue: The file is not a valid baseline; the message names the place.
+        OSError: The file cannot be read.
     """
     try:
         document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"is no TOML: {error}", path=str(path)) from error
+        raise InvalidValue(f"is not TOML: {error}", path=str(path)) from error
     entries = document.get("known", [])
     if not isinstance(entries, list) or set(document) - {"known"}:
-        raise InvalidValue("has something else than [[known]] in it", path=str(path))
+        raise InvalidValue("contains something other than [[known]]", path=str(path))
     return Baseline(tuple(_entry(entry, f"known[{number}]") for number, entry in enumerate(entries)))
 
 
 def _entry(entry: object, place: str) -> Known:
     if not isinstance(entry, dict):
-        raise InvalidValue("is no table", path=place)
+        raise InvalidValue("is not a table", path=place)
     unknown = sorted(set(entry) - _MEMBERS)
     if unknown:
-        raise InvalidValue(f"is none of {', '.join(sorted(_MEMBERS))}", path=f"{place}.{unknown[0]}")
+        raise InvalidValue(f"is not one of {', '.join(sorted(_MEMBERS))}", path=f"{place}.{unknown[0]}")
     for name, kind in (("check", str), ("reason", str)):
         if not isinstance(entry.get(name), kind) or not entry[name]:
-            raise InvalidValue("missing, or no text", path=f"{place}.{name}")
+            raise InvalidValue("missing, or not a string", path=f"{place}.{name}")
     for name, kinds in (("revision", str), ("transport", str), ("flaky", bool), ("expires", datetime.date)):
         if name in entry and not isinstance(entry[name], kinds):
-            raise InvalidValue(f"is no {kinds.__name__}", path=f"{place}.{name}")
+            raise InvalidValue(f"is not of type {kinds.__name__}", path=f"{place}.{name}")
     expires = entry.get("expires")
     return Known(
         check=str(entry["check"]),
@@ -171,14 +171,14 @@ def _entry(entry: object, place: str) -> Known:
 
 
 def written(verdicts: Iterable[Verdict], old: Baseline) -> str:
-    """A baseline that bears with what is red.
+    """Return a baseline that excuses all failures.
 
-    Entries of the old one are kept as they are, with their reasons and their ends, unless nothing is red for them any
-    more. A check that is red wherever it ran gets one entry; one that is red in some places only, one for each.
+    Entries of the old baseline remain unchanged unless they are stale. A check that failed in all legs gets one entry;
+    a check that failed only in some legs gets one entry for each.
 
     Args:
-        verdicts: Those of a run that count.
-        old: What was known before.
+        verdicts: The verdicts of a run that count.
+        old: The earlier baseline.
     """
     all_ = tuple(verdicts)
     kept = [entry for entry in old.known if not _is_stale(entry, all_)]
@@ -186,7 +186,7 @@ def written(verdicts: Iterable[Verdict], old: Baseline) -> str:
 
 
 def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
-    """Entries for what is red and not known."""
+    """Yield entries for unexpected failures."""
     ran: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         ran.setdefault(verdict.check, []).append(verdict)
@@ -208,7 +208,7 @@ def _reason(verdict: Verdict) -> str:
 
 
 def _written(entries: Iterable[Known]) -> Iterator[str]:
-    yield "# What is known to fail. An entry that passes has to go."
+    yield "# Expected failures. Remove entries that pass."
     for entry in entries:
         yield ""
         yield "[[known]]"
@@ -223,7 +223,7 @@ def _written(entries: Iterable[Known]) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    """A basic string of TOML."""
+    """Return a TOML basic string."""
     escaped = "".join(
         f"\\{each}"
         if each in '"\\'

@@ -1,7 +1,7 @@
-"""What a run is worth: which verdicts count, which are known, and what the whole comes to.
+"""The score of a run: which verdicts count, which failures are expected, and the result of the run.
 
-The verdicts of a run say what was seen. Whether that is bad is for whoever runs the suite to say, by a level, a profile and
-a baseline. All reports are made from a run that is scored, so that they cannot disagree.
+Verdicts state what was observed. Whether a run fails depends on the level, the profile and the baseline that its
+operator chooses. All reports are made from a scored run, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ __all__ = ["RED", "Rules", "Scored", "Standing", "meets", "score"]
 
 
 class Standing(enum.Enum):
-    """What a verdict is worth."""
+    """The score of a verdict."""
 
     PASSED = "passed"
     FAILED = "failed"
     NOT_TESTABLE = "not testable"
-    """It could not be put to the test, which is no pass."""
+    """The rule could not be tested, which is not a pass."""
     BROKEN = "broken"
-    """The suite itself went wrong."""
+    """An error of the suite."""
     KNOWN = "known"
-    """Red, and the baseline bears with it."""
+    """A failure that the baseline expects."""
     UNSCORED = "not scored"
-    """Outside of the level or the profile that was asked for, whatever it came to."""
+    """Outside of the chosen level or profile, with any outcome."""
     NOT_APPLICABLE = "not applicable"
 
 
 RED: Final = (Standing.FAILED, Standing.NOT_TESTABLE, Standing.BROKEN)
-"""What a run is not good with, unless the rules allow what was not tested."""
+"""The scores that make a run fail, except not testable if the rules allow it."""
 
 _STANDINGS: Final[Mapping[Outcome, Standing]] = {
     Outcome.PASSED: Standing.PASSED,
@@ -59,36 +59,36 @@ _STANDINGS: Final[Mapping[Outcome, Standing]] = {
 
 
 def meets(level: Level, least: Level) -> bool:
-    """Whether a level obliges at least as much as another one."""
+    """Return whether a level obliges at least as much as another."""
     order = list(Level)
     return order.index(level) <= order.index(least)
 
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """By what a run is scored."""
+    """The rules by which a run is scored."""
 
     today: datetime.date
-    """The date: entries of a baseline may have an end."""
+    """The date, for the expiry of baseline entries."""
     level: Level = Level.MAY
-    """How much a check must oblige at least, in the revision that is spoken, to count."""
+    """The minimum level of a check that counts, in the revision of the leg."""
     profile: Profile | None = None
     """The set of checks that count; `None`: all."""
     baseline: Baseline = attrs.field(factory=Baseline)
-    """What is known to be red."""
+    """The expected failures."""
     allow_untested: bool = False
-    """Whether a run is good though something could not be put to the test: right for a server that is no fixture."""
+    """Whether a run passes although checks could not test: right for a server without fixtures."""
     demanded: frozenset[str] = frozenset()
-    """The revisions that were asked for by name: there, an implementation that does not speak them is not good."""
+    """The revisions that were requested by name: a run fails if the implementation does not support one."""
 
     def counts(self, verdict: Verdict, role: Role) -> bool:
-        """Whether a verdict counts."""
+        """Return whether a verdict counts."""
         if not meets(find(verdict.check, role).level(verdict.revision), self.level):
             return False
         return self.profile is None or self.profile.has(verdict.check, verdict.revision, role)
 
     def standing(self, verdict: Verdict, role: Role) -> Standing:
-        """What a verdict is worth."""
+        """Return the score of a verdict."""
         if not self.counts(verdict, role):
             return Standing.UNSCORED
         if self.baseline.find(verdict, self.today) is not None:
@@ -96,46 +96,46 @@ class Rules:
         return _STANDINGS[verdict.outcome]
 
     def is_red(self, standing: Standing) -> bool:
-        """Whether a run is not good with that."""
+        """Return whether a score makes a run fail."""
         return standing in RED and not (self.allow_untested and standing is Standing.NOT_TESTABLE)
 
 
 @attrs.frozen(kw_only=True)
 class Scored:
-    """A run, and what it is worth."""
+    """A run with its score."""
 
     run: Run
     """The run."""
     rules: Rules
-    """By what it is scored."""
+    """The rules of the score."""
     counted: tuple[Verdict, ...]
     """The verdicts that count."""
     judgement: Judgement
-    """These, held against the baseline."""
+    """The comparison of the counted verdicts with the baseline."""
 
     def standing(self, verdict: Verdict) -> Standing:
-        """What a verdict of the run is worth."""
+        """Return the score of a verdict of the run."""
         return self.rules.standing(verdict, self.run.role)
 
     def known(self, verdict: Verdict) -> Known | None:
-        """The entry of the baseline that bears with a verdict."""
+        """Return the entry of the baseline that excuses a verdict."""
         return self.rules.baseline.find(verdict, self.rules.today)
 
     def counts(self, lane: Lane | None = None) -> Mapping[Standing, int]:
-        """How many verdicts there are of each kind: of a lane, or of the whole run. Every kind is there."""
+        """Return the number of verdicts by score, of a leg or of the whole run, including zeros."""
         counter = Counter(map(self.standing, self.run.verdicts if lane is None else self.run.of(lane)))
         return {standing: counter[standing] for standing in Standing}
 
     def those(self, standings: Iterable[Standing]) -> tuple[Verdict, ...]:
-        """The verdicts of some kinds, in order."""
+        """Return the verdicts with some scores, in order."""
         wanted = set(standings)
         return tuple(verdict for verdict in self.run.verdicts if self.standing(verdict) in wanted)
 
     @property
     def unspoken(self) -> tuple[Lane, ...]:
-        """What was asked for by name and is not spoken.
+        """The legs of revisions that were requested by name and are not supported.
 
-        Streamable HTTP came with the revision behind the one of HTTP+SSE: who speaks that one there owes no other.
+        Streamable HTTP came after HTTP+SSE: a server that supports HTTP+SSE in a revision does not need the other.
         """
         older = {
             lane.revision
@@ -152,7 +152,7 @@ class Scored:
 
     @property
     def status(self) -> int:
-        """The exit status of the command: 0, 1 or 3, as `--help` says."""
+        """The exit status of the command: 0, 1 or 3, as documented in `--help`."""
         counts = self.counts()
         if counts[Standing.BROKEN] or self.unspoken or not self.run.verdicts:
             return 3
@@ -160,10 +160,10 @@ class Scored:
 
     @property
     def told(self) -> str:
-        """What the whole comes to, in a few words."""
+        """The result of the run in a few words."""
         counts = self.counts()
         if not self.run.verdicts or self.unspoken:
-            return "nothing to test" if not self.run.verdicts else "not spoken"
+            return "nothing to test" if not self.run.verdicts else "not supported"
         parts = [f"{counts[each]} {each.value}" for each in RED if counts[each]]
         if self.judgement.stale:
             parts.append(f"{len(self.judgement.stale)} stale in the baseline")
@@ -171,7 +171,7 @@ class Scored:
 
 
 def score(run: Run, rules: Rules) -> Scored:
-    """Scores a run."""
+    """Score a run."""
     counted = tuple(
         verdict
         for verdict in run.verdicts
