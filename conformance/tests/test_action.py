@@ -93,4 +93,4 @@ def test_the_action_ends_as_the_suite_does_and_keeps_reports(
 def test_what_cannot_be_meant_is_told(tmp_path: Path) -> None:
     done = perform(tmp_path)
     assert done.returncode == 2
-    assert "what is put to the test?" in done.stderr
+    assert "there is nothing to test" in done.stderr

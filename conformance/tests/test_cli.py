@@ -75,10 +75,10 @@ def test_without_arguments_it_fails_rather_than_seem_to_have_checked_something(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["server"], "what is put to the test?"),
-        (["client"], "what is put to the test?"),
-        (["server", "--command", "x", "--check", "jsonrpc.parse-eror"], "is it jsonrpc.parse-error"),
-        (["server", "--command", "x", "--area", "jsonrcp"], "is it jsonrpc"),
+        (["server"], "there is nothing to test"),
+        (["client"], "there is nothing to test"),
+        (["server", "--command", "x", "--check", "jsonrpc.parse-eror"], "did you mean jsonrpc.parse-error"),
+        (["server", "--command", "x", "--area", "jsonrcp"], "did you mean jsonrpc"),
         (["server", "--command", "x", "--area", "\N{SNOWMAN}"], "--area: there is no"),
         (["server", "--command", "x", "--profile", "none"], "there is no profile 'none'"),
         (["server", "--command", "x", "--baseline", "nowhere.toml"], "nowhere.toml"),
@@ -86,11 +86,11 @@ def test_without_arguments_it_fails_rather_than_seem_to_have_checked_something(
         (["server", "--command", "x", "--html", "nowhere/x.html"], "its folder must exist"),
         (["server", "--command", "x", "--patience", "0"], "--patience"),
         (["server", "--command", "x 'y"], "No closing quotation"),
-        (["client", "--command", " "], "has no word"),
-        (["server", "--url", "http://localhost", "--header", "x"], '--header is no "NAME: VALUE"'),
-        (["server", "--url", "http://localhost", "--other-header", ":"], '--other-header is no "NAME: VALUE"'),
-        (["server", "--command", "x", "--revision", "2024-11-05", "--check", "discover.result"], "no check is left"),
-        (["explain", "jsonrpc.parse-eror"], "is it jsonrpc.parse-error"),
+        (["client", "--command", " "], "is empty"),
+        (["server", "--url", "http://localhost", "--header", "x"], '--header is not "NAME: VALUE"'),
+        (["server", "--url", "http://localhost", "--other-header", ":"], '--other-header is not "NAME: VALUE"'),
+        (["server", "--command", "x", "--revision", "2024-11-05", "--check", "discover.result"], "select no check"),
+        (["explain", "jsonrpc.parse-eror"], "did you mean jsonrpc.parse-error"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_may_be(
@@ -107,7 +107,7 @@ def test_a_baseline_that_names_no_check_is_refused(tmp_path: Path, capsys: pytes
     path.write_text("[[known]]\ncheck = 'jsonrpc.parse-eror'\nreason = 'x'\n")
     status, _, err = shown(capsys, "server", "--command", SERVER, "--baseline", str(path))
     assert status == 2
-    assert "is it jsonrpc.parse-error" in err
+    assert "did you mean jsonrpc.parse-error" in err
 
 
 def test_a_good_server_passes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +129,7 @@ def test_a_server_with_a_fault_fails_with_a_line_that_shows_it_again(capsys: pyt
     assert status == 1
     assert "FAILED  jsonrpc.notification-not-answered" in out
     assert err.startswith("failed")
-    (line,) = (each for each in out.splitlines() if each.startswith("  again: mcp-conformance "))
+    (line,) = (each for each in out.splitlines() if each.startswith("  rerun: mcp-conformance "))
     status, again, _ = shown(capsys, *shlex.split(line)[2:])
     assert status == 1
     assert again == out
@@ -161,7 +161,7 @@ def test_a_baseline_is_written_holds_and_goes_stale(tmp_path: Path, capsys: pyte
     assert "known          jsonrpc.notification-not-answered" in out
     status, out, _ = shown(capsys, "server", "--command", SERVER, *fault, "--baseline", path)
     assert status == 1
-    assert "take it out" in out
+    assert "remove the entry" in out
     # Written again without what passes by now.
     assert shown(capsys, "server", "--command", SERVER, *fault, "--write-baseline", path)[0] == 0
     assert "[[known]]" not in Path(path).read_text()

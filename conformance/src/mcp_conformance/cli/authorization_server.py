@@ -25,35 +25,42 @@ __all__ = ["add_issuer", "issuer_command"]
 
 
 def add_issuer(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
-    target = parser.add_argument_group("the authorization server, and somebody who logs in")
-    target.add_argument("--issuer", metavar="URL", help="what the authorization server calls itself; it runs already")
+    """Add the options."""
+    target = parser.add_argument_group("the authorization server and the user login")
+    target.add_argument("--issuer", metavar="URL", help="issuer URL of the authorization server, which must be running")
     target.add_argument(
         "--browser",
         metavar='"WORDS {url}"',
-        help="a command that opens an authorization URL, logs in, allows what is asked, and follows the redirects back to the "
-        "suite; it is run about ten times. Without it, nothing is tried that takes a login",
+        help=(
+            "a command that opens an authorization URL, logs in, consents, and follows the redirects back to the "
+            "suite; it is run about ten times. Without it, checks that need a login do not run"
+        ),
     )
     target.add_argument(
         "--client-id",
         metavar="ID",
-        help="a public client that is known already, with the redirect URI http://127.0.0.1:PORT/callback, where the port may "
-        "be any (RFC 8252); otherwise the suite registers one",
+        help=(
+            "a registered public client with the redirect URI http://127.0.0.1:PORT/callback, for any port (RFC "
+            "8252); without it, the suite registers one"
+        ),
     )
     target.add_argument(
         "--resource",
         metavar="URL",
-        help="the MCP server that tokens are asked for; otherwise the first of protected_resources in the metadata, if any",
+        help=(
+            "the MCP server for which tokens are requested; by default the first of protected_resources in the "
+            "metadata, if any"
+        ),
     )
     add_choices(parser)
     add_reports(parser)
 
 
 def issuer_command(given: argparse.Namespace) -> int:
-    """Puts an authorization server to the test. The exit status.
+    """Test an authorization server and return the exit status.
 
     Raises:
-        NotUnderstood: The options make no sense.
+        NotUnderstood: The options are invalid.
     """
     chosen = choice(given, Role.SERVER)
     chosen = attrs.evolve(chosen, checks=tuple(each for each in chosen.checks if NEED in each.needs))
@@ -61,14 +68,14 @@ def issuer_command(given: argparse.Namespace) -> int:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
     if given.issuer is None:
-        raise NotUnderstood("authorization-server needs --issuer: what is put to the test?")
+        raise NotUnderstood("authorization-server needs --issuer: there is nothing to test")
     if not given.issuer.startswith(("https://", "http://")):
-        raise NotUnderstood(f"--issuer {given.issuer!a} is no URL")
+        raise NotUnderstood(f"--issuer {given.issuer!a} is not a URL")
     require_words(given.browser)
     if given.browser is not None and "{url}" not in given.browser:
-        raise NotUnderstood(f"--browser {given.browser!a} has no {{url}}: where does the authorization URL go?")
+        raise NotUnderstood(f"--browser {given.browser!a} has no {{url}} for the authorization URL")
     if given.browser is None and (given.client_id is not None or given.resource is not None):
-        raise NotUnderstood("--client-id and --resource are for a login, and nobody logs in without --browser")
+        raise NotUnderstood("--client-id and --resource are for a login: they need --browser")
     require_writable(given)
     show = progress(chosen, Role.SERVER)
     run_it = partial(
@@ -94,10 +101,10 @@ def _login(given: argparse.Namespace) -> Login | None:
 
 
 def _invocation(given: argparse.Namespace) -> Iterator[str]:
-    """The command line without what chooses checks and reports."""
+    """Yield the command line without the choice of checks and reports."""
     yield from ("mcp-conformance", "authorization-server", "--issuer", given.issuer)
     if given.browser is not None:
-        # It may have a password, and reports go everywhere.
+        # The command may contain a password, and reports are published.
         yield from ("--browser", "<command> {url}")
     for option, value in (("--client-id", given.client_id), ("--resource", given.resource)):
         if value is not None:

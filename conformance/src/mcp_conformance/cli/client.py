@@ -24,28 +24,31 @@ __all__ = ["add_client", "client_command"]
 
 
 def add_client(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
-    target = parser.add_argument_group("the client, by one of these or both")
+    """Add the options."""
+    target = parser.add_argument_group("the client: one of these, or both")
     target.add_argument(
         "--command",
         dest="command_line",
         metavar='"WORDS {url}"',
-        help="start it so; it connects to the URL, which comes last where the command does not name {url}",
+        help="command that starts the client, which connects to the URL; without {url} the URL is appended",
     )
     target.add_argument(
         "--stdio-command",
         metavar='"WORDS {command}"',
-        help="start it so; it starts the server by the words that take the place of {command}, or come last",
+        help=(
+            "command that starts the client, which starts the server with the words of {command}; without "
+            "{command} they are appended"
+        ),
     )
     add_choices(parser)
     add_reports(parser)
 
 
 def client_command(given: argparse.Namespace) -> int:
-    """Puts a client to the test. The exit status.
+    """Test a client and return the exit status.
 
     Raises:
-        NotUnderstood: The options make no sense.
+        NotUnderstood: The options are invalid.
         NotStarted: The client did not start.
     """
     chosen = choice(given, Role.CLIENT)
@@ -53,7 +56,7 @@ def client_command(given: argparse.Namespace) -> int:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
     if given.command_line is None and given.stdio_command is None:
-        raise NotUnderstood("client needs --command, --stdio-command or both: what is put to the test?")
+        raise NotUnderstood("client needs --command, --stdio-command or both: there is nothing to test")
     require_writable(given)
     require_words(given.command_line, given.stdio_command)
     show = progress(chosen, Role.CLIENT)
@@ -77,7 +80,7 @@ def client_command(given: argparse.Namespace) -> int:
 
 
 def _invocation(given: argparse.Namespace) -> Iterator[str]:
-    """The command line without what chooses checks and reports."""
+    """Yield the command line without the choice of checks and reports."""
     yield from ("mcp-conformance", "client")
     for option, value in (("--command", given.command_line), ("--stdio-command", given.stdio_command)):
         if value is not None:

@@ -25,27 +25,27 @@ __all__ = ["main"]
 
 _STATUSES: Final = """\
 exit status:
-  0  every check that counts and applies passed, or is known to the baseline
-  1  a check failed, or could not be tested (see --allow-untested), and the baseline does not know it; or the baseline
-     knows what is not red any more
-  2  the command line was not understood, or a file that it names
-  3  there was nothing to test: it could not be reached, or does not speak a revision that was asked for by --revision,
-     or speaks none; or the suite itself went wrong
-  128 and the number of the signal, where SIGINT or SIGTERM stopped it: what it had started is ended
+  0  every check that counts and applies passed, or its failure is in the baseline
+  1  a check failed, or could not test (see --allow-untested), and is not in the baseline; or a check in the baseline
+     does not fail
+  2  the command line is invalid, or a file that it names
+  3  there was nothing to test: the target could not be reached, does not support a revision of --revision, or
+     supports none; or an error of the suite
+  128 plus the number of the signal, when SIGINT or SIGTERM stopped the run; its processes have ended
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
 
     Args:
-        arguments: The words behind the command's name; `None` takes those of the process.
+        arguments: The arguments of the command; `None`: those of the process.
 
     Returns:
         The exit status, see `--help`.
 
     Raises:
-        SystemExit: After `--help` or `--version` (status 0), or a word that is not understood (status 2).
+        SystemExit: After `--help` or `--version` (status 0), or for an invalid option (status 2).
     """
     parser = _parser()
     given = parser.parse_args(arguments)
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mcp-conformance",
-        description="Checks whether a Model Context Protocol client or server keeps the rules of the specification.",
+        description="Tests a Model Context Protocol client or server against the rules of the specification.",
         epilog=_STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,35 +77,34 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     server = commands.add_parser(
         "server",
-        help="put a server to the test",
-        description="Puts a server to the test, over its pipes or at a URL.",
+        help="test a server",
+        description="Tests a server over stdio or at a URL.",
         epilog=_STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_server(server)
     client = commands.add_parser(
         "client",
-        help="put a client to the test",
-        description="Puts a client to the test: it is run once for each scenario, revision and transport.",
+        help="test a client",
+        description="Tests a client, which is run once for each scenario, revision and transport.",
         epilog=_STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_client(client)
     issuer = commands.add_parser(
         "authorization-server",
-        help="put an authorization server to the test",
-        description="Puts an authorization server to the test: what it shows to anybody, and with --browser what it gives to "
-        "somebody who logs in.",
+        help="test an authorization server",
+        description=(
+            "Tests an authorization server: its public behavior, and with --browser its behavior after a user login."
+        ),
         epilog=_STATUSES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_issuer(issuer)
-    explain = commands.add_parser("explain", help="show what a check does, what it proves and how to run it")
+    explain = commands.add_parser("explain", help="show what a check tests, what it proves and how to run it")
     explain.add_argument("check", metavar="CHECK-ID")
     coverage = commands.add_parser("coverage", help="show which requirements the checks prove")
-    coverage.add_argument(
-        "--every", action="store_true", help="name each requirement that has no check, with the reason"
-    )
+    coverage.add_argument("--every", action="store_true", help="list each requirement without a check, with the reason")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What of the suite is run, and what of that counts: the options that both roles have."""
+"""The options that all roles have: which checks run, and which of them count."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ _PATIENCE: Final = 10.0
 
 
 class NotUnderstood(Exception):
-    """The command line cannot be meant as it stands. Why is the only argument."""
+    """An invalid command line. The argument is the reason."""
 
 
 @attrs.frozen(kw_only=True)
 class Choice:
-    """What is run."""
+    """The choice of checks, with the rules and limits of the run."""
 
     revisions: tuple[Revision, ...]
-    """What is spoken."""
+    """The revisions to test."""
     checks: tuple[Facts, ...]
     """The checks that run."""
     rules: Rules
-    """By what the run is scored."""
+    """The rules of the score."""
     settings: Settings
-    """The bounds."""
+    """The limits."""
 
     @property
     def ids(self) -> frozenset[str]:
@@ -65,8 +65,8 @@ class Choice:
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
-    what = parser.add_argument_group("what is run")
+    """Add the options."""
+    what = parser.add_argument_group("checks to run")
     what.add_argument(
         "--revision", action="append", choices=list(REVISIONS), help="only this revision; may be repeated"
     )
@@ -75,31 +75,29 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--level",
         choices=list(_LEVELS),
-        help="only what the specification demands (must), or also what it recommends (should); otherwise all",
+        help="only requirements of the level MUST (must), or also SHOULD (should); by default all",
     )
     what.add_argument("--list", action="store_true", help="list the checks instead of running them")
-    how = parser.add_argument_group("what counts, and how long to wait")
+    how = parser.add_argument_group("score and time limits")
     how.add_argument(
-        "--profile", metavar="NAME", help=f"only a frozen set of checks counts; there are: {', '.join(names())}"
+        "--profile", metavar="NAME", help=f"only the checks of a frozen set count; available: {', '.join(names())}"
     )
     how.add_argument(
         "--allow-untested",
         action="store_true",
-        help="tell what could not be put to the test, for want of a fixture, but let the run pass",
+        help="report checks that cannot test, for instance without a fixture, but let the run pass",
     )
-    how.add_argument("--baseline", type=Path, metavar="FILE", help="what is known to fail (TOML)")
-    how.add_argument(
-        "--write-baseline", type=Path, metavar="FILE", help="write what is red now as the baseline from now on"
-    )
+    how.add_argument("--baseline", type=Path, metavar="FILE", help="expected failures (TOML)")
+    how.add_argument("--write-baseline", type=Path, metavar="FILE", help="write the present failures as a new baseline")
     how.add_argument(
         "--patience",
         type=float,
         default=_PATIENCE,
         metavar="SECONDS",
-        help="how long an answer may take (default: %(default)g)",
+        help="timeout of a response (default: %(default)g)",
     )
     how.add_argument(
-        "--jobs", type=int, default=2, metavar="N", help="how much is tried at a time (default: %(default)s)"
+        "--jobs", type=int, default=2, metavar="N", help="number of concurrent legs or scenarios (default: %(default)s)"
     )
 
 
@@ -109,19 +107,19 @@ def choice(
     headers: Iterable[tuple[str, str]] = (),
     other_headers: Iterable[tuple[str, str]] = (),
 ) -> Choice:
-    """What is chosen.
+    """Return the choice.
 
     Args:
         given: The options.
-        role: Which side is put to the test.
+        role: The side under test.
         headers: HTTP headers for every request.
-        other_headers: Those of another user.
+        other_headers: HTTP headers of another user.
 
     Raises:
-        NotUnderstood: There is no such thing.
+        NotUnderstood: An option is invalid.
     """
     if given.patience <= 0 or given.jobs < 1:
-        raise NotUnderstood("--patience and --jobs are more than nothing")
+        raise NotUnderstood("--patience and --jobs must be positive")
     all_ = list(CHECKS[role])
     _require("--area", given.area, {check.area for check in all_})
     _require("--check", given.check, {check.id for check in all_})
@@ -139,7 +137,7 @@ def choice(
         and any(revision.name in check.revisions and meets(check.level(revision.name), level) for revision in revisions)
     )
     if not checks:
-        raise NotUnderstood("no check is left by these options")
+        raise NotUnderstood("the options select no check")
     return Choice(
         revisions=revisions,
         checks=checks,
@@ -167,10 +165,10 @@ def _require(option: str, wanted: Iterable[str] | None, known: Iterable[str]) ->
 
 
 def require_words(*lines: str | None) -> None:
-    """Looks before a run whether command lines can be split into words.
+    """Check before a run that command lines can be split into words.
 
     Raises:
-        NotUnderstood: A quotation does not end, or there is no word.
+        NotUnderstood: A quotation is not closed, or there is no word.
     """
     for line in lines:
         if line is None:
@@ -180,20 +178,20 @@ def require_words(*lines: str | None) -> None:
         except ValueError as error:
             raise NotUnderstood(f"{line}: {error}") from error
         if not words:
-            raise NotUnderstood("a command line has no word")
+            raise NotUnderstood("a command line is empty")
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, to be put behind a message; empty where nothing is like it."""
+    """Return similar names as the end of a message; empty when no name is similar."""
     found = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-    return f"; is it {' or '.join(found)}?" if found else ""
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def known_baseline(path: Path | None) -> Baseline:
-    """The baseline of a file; an empty one for none.
+    """Return the baseline in a file; an empty one without a file.
 
     Raises:
-        NotUnderstood: There is no file, or no baseline in it.
+        NotUnderstood: The file does not exist, or is not a valid baseline.
     """
     if path is None:
         return Baseline()
@@ -209,5 +207,5 @@ def known_baseline(path: Path | None) -> Baseline:
 
 
 def choice_words(given: argparse.Namespace) -> list[str]:
-    """The words of the command line that bear on every check, to run one of them again."""
+    """Return the options that affect every check, for the command line that repeats one."""
     return [] if given.patience == _PATIENCE else ["--patience", f"{given.patience:g}"]

@@ -1,4 +1,4 @@
-"""What is made of a run: the summary, the files, the exit status."""
+"""The output of a run: the summary, the report files and the exit status."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def _json(value: JsonObject) -> bytes:
 
 
 _REPORTS: Final[Mapping[str, tuple[str, Callable[[Scored], bytes]]]] = {
-    "json": ("everything, for programs", lambda scored: _json(document(scored))),
+    "json": ("all results, for programs", lambda scored: _json(document(scored))),
     "junit": ("JUnit XML, for CI services", junit),
-    "markdown": ("a summary of a CI job", lambda scored: markdown(scored).encode()),
+    "markdown": ("summary of a CI job", lambda scored: markdown(scored).encode()),
     "sarif": ("SARIF 2.1.0, for services that show findings", lambda scored: _json(sarif(scored))),
-    "html": ("one page, for people", lambda scored: html(scored).encode()),
-    "badge": ("a badge: a picture if FILE ends in .svg, JSON otherwise", lambda scored: _json(badge(scored))),
+    "html": ("one page, for readers", lambda scored: html(scored).encode()),
+    "badge": ("badge: a picture if FILE ends in .svg, otherwise JSON", lambda scored: _json(badge(scored))),
 }
-"""Of each kind of report: what it is, and how it is made."""
+"""The kinds of reports: the description and the function that makes them."""
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
+    """Add the options."""
     group = parser.add_argument_group("reports")
     for name, (help_, _) in _REPORTS.items():
         group.add_argument(f"--{name}", type=Path, metavar="FILE", help=help_)
 
 
 def require_writable(given: argparse.Namespace) -> None:
-    """Looks before a run whether the reports have a place to go to.
+    """Check before a run that the reports can be written.
 
     Raises:
-        NotUnderstood: One has none.
+        NotUnderstood: A report cannot be written.
     """
     for name in (*_REPORTS, "write_baseline"):
         path: Path | None = getattr(given, name)
@@ -68,12 +68,12 @@ def require_writable(given: argparse.Namespace) -> None:
 
 
 def progress(chosen: Choice, role: Role) -> Progress:
-    """Tells on standard error what happens."""
+    """Return a progress display on standard error."""
     return Progress(sys.stderr, lambda verdict: chosen.rules.standing(verdict, role))
 
 
 def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
-    """Writes what is asked for, and the summary to standard output.
+    """Write the requested reports, and the summary to standard output.
 
     Returns:
         The exit status.
@@ -86,7 +86,7 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
         if path is not None:
             picture = name == "badge" and path.suffix == ".svg"
             path.write_bytes(badge_svg(scored).encode() if picture else make(scored))
-    # A terminal may not know what a server says, or the signs of a sentence.
+    # The encoding of a terminal may lack characters of a server's texts, or of the summary.
     encoding = sys.stdout.encoding or "utf-8"
     for line in summary_lines(scored):
         print(line.encode(encoding, "backslashreplace").decode(encoding))
@@ -94,7 +94,7 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
 
 
 def _with_new_baseline(path: Path, scored: Scored) -> Scored:
-    """Writes a baseline, and scores the run by it."""
+    """Write a baseline, and score the run with it."""
     rules = scored.rules
     old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline(path)
     path.write_text(written(scored.counted, old), encoding="utf-8")

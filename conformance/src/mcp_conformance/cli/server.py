@@ -36,54 +36,63 @@ _AT: Final = "http://127.0.0.1:{port}/mcp"
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
-    target = parser.add_argument_group("the server, by one of the first three")
+    """Add the options."""
+    target = parser.add_argument_group("the server: one of the first three")
     where = target.add_mutually_exclusive_group()
     where.add_argument(
-        "--command", dest="command_line", metavar='"WORDS"', help="start it so, and speak over its pipes"
+        "--command",
+        dest="command_line",
+        metavar='"WORDS"',
+        help="command that starts the server, which is tested over stdio",
     )
-    where.add_argument("--url", help="it runs already, at this URL")
+    where.add_argument("--url", help="URL of a running server")
     where.add_argument(
         "--start",
         metavar='"WORDS {port}"',
-        help="start it so; it listens at --at, and is started again if it ends before the run does",
+        help="command that starts the server, which listens at --at; it is started again if it exits during the run",
     )
-    target.add_argument("--at", default=_AT, metavar="URL", help="where it listens then (default: %(default)s)")
+    target.add_argument(
+        "--at", default=_AT, metavar="URL", help="URL at which the started server listens (default: %(default)s)"
+    )
     target.add_argument(
         "--sse-url",
         metavar="URL",
-        help="where its stream of HTTP+SSE is (2024-11-05), if it has one; with --start {port} is replaced here too",
+        help="URL of its HTTP+SSE stream (2024-11-05), if any; with --start {port} is replaced here too",
     )
     target.add_argument(
         "--header",
         action="append",
         default=[],
         metavar='"NAME: VALUE"',
-        help="an HTTP header for every request, as for a server that wants a key; may be repeated",
+        help="an HTTP header for every request, for instance an API key; may be repeated",
     )
     target.add_argument(
         "--other-header",
         action="append",
         default=[],
         metavar='"NAME: VALUE"',
-        help="the same for another user, who must not see what is not theirs; may be repeated",
+        help="an HTTP header of another user, who must not have access to the first user's data; may be repeated",
     )
     target.add_argument(
         "--auth",
         action="store_true",
-        help="test it as a protected server: with --start, where {issuer} becomes the URL of an authorization server of the "
-        "suite, whose tokens it has to take, and {resource} its own URL",
+        help=(
+            "test a protected server: needs --start, in which {issuer} is replaced by the URL of an authorization "
+            "server of the suite, whose tokens the server must accept, and {resource} by the server's URL"
+        ),
     )
-    target.add_argument("--fixtures", type=Path, metavar="FILE", help="what the server has for the fixtures (TOML)")
+    target.add_argument(
+        "--fixtures", type=Path, metavar="FILE", help="mapping of the fixtures to features of the server (TOML)"
+    )
     add_choices(parser)
     add_reports(parser)
 
 
 def server_command(given: argparse.Namespace) -> int:
-    """Puts a server to the test. The exit status.
+    """Test a server and return the exit status.
 
     Raises:
-        NotUnderstood: The options make no sense.
+        NotUnderstood: The options are invalid.
         NotStarted: The server did not start.
     """
     chosen = choice(
@@ -93,9 +102,9 @@ def server_command(given: argparse.Namespace) -> int:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
     if given.command_line is None and given.url is None and given.start is None:
-        raise NotUnderstood("server needs --command, --url or --start: what is put to the test?")
+        raise NotUnderstood("server needs --command, --url or --start: there is nothing to test")
     if given.auth and given.start is None:
-        raise NotUnderstood("--auth needs --start: the server has to be told of an authorization server of the suite")
+        raise NotUnderstood("--auth needs --start: the server must use an authorization server of the suite")
     require_writable(given)
     require_words(given.command_line, given.start)
     try:
@@ -116,12 +125,12 @@ def _headers(option: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise NotUnderstood(f'{option} is no "NAME: VALUE"')
+            raise NotUnderstood(f'{option} is not "NAME: VALUE"')
         yield name.strip(), value.strip()
 
 
 def _invocation(given: argparse.Namespace) -> Iterator[str]:
-    """The command line without what chooses checks and reports."""
+    """Yield the command line without the choice of checks and reports."""
     yield from ("mcp-conformance", "server")
     for option, value in (("--command", given.command_line), ("--url", given.url), ("--start", given.start)):
         if value is not None:
@@ -132,7 +141,7 @@ def _invocation(given: argparse.Namespace) -> Iterator[str]:
         yield from ("--at", given.at)
     for option, lines in (("--header", given.header), ("--other-header", given.other_header)):
         for name, _ in _headers(option, lines):
-            # It goes into reports, and these go everywhere.
+            # The value is secret, and reports are published.
             yield from (option, f"{name}: <secret>")
     if given.auth:
         yield "--auth"

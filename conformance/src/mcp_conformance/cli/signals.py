@@ -1,4 +1,4 @@
-"""What stops a run before its end: a signal."""
+"""Signals that stop a run."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """SIGTERM came; what was started is ended."""
+    """The run was stopped by SIGTERM, and its processes have ended."""
 
 
 def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
-    """Runs something, and stops it when SIGTERM comes: that leaves nothing running, as SIGINT does.
+    """Run a function until it ends or SIGTERM is received. Then no process remains, as with SIGINT.
 
     Args:
-        run: It.
+        run: The function.
 
     Raises:
-        Stopped: SIGTERM came.
-        KeyboardInterrupt: SIGINT came.
+        Stopped: SIGTERM was received.
+        KeyboardInterrupt: SIGINT was received.
     """
     if threading.current_thread() is not threading.main_thread():
-        # Signals are not its business.
+        # Only the main thread handles signals.
         return trio.run(run)
     return trio.run(partial(_watched, run))
 

@@ -1,12 +1,12 @@
-"""The suite as a plugin of pytest: a test for each check in each revision over each transport.
+"""The suite as a pytest plugin: a test for each check in each revision over each transport.
 
     pytest --mcp-server "node server.js"
     pytest --mcp-server-url http://localhost:3000/mcp -k "tools and 2025-11-25"
     pytest --mcp-client "node client.js {url}" -m "mcp_conformance(level='must')"
 
-Collecting starts nothing. The first test that runs starts the suite, with all checks that are selected, as the command
-would: the checks of a revision share connections, and some look at what others exchange. The other tests only tell what came
-of it. Without its options the plugin does nothing.
+Collection starts nothing. The first test starts the suite with all selected checks, like the command: the checks of a
+revision share connections, and some judge the messages of others. The other tests only report their results. Without
+its options the plugin does nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +24,27 @@ __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configur
 
 _TARGETS: Final = ("--mcp-server", "--mcp-server-url", "--mcp-client", "--mcp-client-stdio")
 _MARK: Final = (
-    "mcp_conformance(role, revision, transport, area, level): a check of mcp-conformance, "
-    "chosen as by -m \"mcp_conformance(revision='2025-11-25')\""
+    "mcp_conformance(role, revision, transport, area, level): a check of mcp-conformance, selected for "
+    "instance by -m \"mcp_conformance(revision='2025-11-25')\""
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options."""
+    """Add the options."""
     group = parser.getgroup("mcp-conformance", "conformance of a Model Context Protocol server or client")
-    group.addoption("--mcp-server", metavar="WORDS", help="test the server that is started so, over its pipes")
+    group.addoption("--mcp-server", metavar="WORDS", help="test the server that this command starts, over stdio")
     group.addoption("--mcp-server-url", metavar="URL", help="test the server at this URL")
-    group.addoption("--mcp-client", metavar="WORDS", help="test the client that is started so; {url} is where to")
-    group.addoption("--mcp-client-stdio", metavar="WORDS", help="the same, where it starts {command} as its server")
-    group.addoption("--mcp-fixtures", metavar="FILE", help="what the server has for the fixtures (TOML)")
-    group.addoption("--mcp-allow-untested", action="store_true", help="skip what needs a fixture that is missing")
-    group.addoption("--mcp-baseline", metavar="FILE", help="what is known to fail (TOML)")
+    group.addoption(
+        "--mcp-client",
+        metavar="WORDS",
+        help="test the client that this command starts; {url} is replaced by the URL of the server",
+    )
+    group.addoption(
+        "--mcp-client-stdio", metavar="WORDS", help="the same for a client that starts {command} as its server"
+    )
+    group.addoption("--mcp-fixtures", metavar="FILE", help="mapping of the fixtures to features of the server (TOML)")
+    group.addoption("--mcp-allow-untested", action="store_true", help="skip checks that need a missing fixture")
+    group.addoption("--mcp-baseline", metavar="FILE", help="expected failures (TOML)")
 
 
 def _given(config: pytest.Config) -> bool:
@@ -46,14 +52,14 @@ def _given(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known."""
+    """Register the marker."""
     if _given(config):
         config.addinivalue_line("markers", _MARK)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -k and -m choose
+@pytest.hookimpl(tryfirst=True)  # before the selection by -k and -m
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Adds the tests."""
+    """Add the tests."""
     if not _given(config):
         return
     from mcp_conformance.cli.options import NotUnderstood  # lazy: pytest loads this module in every project
@@ -84,12 +90,12 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 class _Checks(pytest.Collector):
-    """All checks of one target."""
+    """The collector of the checks of one target."""
 
     target: Target
 
     def collect(self) -> Iterator[pytest.Item]:
-        """A test for each."""
+        """Yield a test for each check."""
         for case in self.target.cases:
             test: _Test = _Test.from_parent(self, name=case.name)
             test.target, test.case = self.target, case
@@ -98,35 +104,39 @@ class _Checks(pytest.Collector):
 
 
 class _Test(pytest.Item):
-    """One check in one revision over one transport."""
+    """The test of one check in one revision over one transport."""
 
     target: Target
     case: Case
 
     def runtest(self) -> None:
-        """Tells what came of it; the first test has all run that were selected."""
+        """Report the result; the first test runs all selected checks."""
         if not self.target.ran:
             mine = [each for each in self.session.items if isinstance(each, _Test) and each.target is self.target]
             self.target.run([each.case for each in mine])
         ending = self.target.ending(self.case)
         if ending.skipped:
-            pytest.skip(ending.text)  # what does not apply to a server is told as skipped: no test of ours
+            pytest.skip(
+                ending.text
+            )  # a check that does not apply is reported as skipped, which skips no test of this project
         if ending.known:
-            pytest.xfail(ending.text)  # what the baseline of the user knows to fail: no test of ours
+            pytest.xfail(
+                ending.text
+            )  # a failure that the user's baseline expects, not an expected failure of this project
         if ending.text:
             raise _Red(ending.text)
 
-    # What a check has to say stands in its text: the lines of the plugin are nobody's business.
+    # The text of a check is complete: the source lines of the plugin do not matter.
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:  # type: ignore[override]  # text alone, a part of what it may be
-        """The report of a failure."""
+        """Return the report of a failure."""
         if isinstance(excinfo.value, _Red):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[str, None, str]:
-        """Where it is: nowhere in the sources."""
+        """Return the location, which is not in the sources."""
         return self.target.name, None, self.name
 
 
 class _Red(Exception):
-    """The check is red. The report is the only argument."""
+    """A failed check. The argument is the report."""

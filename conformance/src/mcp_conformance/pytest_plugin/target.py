@@ -1,4 +1,4 @@
-"""What the plugin of pytest puts to the test. It knows nothing of pytest."""
+"""The targets of the pytest plugin, independent of pytest."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ __all__ = ["Case", "Ending", "Target", "targets"]
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """One check in one revision over one transport."""
+    """A check in one revision over one transport."""
 
     check: Facts
     """The check."""
     revision: Revision
-    """What is spoken."""
+    """Revision of the case."""
     transport: Transport
-    """Over what."""
+    """Transport of the case."""
 
     @property
     def name(self) -> str:
-        """The name of its test."""
+        """Name of the test."""
         return f"{self.revision.name}::{self.transport.value}::{self.check.id}"
 
     @property
     def facts(self) -> dict[str, str]:
-        """By what it can be chosen."""
+        """The attributes by which the test can be selected."""
         return {
             "role": self.check.role.value,
             "revision": self.revision.name,
@@ -68,26 +68,26 @@ class Case:
 
 @attrs.frozen(kw_only=True)
 class Ending:
-    """What came of a case."""
+    """The result of a case."""
 
     text: str = ""
-    """What there is to say; empty where all is well."""
+    """Text of the result; empty when the check passed."""
     skipped: bool = False
-    """Whether it does not apply."""
+    """Whether the check does not apply."""
     known: bool = False
-    """Whether the baseline bears with it."""
+    """Whether the baseline expects the failure."""
 
 
 class Target:
     """A server or client under test.
 
     Args:
-        name: Of the group of its tests.
-        role: Which side it is.
-        lanes: In which revisions over which transports it is tried.
-        rules: By what it is scored.
-        invocation: The command line that does the same.
-        start: Runs checks, by their ids, in revisions.
+        name: Name of the group of tests.
+        role: The side.
+        lanes: The legs in which it is tested.
+        rules: The rules of the score.
+        invocation: The equivalent command line.
+        start: Runs checks, by their ids, in some revisions.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Target:
 
     @property
     def cases(self) -> Iterator[Case]:
-        """All that can be put to the test."""
+        """All cases of the target."""
         for revision, transport in self._lanes:
             for check in CHECKS[self._role]:
                 if revision.name in check.revisions and transport in check.transports:
@@ -119,29 +119,29 @@ class Target:
 
     @property
     def ran(self) -> bool:
-        """Whether it was put to the test."""
+        """Whether the target was tested."""
         return self._scored is not None or self._trouble != ""
 
     def run(self, cases: Sequence[Case]) -> None:
-        """Puts it to the test, by some cases at least."""
+        """Test the target with some cases, and possibly more."""
         revisions = list(dict.fromkeys(case.revision for case in cases))
         try:
             run = trio.run(self._start, revisions, frozenset(case.check.id for case in cases))
         except OSError as error:
-            self._trouble = f"it cannot be started: {error}"
+            self._trouble = f"the target cannot be started: {error}"
         else:
             self._scored = score(attrs.evolve(run, invocation=self._invocation), self._rules)
 
     def ending(self, case: Case) -> Ending:
-        """What came of a case, after the run."""
+        """Return the result of a case after the run."""
         if self._scored is None:
             return Ending(text=self._trouble)
         scored = self._scored
         place = (case.revision.name, case.transport.value)
         lane = next(lane for lane in scored.run.lanes if (lane.revision, lane.transport) == place)
         if lane.refusal is not None:
-            # One revision that is not spoken is nothing. None at all must not look green.
-            return Ending(text=f"not spoken: {lane.refusal}", skipped=bool(scored.run.verdicts))
+            # A single revision that is not supported is not a failure. If none is supported, the run must not pass.
+            return Ending(text=f"not supported: {lane.refusal}", skipped=bool(scored.run.verdicts))
         verdict = next(each for each in scored.run.of(lane) if each.check == case.check.id)
         standing = scored.standing(verdict)
         if standing is Standing.NOT_APPLICABLE or (standing in RED and not scored.rules.is_red(standing)):
@@ -153,7 +153,7 @@ class Target:
             (finding,) = findings(scored, [verdict])
             return Ending(text="\n".join(finding_lines(finding)))
         stale = next((each for each in scored.judgement.stale if each.covers(verdict)), None)
-        return Ending() if stale is None else Ending(text=f"the baseline has {stale}, which is not red any more")
+        return Ending() if stale is None else Ending(text=f"the baseline has {stale}, which does not fail")
 
 
 def targets(
@@ -166,16 +166,16 @@ def targets(
     baseline: str | None,
     allow_untested: bool,
 ) -> Iterator[Target]:
-    """What the options ask for.
+    """Yield the targets of the options.
 
     Args:
-        server: How a server is started that speaks over its pipes.
-        url: Where a server is.
-        client: How a client is started that connects to `{url}`.
-        client_stdio: How a client is started that starts `{command}`.
-        fixtures: The file of what the server has for the fixtures.
-        baseline: The file of what is known to be red.
-        allow_untested: Whether what could not be put to the test is skipped.
+        server: The command that starts a server over stdio.
+        url: The URL of a server.
+        client: The command that starts a client, which connects to `{url}`.
+        client_stdio: The command that starts a client, which starts `{command}`.
+        fixtures: The file of the fixtures manifest.
+        baseline: The file of the baseline.
+        allow_untested: Whether checks that cannot test are skipped.
 
     Raises:
         NotUnderstood: A file cannot be read.

@@ -1,1 +1,1 @@
-"""A run, told to people and to programs."""
+"""The reports of a run, for readers and for programs."""

@@ -1,4 +1,4 @@
-"""A badge: what a run came to, in a picture or as the JSON that badge services read."""
+"""The badge of a run, as a picture or as JSON for badge services."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _AMBER: Final = "#9a6700"
 _RED: Final = "#b3261e"
 _GREY: Final = "#6e7781"
 _CHARACTER: Final = 6.6
-"""Width of a character, in pixels: `textLength` makes it true whatever the font is."""
+"""Width of a character, in pixels: `textLength` makes it independent of the font."""
 _MARGIN: Final = 7
 
 
 def _told(scored: Scored) -> tuple[str, str, str]:
-    """The label, the message and the colour."""
+    """Return the label, the message and the color."""
     rules, counts = scored.rules, scored.counts()
     scope = [] if rules.profile is None else [rules.profile.name]
     label = " ".join(["MCP", scored.run.role.value, *scope])
@@ -34,18 +34,18 @@ def _told(scored: Scored) -> tuple[str, str, str]:
         return label, f"{counts[Standing.FAILED]} failed", _RED
     message = spoken[0] if len(spoken) == 1 else f"{len(spoken)} revisions"
     left = counts[Standing.NOT_TESTABLE] + counts[Standing.KNOWN]
-    # What nobody looked at, or what is borne with, is no part of a clean sheet.
+    # A run with untested or expected failures is not entirely clean.
     return (label, f"{message}, {left} open", _AMBER) if left else (label, message, _GREEN)
 
 
 def badge(scored: Scored) -> JsonObject:
-    """The badge, as badge services read it."""
+    """Return the badge as JSON for badge services."""
     label, message, colour = _told(scored)
     return {"schemaVersion": 1, "label": label, "message": message, "color": colour}
 
 
 def badge_svg(scored: Scored) -> str:
-    """The badge as a picture, which refers to nothing outside of it."""
+    """Return the badge as a self-contained SVG picture."""
     label, message, colour = _told(scored)
     left, right = (round(len(text) * _CHARACTER) for text in (label, message))
     first, second = left + 2 * _MARGIN, right + 2 * _MARGIN

@@ -1,4 +1,4 @@
-"""Checks, told: all of them in a list, or one with what it proves and how to run it."""
+"""Text about checks: a list of checks, or one check with its requirements and its command line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["explain_lines", "list_lines"]
 
 _SUBJECTS: Final[Mapping[Subject, str]] = {
-    Subject.SHARED: "on a connection that it shares with other checks",
-    Subject.RECOVERING: "on a connection that it shares with others that do odd things",
-    Subject.CONNECTION: "on a connection of its own",
-    Subject.PROCESS: "on connections, or processes, that it opens itself",
-    Subject.EVIDENCE: "by looking at what the other checks exchange",
+    Subject.SHARED: "on a connection shared with other checks",
+    Subject.RECOVERING: "on a connection shared with other checks that send unusual messages",
+    Subject.CONNECTION: "on its own connection",
+    Subject.PROCESS: "on connections or processes that it opens",
+    Subject.EVIDENCE: "by judging the messages of the other checks",
 }
 _TARGETS: Final[Mapping[Role, str]] = {
     Role.SERVER: 'server --command "..."',
@@ -30,15 +30,15 @@ _BY_NEED: Final[Mapping[str, str]] = {
     LOGIN: 'authorization-server --issuer URL --browser "... {url}"',
     NEED: "authorization-server --issuer URL",
 }
-"""What is put to the test is no server; the first that is needed tells."""
+"""The target when it is not a server or client, by the first need of the check in this order."""
 
 
 def list_lines(checks: Iterable[Facts], revisions: Collection[str]) -> Iterator[str]:
-    """Checks, one in a line: level, id and title.
+    """Yield a line for each check: level, id and title.
 
     Args:
         checks: The checks.
-        revisions: The revisions that are spoken: a check may oblige more in one than in another, and the most is told.
+        revisions: The revisions: the highest level of a check in these is shown.
     """
     rows = [(_level(check, revisions), check) for check in checks]
     width = max((len(check.id) for _, check in rows), default=0)
@@ -53,13 +53,13 @@ def _level(check: Facts, revisions: Collection[str]) -> str:
 
 
 def explain_lines(check: Facts) -> Iterator[str]:
-    """A check: what it does, what it proves, how to run it."""
+    """Yield the lines about a check: what it tests, what it proves, and how to run it."""
     yield f"{check.id}  ({check.role.value})"
     yield f"  {check.title}"
     yield ""
     yield f"  revisions   {', '.join(sorted(check.revisions))}"
     yield f"  transports  {', '.join(sorted(each.value for each in check.transports))}"
-    yield f"  done        {_SUBJECTS[check.subject]}"
+    yield f"  runs        {_SUBJECTS[check.subject]}"
     if check.needs:
         yield f"  needs       {', '.join(check.needs)}"
     yield ""
@@ -73,4 +73,4 @@ def explain_lines(check: Facts) -> Iterator[str]:
         yield f"         {place}; {', '.join(revisions)}"
     yield ""
     words = next((words for need, words in _BY_NEED.items() if need in check.needs), _TARGETS[check.role])
-    yield f"  run it      mcp-conformance {words} --check {check.id}"
+    yield f"  command     mcp-conformance {words} --check {check.id}"

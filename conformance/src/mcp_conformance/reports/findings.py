@@ -1,4 +1,4 @@
-"""What is told of a run to people, put together: the same failure in ten revisions and transports is one finding."""
+"""Findings: equal verdicts of a check in several revisions and transports, combined for readers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Finding", "again", "findings", "places"]
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Verdicts of one check that say the same."""
+    """The verdicts of one check with the same content."""
 
     check: Facts
     """The check."""
     verdicts: tuple[Verdict, ...]
     """The verdicts, at least one, in order."""
     requirements: tuple[Requirement, ...]
-    """What the check proves where they were given."""
+    """What the check proves in these revisions."""
     again: str
-    """The command line that shows the first of them again."""
+    """The command line that repeats the first verdict."""
 
     @property
     def first(self) -> Verdict:
@@ -40,12 +40,12 @@ class Finding:
 
     @property
     def places(self) -> str:
-        """Where: the revisions, by transport."""
+        """The revisions, by transport."""
         return places(self.verdicts)
 
 
 def findings(scored: Scored, verdicts: Iterable[Verdict]) -> list[Finding]:
-    """Puts verdicts of a run together, in the order in which they come first."""
+    """Combine verdicts of a run, in the order of their first occurrence."""
     groups: dict[tuple[object, ...], list[Verdict]] = {}
     rows: dict[tuple[object, ...], tuple[Requirement, ...]] = {}
     for verdict in verdicts:
@@ -66,7 +66,7 @@ def findings(scored: Scored, verdicts: Iterable[Verdict]) -> list[Finding]:
 
 
 def places(verdicts: Iterable[Verdict]) -> str:
-    """Where verdicts were given, as `2025-06-18, 2025-11-25 over stdio; 2025-11-25 over http`."""
+    """Return the legs of verdicts, for instance `2025-06-18, 2025-11-25 over stdio; 2025-11-25 over http`."""
     over: dict[str, list[str]] = {}
     for verdict in verdicts:
         over.setdefault(verdict.transport, []).append(verdict.revision)
@@ -74,10 +74,10 @@ def places(verdicts: Iterable[Verdict]) -> str:
 
 
 def again(run: Run, verdict: Verdict) -> str:
-    """The command line that shows a verdict again."""
+    """Return the command line that repeats a verdict."""
     base = run.invocation or f"mcp-conformance {run.role.value} ..."
     check = find(verdict.check, run.role)
     if run.role is Role.SERVER and check.subject is Subject.EVIDENCE:
-        # It looks at what the others exchange: alone, it would see next to nothing.
+        # The check judges the messages of the others: alone, it would see almost nothing.
         return f"{base} --revision {verdict.revision}"
     return f"{base} --revision {verdict.revision} --check {verdict.check}"

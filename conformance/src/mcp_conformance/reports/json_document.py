@@ -1,7 +1,7 @@
-"""A run as one JSON document: what programs read.
+"""The report of a run as one JSON document, for programs.
 
-The document has a version, and a schema that lies beside this module, `document-1.schema.json`. Members may be added in a
-version; what is there keeps its meaning.
+The document has a version, and a JSON Schema in the file `document-1.schema.json` of this folder. A version may get
+additional members; the meaning of existing ones does not change.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["VERSION", "document", "schema"]
 
 VERSION: Final = 1
-"""Of the document."""
+"""Version of the document."""
 
 
 def schema() -> JsonObject:
-    """The JSON Schema of the document."""
+    """Return the JSON Schema of the document."""
     text = resources.files(__package__ or "").joinpath(f"document-{VERSION}.schema.json").read_text(encoding="utf-8")
     return cast("JsonObject", json.loads(text))
 
 
 def document(scored: Scored) -> JsonObject:
-    """A run as JSON."""
+    """Return a run as JSON."""
     run, rules, judgement = scored.run, scored.rules, scored.judgement
     profile: JsonObject | None = (
         None if rules.profile is None else {"name": rules.profile.name, "digest": rules.profile.digest}

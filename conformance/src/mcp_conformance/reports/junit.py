@@ -1,8 +1,8 @@
-"""A run as JUnit XML, which every CI service can show: a suite for each lane, a case for each check.
+"""The report of a run as JUnit XML, for CI services: a test suite for each leg, a test case for each check.
 
-A case is red when it counts against the implementation, and skipped when it does not apply, is known or is not scored. What
-has no check, a stale entry of the baseline or a revision that was demanded and is not spoken, gets a case too: what makes
-the command fail must not look green.
+A case fails when it counts against the implementation, and is skipped when it does not apply, is expected to fail or is
+not scored. A stale entry of the baseline, and a requested revision that is not supported, get a case too: whatever
+makes the command fail must be a failure in the document.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ __all__ = ["junit"]
 _TAGS: Final[Mapping[Standing, str]] = {
     Standing.FAILED: "failure",
     Standing.BROKEN: "error",
-    # What could not be tested is no pass, and must not look like one.
+    # A check that could not test is not a pass, and must not look like one.
     Standing.NOT_TESTABLE: "failure",
     Standing.NOT_APPLICABLE: "skipped",
     Standing.KNOWN: "skipped",
     Standing.UNSCORED: "skipped",
 }
 _COUNTS: Final[Mapping[str, str]] = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-"""The attribute of a suite that counts the cases with a tag."""
+"""The attribute of a suite with the number of cases with a tag."""
 
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(scored: Scored) -> bytes:
-    """A run as a JUnit document, in UTF-8."""
+    """Return a run as a JUnit document in UTF-8."""
     root = Element("testsuites", name=f"mcp-conformance {scored.run.role.value}")
     for lane in scored.run.lanes:
         suite = SubElement(root, "testsuite", name=f"{lane.revision} {lane.transport}")
         if lane.refusal is not None:
-            SubElement(SubElement(suite, "properties"), "property", name="not spoken", value=_clean(lane.refusal))
+            SubElement(SubElement(suite, "properties"), "property", name="not supported", value=_clean(lane.refusal))
         if lane in scored.unspoken:
-            _red(suite, lane.transport, f"speaks {lane.revision}", lane.refusal or "")
+            _red(suite, lane.transport, f"supports {lane.revision}", lane.refusal or "")
         for verdict in scored.run.of(lane):
             _case(scored, suite, verdict)
     if scored.judgement.stale:
         suite = SubElement(root, "testsuite", name="baseline")
         for entry in scored.judgement.stale:
-            _red(suite, "baseline", str(entry), "it is not red any more: take the entry out")
+            _red(suite, "baseline", str(entry), "the check does not fail: remove the entry")
     if not scored.run.verdicts:
-        _red(SubElement(root, "testsuite", name="all"), "all", "something is tested", "there was nothing to test")
+        _red(SubElement(root, "testsuite", name="all"), "all", "at least one check runs", "there was nothing to test")
     for element in [root, *root.iter("testsuite")]:
         element.set("tests", str(sum(1 for _ in element.iter("testcase"))))
         for tag, name in _COUNTS.items():
@@ -82,17 +82,17 @@ def _case(scored: Scored, suite: Element, verdict: Verdict) -> None:
     told = SubElement(case, tag, message=_clean(message), type=standing.value)
     check = find(verdict.check, scored.run.role)
     rows = [f"{row.level.value} {row.id}: {row.text} ({row.place})" for row in check.requirements(verdict.revision)]
-    told.text = _clean("\n".join([check.title, *rows, *verdict.transcript, f"again: {again(scored.run, verdict)}"]))
+    told.text = _clean("\n".join([check.title, *rows, *verdict.transcript, f"rerun: {again(scored.run, verdict)}"]))
     if verdict.log:
         SubElement(case, "system-err").text = _clean(verdict.log)
 
 
 def _red(suite: Element, place: str, name: str, message: str) -> None:
-    """A case that fails, and is no check."""
+    """Add a failing case that is not a check."""
     case = SubElement(suite, "testcase", classname=_clean(place), name=_clean(name))
     SubElement(case, "failure", message=_clean(message), type="failed")
 
 
 def _clean(text: str) -> str:
-    """Without what XML cannot hold."""
+    """Return a text without characters that XML does not allow."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""A run as Markdown, for the summary of a CI job."""
+"""The report of a run as Markdown, for the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["markdown"]
 
 _MOST: Final = 100
-"""Findings that are shown in full: services refuse summaries beyond a megabyte."""
+"""Maximum number of findings that are shown in full: services limit summaries to one megabyte."""
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>#|!~&@])")
-"""What means something in Markdown."""
+"""Characters with a meaning in Markdown."""
 
 
 def markdown(scored: Scored) -> str:
-    """A run as Markdown."""
+    """Return a run as Markdown."""
     return "\n".join(_lines(scored)) + "\n"
 
 
@@ -42,13 +42,13 @@ def _lines(scored: Scored) -> Iterator[str]:
     if len(found) > _MOST:
         yield ""
         yield f"And {len(found) - _MOST} more."
-    yield from _listed("Could not be tested", findings(scored, scored.those((Standing.NOT_TESTABLE,))))
+    yield from _listed("Not testable", findings(scored, scored.those((Standing.NOT_TESTABLE,))))
     yield from _listed("Known", findings(scored, scored.judgement.known))
     if scored.judgement.stale:
         yield ""
         yield "### Stale in the baseline"
         yield ""
-        yield from (f"- {_code(str(entry))} is not red any more" for entry in scored.judgement.stale)
+        yield from (f"- {_code(str(entry))} does not fail" for entry in scored.judgement.stale)
 
 
 def _table(scored: Scored) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _table(scored: Scored) -> Iterator[str]:
         counts = scored.counts(lane)
         cells = [str(count or "") for count in counts.values()]
         if lane.refusal is not None:
-            cells = ["not spoken", *[""] * (len(Standing) - 1)]
+            cells = ["not supported", *[""] * (len(Standing) - 1)]
         yield f"| {lane.revision} | {lane.transport} | {' | '.join(cells)} |"
 
 
@@ -73,11 +73,11 @@ def _finding(finding: Finding) -> Iterator[str]:
         yield f"- **{row.level.value}** `{row.id}`: {_plain(row.text)} ({_plain(row.place)})"
     yield ""
     told = [f"expected  {verdict.expected}", f"observed  {verdict.observed}"] if verdict.expected else []
-    yield from _fenced([*told, *verdict.reason.splitlines(), *verdict.transcript, f"again     {finding.again}"])
+    yield from _fenced([*told, *verdict.reason.splitlines(), *verdict.transcript, f"rerun     {finding.again}"])
 
 
 def _listed(title: str, found: list[Finding]) -> Iterator[str]:
-    """Findings that get a line each, folded up."""
+    """Yield findings as one line each, in a folded section."""
     if not found:
         return
     yield ""
@@ -90,12 +90,12 @@ def _listed(title: str, found: list[Finding]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Text that means nothing but itself, in one line."""
+    """Return text without Markdown markup, in one line."""
     return _ACTIVE.sub(r"\\\1", " ".join(text.split()))
 
 
 def _code(text: str) -> str:
-    """A span of code, whatever stands in it."""
+    """Return a code span with any content."""
     fence = "`" * (_longest([text]) + 1)
     return f"{fence} {' '.join(text.split())} {fence}"
 
@@ -105,7 +105,7 @@ def _longest(lines: Iterable[str]) -> int:
 
 
 def _fenced(lines: list[str]) -> Iterator[str]:
-    """A block of code, whatever stands in it."""
+    """Yield a code block with any content."""
     fence = "`" * max(3, _longest(lines) + 1)
     yield fence
     yield from (" ".join(line.splitlines()) for line in lines)

@@ -1,4 +1,4 @@
-"""A run as SARIF 2.1.0, for services that show findings: a rule for each check, a result for each failure."""
+"""The report of a run as SARIF 2.1.0: a rule for each check, a result for each failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS: Final[Mapping[Level, str]] = {Level.MUST: "error", Level.SHOULD: "warni
 
 
 def sarif(scored: Scored) -> JsonObject:
-    """A run as a SARIF log. What the baseline knows is there, suppressed; what is not scored is not."""
+    """Return a run as a SARIF log, with expected failures as suppressed, and without unscored verdicts."""
     run = scored.run
     red = [each for each in run.verdicts if each.outcome is Outcome.FAILED and scored.rules.counts(each, run.role)]
     rules: list[JsonValue] = [_rule(scored, id) for id in sorted({verdict.check for verdict in red})]
@@ -37,7 +37,7 @@ def sarif(scored: Scored) -> JsonObject:
 
 def _rule(scored: Scored, id: str) -> JsonObject:
     check = find(id, scored.run.role)
-    # The same requirement may stand in several revisions, in the same words.
+    # A requirement may have the same words in several revisions.
     told = dict.fromkeys(
         f"{row.level.value} {row.id}: {row.text} ({row.place})"
         for revision in sorted(check.revisions)
@@ -55,7 +55,7 @@ def _result(scored: Scored, verdict: Verdict) -> JsonObject:
             "text": f"{verdict.revision} over {verdict.transport}: expected {verdict.expected}; "
             f"observed {verdict.observed}\n{again(scored.run, verdict)}"
         },
-        # There is no line of source to point at: what was tested is what the target names.
+        # There is no source location: the target is what was tested.
         "locations": [{"logicalLocations": [{"fullyQualifiedName": scored.run.target}]}],
         "partialFingerprints": {"check/v1": f"{verdict.check} {verdict.revision} {verdict.transport}"},
     }

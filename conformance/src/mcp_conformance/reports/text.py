@@ -1,4 +1,4 @@
-"""A run, told in a terminal: what happens while it happens, and a summary in the end."""
+"""The report of a run in a terminal: progress during the run, and a summary at its end."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "finding_lines", "progress_line", "summary_lines"]
 
 _OFTEN: Final = 100
-"""After how many verdicts a line is written where lines cannot change."""
+"""Number of verdicts after which a line is written when lines cannot be overwritten."""
 _LOG: Final = 10
-"""Lines of standard error that are shown of a failure."""
+"""Maximum number of lines of standard error that are shown for a failure."""
 _NAMED: Final = 4
-"""Checks that are named behind the reason why they could not be tested."""
+"""Maximum number of checks that are named for a reason."""
 
 
 class Progress:
-    """Tells what happens: in one line that changes, or, where lines cannot change, each failure and now and then a count.
+    """The progress of a run: one line that is overwritten, or each failure and an occasional count.
 
     Args:
-        stream: Where to write.
-        standing: What a verdict is worth.
+        stream: The stream to write to.
+        standing: Returns the score of a verdict.
     """
 
     def __init__(self, stream: TextIO, standing: Callable[[Verdict], Standing]) -> None:
@@ -44,7 +44,7 @@ class Progress:
         self._played = 0
 
     def __call__(self, verdict: Verdict) -> None:
-        """Tells a verdict."""
+        """Show a verdict."""
         standing = self._standing(verdict)
         self._all += 1
         loud = standing in (Standing.FAILED, Standing.BROKEN)
@@ -55,10 +55,10 @@ class Progress:
         self._tell(self._all, f"{verdict.revision} {verdict.transport} {verdict.check}")
 
     def played(self, scenario: str) -> None:
-        """Tells that something was done that is judged later.
+        """Show that a scenario is finished, which is judged later.
 
         Args:
-            scenario: What.
+            scenario: The scenario.
         """
         self._played += 1
         self._tell(self._played, scenario)
@@ -72,7 +72,7 @@ class Progress:
         self._stream.flush()
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Remove the line."""
         self._clear()
         self._stream.flush()
 
@@ -86,25 +86,25 @@ class Progress:
 
 
 def progress_line(verdict: Verdict) -> str:
-    """One verdict in one line."""
+    """Return a verdict as one line."""
     return f"{verdict.outcome.value:14} {verdict.revision} {verdict.transport:8} {verdict.check}"
 
 
 def summary_lines(scored: Scored) -> Iterator[str]:
-    """The whole run: each failure with all that its reader needs, what else is not well, then the counts."""
+    """Yield the summary of a run: each failure in full, other remarks, then the counts."""
     for finding in findings(scored, scored.those((Standing.FAILED, Standing.BROKEN))):
         yield from finding_lines(finding)
         yield ""
     yield from _untested(scored)
     yield from _known(scored)
     for entry in scored.judgement.stale:
-        yield f"stale          the baseline has {entry}, which is not red any more: take it out"
+        yield f"stale          the baseline has {entry}, which does not fail: remove the entry"
     for entry in scored.judgement.expired:
         yield f"expired        the baseline had {entry} until {entry.expires}: {entry.reason}"
     yield from _later(scored)
     yield from _table(scored)
     if not scored.run.verdicts:
-        # Most often the command is wrong, and it has said so itself.
+        # Usually the command is wrong, and its output says so.
         for log in dict.fromkeys(lane.log for lane in scored.run.lanes if lane.log):
             yield from _ended(log)
     yield ""
@@ -112,7 +112,7 @@ def summary_lines(scored: Scored) -> Iterator[str]:
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
-    """A failure, in full."""
+    """Yield the lines of a failure, in full."""
     verdict = finding.first
     yield f"{verdict.outcome.value.upper()}  {verdict.check}  ({finding.places})"
     yield f"  {finding.check.title}"
@@ -129,22 +129,22 @@ def finding_lines(finding: Finding) -> Iterator[str]:
     yield from (f"    {line}" for line in verdict.transcript)
     if verdict.log:
         yield from _ended(verdict.log)
-    yield f"  again: {finding.again}"
+    yield f"  rerun: {finding.again}"
 
 
 def _ended(log: str) -> Iterator[str]:
-    yield "  standard error, its end:"
+    yield "  end of standard error:"
     yield from (f"    {line}" for line in log.splitlines()[-_LOG:])
 
 
 def _untested(scored: Scored) -> Iterator[str]:
-    """What could not be put to the test, by the reason; where that is allowed, how much it is."""
+    """Yield the reasons of checks that are not testable; only their number when the rules allow it."""
     reasons: dict[str, dict[str, None]] = {}
     for verdict in scored.those((Standing.NOT_TESTABLE,)):
         reasons.setdefault(verdict.reason, {})[verdict.check] = None
     if reasons and scored.rules.allow_untested:
         number = len({check for checks in reasons.values() for check in checks})
-        yield f"not testable   {number} checks, for want of {len(reasons)} things: --html has them all"
+        yield f"not testable   {number} checks, for {len(reasons)} reasons: --html lists all"
         yield ""
         return
     for reason, checks in reasons.items():
@@ -175,12 +175,12 @@ def _later(scored: Scored) -> Iterator[str]:
 
 
 def _table(scored: Scored) -> Iterator[str]:
-    """The counts, with a column for each kind that there is."""
+    """Yield the counts, with a column for each score that occurs."""
     counts = scored.counts()
     shown = [each for each in Standing if counts[each] or each in (Standing.PASSED, *RED[:2])]
     yield f"{'revision':12}{'transport':10}" + "".join(f"{each.value:>{len(each.value) + 3}}" for each in shown)
     for lane in scored.run.lanes:
         own = scored.counts(lane)
         cells = "".join(f"{own[each]:>{len(each.value) + 3}}" for each in shown)
-        told = cells if lane.refusal is None else f"   not spoken: {lane.refusal}"
+        told = cells if lane.refusal is None else f"   not supported: {lane.refusal}"
         yield f"{lane.revision:12}{lane.transport:10}{told}"

@@ -1,1 +1,1 @@
-"""A run as one HTML page."""
+"""The report of a run as one HTML page."""

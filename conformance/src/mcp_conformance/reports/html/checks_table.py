@@ -1,4 +1,4 @@
-"""The table of a page that has every check, with a filter that needs no script."""
+"""The table with all checks of the page, with a filter that needs no script."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _FILTERS: Final = (
 
 
 def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) -> None:
-    """Adds the table.
+    """Add the table.
 
     Args:
-        main: Where to.
+        main: The parent element.
         scored: The run.
-        anchors: Where the failures are told, by the identity of their verdicts.
+        anchors: The anchors of the failures, by the identity of their verdicts.
     """
     lanes = columns(scored)
     section = add(main, "section", id="checks")
@@ -45,7 +45,7 @@ def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
     add(section, "h2", f"Checks: {len(rows)}")
     _filters(section, scored)
     table = add(add(section, "div", cls="wide", tabindex="0"), "table")
-    add(table, "caption", "What each check came to", cls="said")
+    add(table, "caption", "Score of each check", cls="said")
     head_row(add(table, "thead"), "check", lanes)
     area, body = "", table
     for id in sorted(rows):
@@ -94,13 +94,13 @@ def _row(
 
 
 def _name(cell: Element, check: Facts, revisions: Sequence[str]) -> None:
-    """The first cell of a row: what the check is, and, unfolded, what it proves."""
+    """Fill the first cell of a row: the check, and its requirements when unfolded."""
     details = add(cell, "details")
     summary = add(details, "summary")
     add(summary, "code", check.id).tail = " "
     prose(add(summary, "span", cls="title"), check.title)
     entries = add(details, "ul", cls="requirements")
-    # A requirement may be worded alike in several revisions.
+    # A requirement may have the same words in several revisions.
     for text in dict.fromkeys(
         (row.level.value, row.id, row.text, row.place) for name in revisions for row in check.requirements(name)
     ):

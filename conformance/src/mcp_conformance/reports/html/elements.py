@@ -1,4 +1,4 @@
-"""Small things for building a page as a tree."""
+"""Functions that build the elements of a page."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _OTHER: Final = re.compile(r"[^a-z0-9-]+")
 
 
 def add(parent: Element, tag: str, text: str = "", *, cls: str = "", **attributes: str) -> Element:
-    """Adds an element.
+    """Add an element.
 
     Args:
-        parent: Where to.
-        tag: Its name.
-        text: What stands in it.
-        cls: Its class.
-        attributes: Its other attributes.
+        parent: The parent element.
+        tag: The tag.
+        text: The text.
+        cls: The class.
+        attributes: The other attributes.
     """
     element = SubElement(parent, tag, {**attributes, "class": cls} if cls else attributes)
     element.text = text or None
@@ -27,7 +27,7 @@ def add(parent: Element, tag: str, text: str = "", *, cls: str = "", **attribute
 
 
 def requirement(rows: Element, level: str, id: str, text: str, place: str) -> None:
-    """Adds a requirement to a list."""
+    """Add a requirement to a list."""
     entry = add(rows, "li")
     add(entry, "strong", level).tail = " "
     add(entry, "span", id, cls="id").tail = ": "
@@ -36,7 +36,7 @@ def requirement(rows: Element, level: str, id: str, text: str, place: str) -> No
 
 
 def prose(parent: Element, text: str) -> None:
-    """Adds a sentence to what stands in an element already; what it has between backticks is code."""
+    """Append a sentence to an element. Text in backticks becomes code."""
     last: Element | None = parent[-1] if len(parent) else None
     for number, part in enumerate(text.split("`")):
         if number % 2:
@@ -48,5 +48,5 @@ def prose(parent: Element, text: str) -> None:
 
 
 def slug(text: str) -> str:
-    """A text as a class or an anchor."""
+    """Return a text as a class or an anchor."""
     return _OTHER.sub("-", text.lower())

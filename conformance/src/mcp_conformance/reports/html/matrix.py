@@ -1,4 +1,4 @@
-"""The matrix of a page: areas by revision and transport."""
+"""The matrix of the page: areas by revision and transport."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 __all__ = ["columns", "head_row", "matrix_section", "opens_group"]
 
 _WORST: Final = (Standing.BROKEN, Standing.FAILED, Standing.NOT_TESTABLE, Standing.KNOWN, Standing.PASSED)
-"""What colours a cell: the first that is in it."""
+"""The order of the scores that determine the color of a cell: the first that occurs."""
 _KEYS: Final = (
     (Standing.PASSED, "all"),
-    (Standing.NOT_TESTABLE, "some could not be tested, or are known"),
+    (Standing.NOT_TESTABLE, "some not testable, or expected to fail"),
     (Standing.FAILED, "some failed"),
 )
-"""What the colours mean."""
+"""The legend of the colors."""
 
 
 def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) -> None:
-    """Adds the matrix.
+    """Add the matrix.
 
     Args:
-        main: Where to.
+        main: The parent element.
         scored: The run.
-        anchors: Where the failures are told, by the identity of their verdicts.
+        anchors: The anchors of the failures, by the identity of their verdicts.
     """
     lanes = columns(scored)
     section = add(main, "section", id="matrix")
     add(section, "h2", "By area, revision and transport")
-    legend = add(section, "p", "How many checks passed, of those that apply: ")
+    legend = add(section, "p", "Number of checks that passed, of those that apply:")
     for standing, meaning in _KEYS:
         add(legend, "span", meaning, cls=f"key {slug(standing.value)}")
     table = add(add(section, "div", cls="wide", tabindex="0"), "table")
-    add(table, "caption", "How many checks passed, of those that apply", cls="said")
+    add(table, "caption", "Number of checks that passed, of those that apply", cls="said")
     head_row(add(table, "thead"), "area", lanes)
     areas = dict.fromkeys(verdict.check.partition(".")[0] for verdict in scored.run.verdicts)
     body = add(table, "tbody")
@@ -71,17 +71,17 @@ def _cell(cell: Element, scored: Scored, mine: Sequence[Verdict], anchors: Mappi
 
 
 def columns(scored: Scored) -> list[Lane]:
-    """The lanes that get a column: those that are spoken, by transport."""
+    """Return the legs that ran, by transport."""
     return sorted((lane for lane in scored.run.lanes if lane.refusal is None), key=lambda lane: lane.transport)
 
 
 def head_row(head: Element, first: str, lanes: Sequence[Lane]) -> None:
-    """The two rows at the head of a table with a column for each lane: transports over revisions.
+    """Add the two head rows of a table with a column for each leg: transports above revisions.
 
     Args:
         head: The `thead`.
-        first: What the first column is.
-        lanes: The lanes.
+        first: The heading of the first column.
+        lanes: The legs.
     """
     over, under = add(head, "tr"), add(head, "tr")
     add(over, "th", first, rowspan="2", scope="col")
@@ -93,5 +93,5 @@ def head_row(head: Element, first: str, lanes: Sequence[Lane]) -> None:
 
 
 def opens_group(lanes: Sequence[Lane], number: int) -> bool:
-    """Whether a column is the first of its transport."""
+    """Return whether a column is the first of its transport."""
     return number == 0 or lanes[number - 1].transport != lanes[number].transport

@@ -1,7 +1,7 @@
-"""A run as one HTML page, which refers to nothing outside of it and needs no script.
+"""The report of a run as one self-contained HTML page without scripts.
 
-A matrix of areas by revision and transport comes first, then each failure with all that its reader needs, then every check.
-The page is built as a tree, so that what a server says stays text, and its policy lets nothing run or load but its own style.
+It has a matrix of areas by revision and transport, then each failure in full, then every check. The page is built as a
+tree, so that text of a server stays text, and its content security policy allows only its own style.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["html"]
 
 _NO_TEXT: Final = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0001fffd]")
-"""What has no place in HTML, or shows nothing."""
+"""Characters that are invalid or invisible in HTML."""
 
 
 @cache
@@ -41,14 +41,18 @@ def _style() -> str:
 
 
 def html(scored: Scored) -> str:
-    """A run as a page."""
+    """Return a run as a page."""
     found = findings(scored, scored.those((Standing.FAILED, Standing.BROKEN)))
     anchors = {id(verdict): f"f{n}" for n, finding in enumerate(found, 1) for verdict in finding.verdicts}
     root = Element("html", lang="en")
     _head(root, scored)
     body = SubElement(root, "body")
     add(
-        body, "a", "To the failures" if found else "To the checks", href="#failures" if found else "#checks", cls="skip"
+        body,
+        "a",
+        "Skip to the failures" if found else "Skip to the checks",
+        href="#failures" if found else "#checks",
+        cls="skip",
     )
     _opening(body, scored)
     main = SubElement(body, "main")
@@ -83,7 +87,7 @@ def _opening(body: Element, scored: Scored) -> None:
     add(add(header, "p", cls="target"), "code", run.target)
     counts = scored.counts()
     parts = [f"{count} {standing.value}" for standing, count in counts.items() if count]
-    parts.append(f"from level {rules.level.value}" if rules.level.value != "MAY" else "all levels")
+    parts.append(f"level {rules.level.value} and above" if rules.level.value != "MAY" else "all levels")
     if rules.profile is not None:
         parts.append(f"profile {rules.profile.name}, {rules.profile.digest}")
     add(header, "p", "; ".join(parts), cls="facts")
@@ -114,13 +118,13 @@ def _failure(article: Element, finding: Finding) -> None:
             add(told, "dt", name)
             add(told, "dd", value)
     else:
-        add(told, "dt", "the suite went wrong")
+        add(told, "dt", "error of the suite")
         add(add(told, "dd"), "pre", verdict.reason)
-    add(told, "dt", "again")
+    add(told, "dt", "rerun")
     add(add(told, "dd"), "code", finding.again)
     where = f" in {verdict.revision} over {verdict.transport}" if len(finding.verdicts) > 1 else ""
     _folded(article, f"Transcript{where}", "\n".join(verdict.transcript))
-    _folded(article, "Standard error, its end", verdict.log)
+    _folded(article, "End of standard error", verdict.log)
 
 
 def _folded(parent: Element, title: str, text: str) -> None:
@@ -131,23 +135,23 @@ def _folded(parent: Element, title: str, text: str) -> None:
 
 
 def _rest(main: Element, scored: Scored) -> None:
-    """What is neither a failure nor well."""
+    """Add the sections about untested, expected and refused parts of the run."""
     untested: dict[str, list[Verdict]] = {}
     for verdict in scored.those((Standing.NOT_TESTABLE,)):
         untested.setdefault(verdict.reason, []).append(verdict)
     told = {reason: dict.fromkeys(verdict.check for verdict in group) for reason, group in untested.items()}
-    _lines(main, "Could not be tested", {reason: ", ".join(checks) for reason, checks in told.items()})
+    _lines(main, "Not testable", {reason: ", ".join(checks) for reason, checks in told.items()})
     known: dict[str, str] = {}
     for finding in findings(scored, scored.judgement.known):
         entry = scored.known(finding.first)
         known[f"{finding.first.check} ({finding.places})"] = "" if entry is None else entry.reason
     _lines(main, "Known", known)
-    _lines(main, "Stale in the baseline", {str(entry): "is not red any more" for entry in scored.judgement.stale})
+    _lines(main, "Stale in the baseline", {str(entry): "does not fail" for entry in scored.judgement.stale})
     _lines(main, "Expired in the baseline", {str(entry): entry.reason for entry in scored.judgement.expired})
     refused = {
         f"{lane.revision} over {lane.transport}": lane.refusal for lane in scored.run.lanes if lane.refusal is not None
     }
-    _lines(main, "Not spoken", refused)
+    _lines(main, "Not supported", refused)
 
 
 def _lines(main: Element, title: str, lines: Mapping[str, str]) -> None:
