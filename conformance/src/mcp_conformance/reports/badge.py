@@ -16,20 +16,20 @@ __all__ = ["badge", "badge_svg"]
 _GREEN: Final = "#2f7d32"
 _AMBER: Final = "#9a6700"
 _RED: Final = "#b3261e"
-_GREY: Final = "#6e7781"
+_GRAY: Final = "#6e7781"
 _CHARACTER: Final = 6.6
 """Width of a character, in pixels: `textLength` makes it independent of the font."""
 _MARGIN: Final = 7
 
 
-def _told(scored: Scored) -> tuple[str, str, str]:
+def _label_message_color(scored: Scored) -> tuple[str, str, str]:
     """Return the label, the message and the color."""
     rules, counts = scored.rules, scored.counts()
     scope = [] if rules.profile is None else [rules.profile.name]
     label = " ".join(["MCP", scored.run.role.value, *scope])
     spoken = sorted({lane.revision for lane in scored.run.lanes if lane.refusal is None})
     if scored.status == 3:
-        return label, scored.told if not counts[Standing.BROKEN] else "unknown", _GREY
+        return label, scored.told if not counts[Standing.BROKEN] else "unknown", _GRAY
     if counts[Standing.FAILED]:
         return label, f"{counts[Standing.FAILED]} failed", _RED
     message = spoken[0] if len(spoken) == 1 else f"{len(spoken)} revisions"
@@ -40,13 +40,13 @@ def _told(scored: Scored) -> tuple[str, str, str]:
 
 def badge(scored: Scored) -> JsonObject:
     """Return the badge as JSON for badge services."""
-    label, message, colour = _told(scored)
-    return {"schemaVersion": 1, "label": label, "message": message, "color": colour}
+    label, message, color = _label_message_color(scored)
+    return {"schemaVersion": 1, "label": label, "message": message, "color": color}
 
 
 def badge_svg(scored: Scored) -> str:
     """Return the badge as a self-contained SVG picture."""
-    label, message, colour = _told(scored)
+    label, message, color = _label_message_color(scored)
     left, right = (round(len(text) * _CHARACTER) for text in (label, message))
     first, second = left + 2 * _MARGIN, right + 2 * _MARGIN
     name = escape(f"{label}: {message}")
@@ -55,7 +55,7 @@ def badge_svg(scored: Scored) -> str:
 <title>{name}</title>
 <clipPath id="r"><rect width="{first + second}" height="20" rx="3"/></clipPath>
 <g clip-path="url(#r)"><rect width="{first}" height="20" fill="#3b4048"/>\
-<rect x="{first}" width="{second}" height="20" fill="{colour}"/></g>
+<rect x="{first}" width="{second}" height="20" fill="{color}"/></g>
 <g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">
 <text x="{_MARGIN}" y="14" textLength="{left}">{escape(label)}</text>
 <text x="{first + _MARGIN}" y="14" textLength="{right}">{escape(message)}</text>

@@ -64,11 +64,11 @@ def explain_lines(check: Facts) -> Iterator[str]:
         yield f"  needs       {', '.join(check.needs)}"
     yield ""
     yield "  proves"
-    told: dict[tuple[str, str, str, str], list[str]] = {}
+    places_by_requirement: dict[tuple[str, str, str, str], list[str]] = {}
     for revision in sorted(check.revisions):
         for row in check.requirements(revision):
-            told.setdefault((row.level.value, row.id, row.text, row.place), []).append(revision)
-    for (level, id, text, place), revisions in told.items():
+            places_by_requirement.setdefault((row.level.value, row.id, row.text, row.place), []).append(revision)
+    for (level, id, text, place), revisions in places_by_requirement.items():
         yield f"    {level} {id}: {text}"
         yield f"         {place}; {', '.join(revisions)}"
     yield ""

@@ -50,8 +50,8 @@ def findings(scored: Scored, verdicts: Iterable[Verdict]) -> list[Finding]:
     rows: dict[tuple[object, ...], tuple[Requirement, ...]] = {}
     for verdict in verdicts:
         proven = find(verdict.check, scored.run.role).requirements(verdict.revision)
-        said = (verdict.outcome, verdict.reason, verdict.expected, verdict.observed)
-        key = (verdict.check, *said, *(row.id for row in proven))
+        contents = (verdict.outcome, verdict.reason, verdict.expected, verdict.observed)
+        key = (verdict.check, *contents, *(row.id for row in proven))
         groups.setdefault(key, []).append(verdict)
         rows.setdefault(key, proven)
     return [

@@ -79,10 +79,10 @@ def _case(scored: Scored, suite: Element, verdict: Verdict) -> None:
         message = ": ".join(part for part in (standing.value, message if entry is None else entry.reason) if part)
         SubElement(case, tag, message=_clean(message))
         return
-    told = SubElement(case, tag, message=_clean(message), type=standing.value)
+    result = SubElement(case, tag, message=_clean(message), type=standing.value)
     check = find(verdict.check, scored.run.role)
     rows = [f"{row.level.value} {row.id}: {row.text} ({row.place})" for row in check.requirements(verdict.revision)]
-    told.text = _clean("\n".join([check.title, *rows, *verdict.transcript, f"rerun: {again(scored.run, verdict)}"]))
+    result.text = _clean("\n".join([check.title, *rows, *verdict.transcript, f"rerun: {again(scored.run, verdict)}"]))
     if verdict.log:
         SubElement(case, "system-err").text = _clean(verdict.log)
 

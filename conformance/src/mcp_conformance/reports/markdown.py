@@ -72,8 +72,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     for row in finding.requirements:
         yield f"- **{row.level.value}** `{row.id}`: {_plain(row.text)} ({_plain(row.place)})"
     yield ""
-    told = [f"expected  {verdict.expected}", f"observed  {verdict.observed}"] if verdict.expected else []
-    yield from _fenced([*told, *verdict.reason.splitlines(), *verdict.transcript, f"rerun     {finding.again}"])
+    lines = [f"expected  {verdict.expected}", f"observed  {verdict.observed}"] if verdict.expected else []
+    yield from _fenced([*lines, *verdict.reason.splitlines(), *verdict.transcript, f"rerun     {finding.again}"])
 
 
 def _listed(title: str, found: list[Finding]) -> Iterator[str]:

@@ -38,12 +38,12 @@ def sarif(scored: Scored) -> JsonObject:
 def _rule(scored: Scored, id: str) -> JsonObject:
     check = find(id, scored.run.role)
     # A requirement may have the same words in several revisions.
-    told = dict.fromkeys(
+    requirements = dict.fromkeys(
         f"{row.level.value} {row.id}: {row.text} ({row.place})"
         for revision in sorted(check.revisions)
         for row in check.requirements(revision)
     )
-    return {"id": id, "shortDescription": {"text": check.title}, "help": {"text": "\n".join(told)}}
+    return {"id": id, "shortDescription": {"text": check.title}, "help": {"text": "\n".join(requirements)}}
 
 
 def _result(scored: Scored, verdict: Verdict) -> JsonObject:

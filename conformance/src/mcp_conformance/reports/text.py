@@ -156,13 +156,13 @@ def _untested(scored: Scored) -> Iterator[str]:
 
 
 def _known(scored: Scored) -> Iterator[str]:
-    told: dict[str, list[Verdict]] = {}
+    known: dict[str, list[Verdict]] = {}
     for verdict in scored.judgement.known:
-        told.setdefault(verdict.check, []).append(verdict)
-    for check, verdicts in told.items():
+        known.setdefault(verdict.check, []).append(verdict)
+    for check, verdicts in known.items():
         entry = scored.known(verdicts[0])
         yield f"known          {check} ({places(verdicts)}): {'' if entry is None else entry.reason}"
-    if told:
+    if known:
         yield ""
 
 
@@ -182,5 +182,5 @@ def _table(scored: Scored) -> Iterator[str]:
     for lane in scored.run.lanes:
         own = scored.counts(lane)
         cells = "".join(f"{own[each]:>{len(each.value) + 3}}" for each in shown)
-        told = cells if lane.refusal is None else f"   not supported: {lane.refusal}"
-        yield f"{lane.revision:12}{lane.transport:10}{told}"
+        known = cells if lane.refusal is None else f"   not supported: {lane.refusal}"
+        yield f"{lane.revision:12}{lane.transport:10}{known}"

@@ -52,16 +52,16 @@ async def run_authorization_server(
         show: Receives each verdict.
         login: A user login; `None`: no login.
     """
-    told = attrs.evolve(settings, authorization_server=issuer, login=login)
-    target = UrlTarget(issuer, told)
+    own_settings = attrs.evolve(settings, authorization_server=issuer, login=login)
+    target = UrlTarget(issuer, own_settings)
     checks = [each for each in SERVER_CHECKS if NEED in each.needs and each.id in chosen]
     lanes, verdicts = [], []
     listening = nullcontext() if login is None else open_login(login)
     async with listening, open_nursery() as nursery:
         connections = ConnectionPool(nursery)
         for revision in revisions:
-            mine = [each for each in checks if revision.name in each.revisions]
-            if not mine:
+            matching = [each for each in checks if revision.name in each.revisions]
+            if not matching:
                 continue
             lanes.append(Lane(revision=revision.name, transport=Transport.HTTP.value, refusal=None))
             subject = ServerUnderTest(
@@ -70,11 +70,11 @@ async def run_authorization_server(
                 transport=Transport.HTTP,
                 inventory=_NOTHING,
                 manifest=Manifest(),
-                settings=told,
+                settings=own_settings,
                 evidence=[],
                 connections=connections,
             )
-            for each in mine:
+            for each in matching:
                 verdicts.append(await server_judged(each, subject, _run))
                 show(verdicts[-1])
     return Run(role=Role.SERVER, target=issuer, lanes=tuple(lanes), verdicts=tuple(verdicts))

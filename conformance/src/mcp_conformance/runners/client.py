@@ -158,13 +158,15 @@ class _Trial:
         self, checks: Sequence[Check[ClientUnderTest]], show: Callable[[Verdict], None]
     ) -> tuple[Lane, list[Verdict]]:
         """Run the leg."""
-        mine = [each for each in checks if self.revision.name in each.revisions and self.transport in each.transports]
+        matching = [
+            each for each in checks if self.revision.name in each.revisions and self.transport in each.transports
+        ]
         await self._play(SCENARIOS[_FIRST])
         refusal = _refusal(self.runs[_FIRST])
         lane = Lane(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
         if refusal is not None:
             return lane, []
-        wanted = [each for each in _wanted(mine, self.looked_at) if each.name != _FIRST]
+        wanted = [each for each in _wanted(matching, self.looked_at) if each.name != _FIRST]
         async with open_nursery() as nursery:
             for scenario in wanted:
                 if scenario.belongs(self.revision, self.transport):
@@ -172,7 +174,7 @@ class _Trial:
         # In the order of the table, so that two runs of the suite judge the same messages first.
         ordered = {name: self.runs[name] for name in SCENARIOS if name in self.runs}
         verdicts = []
-        for each in mine:
+        for each in matching:
             client = ClientUnderTest(
                 revision=self.revision, transport=self.transport, settings=self.settings, runs=ordered
             )
@@ -223,8 +225,8 @@ def _refusal_of_legacy(evidence: Evidence) -> str | None:
     told = f"the client offered {', '.join(map(str, offered))}, and does not continue with {name}"
     if not evidence.sent("notifications/initialized"):
         return f"{told}: {evidence.ending}"
-    behind = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
-    said = {version for each in behind if (version := each.header("mcp-protocol-version")) is not None}
+    later = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
+    said = {version for each in later if (version := each.header("mcp-protocol-version")) is not None}
     return f"{told}, but with {', '.join(sorted(said))}" if said - {name} else None
 
 

@@ -150,15 +150,15 @@ class Vigil:
             NotTestable: Another check noticed it before.
         """
         async with self._alone:
-            told = ""
+            reason = ""
             for pause in (0.0, _TO_END):
-                if self._foreign is not None and not told:
+                if self._foreign is not None and not reason:
                     await trio.sleep(pause)
-                    told = await _unreachable(self._foreign)
-            if told and self._lost:
+                    reason = await _unreachable(self._foreign)
+            if reason and self._lost:
                 raise NotTestable(self._lost)
-            self._lost = told and f"{told}, since {check}"
-            return told
+            self._lost = reason and f"{reason}, since {check}"
+            return reason
 
     async def _living(self) -> LineProcess | None:
         if self._foreign is not None and self._lost and not await _unreachable(self._foreign):
@@ -228,8 +228,8 @@ class Watch:
         except (NotApplicable, NotTestable):
             raise
         except Exception as other:
-            if told := await self._vigil.gone(f"{check.id} in {self._place}"):
-                raise Deviation("the server to keep running", told) from other
+            if reason := await self._vigil.gone(f"{check.id} in {self._place}"):
+                raise Deviation("the server to keep running", reason) from other
             raise
 
     async def _again(

@@ -126,8 +126,8 @@ def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date)
 
 def _is_stale(entry: Known, verdicts: Iterable[Verdict]) -> bool:
     """Return whether the check of an entry ran and did not fail anywhere."""
-    mine = [verdict for verdict in verdicts if entry.covers(verdict)]
-    return bool(mine) and not entry.flaky and not any(verdict.outcome in _RED for verdict in mine)
+    matching = [verdict for verdict in verdicts if entry.covers(verdict)]
+    return bool(matching) and not entry.flaky and not any(verdict.outcome in _RED for verdict in matching)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -190,9 +190,9 @@ def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
     ran: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         ran.setdefault(verdict.check, []).append(verdict)
-    for check, mine in ran.items():
-        red = [verdict for verdict in mine if verdict.outcome in _RED]
-        if len(red) == len(mine) and not any(entry.covers(verdict) for entry in kept for verdict in red):
+    for check, matching in ran.items():
+        red = [verdict for verdict in matching if verdict.outcome in _RED]
+        if len(red) == len(matching) and not any(entry.covers(verdict) for entry in kept for verdict in red):
             yield Known(check=check, reason=_reason(red[0]))
             continue
         for verdict in red:
@@ -203,8 +203,8 @@ def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
 
 
 def _reason(verdict: Verdict) -> str:
-    told = verdict.reason or f"expected {verdict.expected}; observed {verdict.observed}"
-    return told[:_LONGEST]
+    reason = verdict.reason or f"expected {verdict.expected}; observed {verdict.observed}"
+    return reason[:_LONGEST]
 
 
 def _written(entries: Iterable[Known]) -> Iterator[str]:

@@ -105,8 +105,8 @@ def coverage_lines(*, every: bool = False) -> Iterator[str]:
     for row in coverage():
         counts = (row.all, row.observable, row.checked, row.excused, row.open)
         widths = (6, 12, 9, 9, 6)
-        told = "".join(f"{len(each):>{width}}" for each, width in zip(counts, widths, strict=True))
-        yield f"{row.revision:12}{row.role.value:8}{row.level.value:8}{told}"
+        columns = "".join(f"{len(each):>{width}}" for each, width in zip(counts, widths, strict=True))
+        yield f"{row.revision:12}{row.role.value:8}{row.level.value:8}{columns}"
         if every:
             yield from (f"    open     {each.id}: {each.text}" for each in row.open)
             yield from (f"    excused  {each.id}: {reason}" for each, reason in row.excused)

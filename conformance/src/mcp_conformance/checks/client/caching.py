@@ -28,7 +28,7 @@ def _param(message: JsonObject, name: str) -> JsonValue:
     return params.get(name) if isinstance(params, dict) else None
 
 
-def _said(client: ClientUnderTest) -> list[JsonObject]:
+def _requests(client: ClientUnderTest) -> list[JsonObject]:
     """Return the requests of the client, in order."""
     return client.run(FRESHNESS).requests
 
@@ -40,7 +40,7 @@ def _is_call(message: JsonObject, tool: str) -> bool:
 @check("caching.client-hears-changes", proves=("caching.notification-invalidates",), needs=_NEEDS)
 async def hears_changes(client: ClientUnderTest) -> None:
     """A cached list is fetched again after its list_changed notification."""
-    requests = _said(client)
+    requests = _requests(client)
     at = next((index for index, each in enumerate(requests) if _is_call(each, CHANGES)), None)
     if at is None or "changed" not in client.run(FRESHNESS).notes:
         raise NotTestable(f"the client did not call {CHANGES} during its subscription: {client.run(FRESHNESS).ending}")
@@ -54,7 +54,7 @@ async def hears_changes(client: ClientUnderTest) -> None:
 async def no_rounds(client: ClientUnderTest) -> None:
     """The result of a multi round-trip request is not cached."""
     reads = [
-        each for each in _said(client) if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE
+        each for each in _requests(client) if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE
     ]
     firsts = [each for each in reads if _param(each, "requestState") is None]
     if len(firsts) == len(reads):
@@ -71,43 +71,43 @@ def _prompts(client: ClientUnderTest) -> list[JsonValue]:
         NotTestable: The client did not list them three times.
     """
     # Templates are not cacheable, and are listed as often.
-    if len([each for each in _said(client) if each["method"] == "resources/templates/list"]) < _TIMES:
+    if len([each for each in _requests(client) if each["method"] == "resources/templates/list"]) < _TIMES:
         raise NotTestable("the control request failed: the client did not list the templates three times")
-    asked = [_param(each, "cursor") for each in _said(client) if each["method"] == "prompts/list"]
-    if not asked:
+    cursors = [_param(each, "cursor") for each in _requests(client) if each["method"] == "prompts/list"]
+    if not cursors:
         raise NotTestable(f"the client did not list the prompts: {client.run(FRESHNESS).ending}")
-    if not any(each is not None for each in asked):
+    if not any(each is not None for each in cursors):
         raise NotTestable("the client requested no second page")
-    return asked
+    return cursors
 
 
 @check("caching.client-page-by-cursor", proves=("caching.page-refetch-by-cursor",), needs=_NEEDS)
 async def page_by_cursor(client: ClientUnderTest) -> None:
     """A stale page is fetched again by its cursor."""
-    asked = _prompts(client)
-    if asked.count(CURSORS[0]) < 2:
+    cursors = _prompts(client)
+    if cursors.count(CURSORS[0]) < 2:
         if client.run(FRESHNESS).status != 0:
             raise NotTestable(f"the client did not list the prompts again: {client.run(FRESHNESS).ending}")
-        raise Deviation(f"prompts/list with the cursor {CURSORS[0]!r} again", brief(asked))
+        raise Deviation(f"prompts/list with the cursor {CURSORS[0]!r} again", brief(cursors))
 
 
 @check("caching.client-invalid-cursor", proves=("caching.invalid-cursor-discard",), needs=_NEEDS)
 async def invalid_cursor(client: ClientUnderTest) -> None:
     """When a cursor is rejected, the client drops its cached pages and lists from the start."""
-    asked = _prompts(client)
-    places = [index for index, cursor in enumerate(asked) if cursor == CURSORS[0]]
+    cursors = _prompts(client)
+    places = [index for index, cursor in enumerate(cursors) if cursor == CURSORS[0]]
     if len(places) < 3:
         raise NotTestable("the client did not list the prompts three times")
-    if asked[: places[2]].count(None) > 1:
+    if cursors[: places[2]].count(None) > 1:
         raise NotApplicable("the client does not cache pages")
-    if None not in asked[places[2] :]:
-        raise Deviation("prompts/list without a cursor after the rejection of one", brief(asked))
+    if None not in cursors[places[2] :]:
+        raise Deviation("prompts/list without a cursor after the rejection of one", brief(cursors))
 
 
 @check("caching.client-no-polling", proves=("caching.no-polling",), needs=_NEEDS)
 async def no_polling(client: ClientUnderTest) -> None:
     """An idle client does not poll stale results."""
-    if not any(_is_call(each, IDLE) for each in _said(client)):
+    if not any(_is_call(each, IDLE) for each in _requests(client)):
         raise NotTestable(f"the client did not call {IDLE}: {client.run(FRESHNESS).ending}")
     waiting: bytes | None = None
     for entry in client.run(FRESHNESS).transcript:

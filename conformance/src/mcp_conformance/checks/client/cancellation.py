@@ -221,7 +221,7 @@ async def not_initialize(client: ClientUnderTest) -> None:
 # -----------------------------------------------------------------------------------------
 
 
-def _given_up(client: ClientUnderTest) -> Evidence:
+def _server_cancellation(client: ClientUnderTest) -> Evidence:
     """Return the recorded messages of the scenario in which the server cancels its client requests.
 
     Raises:
@@ -248,7 +248,7 @@ def _given_up(client: ClientUnderTest) -> Evidence:
 )
 async def no_response(client: ClientUnderTest) -> None:
     """A request that the server cancelled gets no response."""
-    evidence = _given_up(client)
+    evidence = _server_cancellation(client)
     cancelled = False
     for entry in evidence.transcript:
         message = entry.value
@@ -270,7 +270,7 @@ async def no_response(client: ClientUnderTest) -> None:
 )
 async def invalid_ignored(client: ClientUnderTest) -> None:
     """A cancellation with an unknown or missing request id is ignored."""
-    evidence = _given_up(client)
+    evidence = _server_cancellation(client)
     fence = next((each for each in evidence.server.client_requests if each.name == "fence"), None)
     if fence is None or fence.response is None or evidence.status != 0:
         raise Deviation("the client to continue", evidence.ending)
@@ -374,6 +374,6 @@ async def kinds(client: ClientUnderTest) -> None:
         for entry in evidence.transcript:
             if entry.sent or not isinstance(entry.value, list):
                 continue
-            said = {isinstance(each, dict) and "method" in each for each in entry.value}
-            if len(said) != 1:
+            kinds = {isinstance(each, dict) and "method" in each for each in entry.value}
+            if len(kinds) != 1:
                 raise Deviation("an array of messages of one kind", brief(entry.value))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NEEDS: Final = (f"scenario:{COMPLETES}",)
 
 
-def _asked(client: ClientUnderTest) -> list[JsonObject]:
+def _completion_requests(client: ClientUnderTest) -> list[JsonObject]:
     """Return the params of the client's completion requests.
 
     Raises:
@@ -38,7 +38,7 @@ def _argument(params: JsonObject) -> object:
 async def partial(client: ClientUnderTest) -> None:
     """A completion result without values, or without a total, is accepted."""
     client.control()
-    _asked(client)
+    _completion_requests(client)
     if client.run(COMPLETES).status != 0:
         raise Deviation("the client to continue as with other completion results", client.run(COMPLETES).ending)
 
@@ -50,10 +50,10 @@ async def partial(client: ClientUnderTest) -> None:
 )
 async def context(client: ClientUnderTest) -> None:
     """The values of earlier arguments are in the context of the request, as strings by name."""
-    asked = [each for each in _asked(client) if _argument(each) == "arg2"]
-    if not asked or not any(_argument(each) == "arg1" for each in _asked(client)):
+    requests = [each for each in _completion_requests(client) if _argument(each) == "arg2"]
+    if not requests or not any(_argument(each) == "arg1" for each in _completion_requests(client)):
         raise NotTestable("the client did not complete both arguments of test_prompt_with_arguments")
-    given = asked[-1].get("context")
+    given = requests[-1].get("context")
     # Any value of arg1 is correct.
     decided = given.get("arguments") if isinstance(given, dict) else None
     if not isinstance(decided, dict) or not isinstance(decided.get("arg1"), str):

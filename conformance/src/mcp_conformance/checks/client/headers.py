@@ -36,7 +36,7 @@ def _media_types(exchange: HttpExchange, name: str) -> list[str]:
     return [each.partition(";")[0].strip().lower() for each in listed if each.strip()]
 
 
-def _said(exchange: HttpExchange, name: str) -> str:
+def _with_header(exchange: HttpExchange, name: str) -> str:
     """Return an exchange with a header, for a report."""
     values = exchange.all(name)
     return f"{exchange} with {f'{name}: {values[0]!r}' if values else f'no {name}'}"
@@ -50,7 +50,7 @@ async def accept(client: ClientUnderTest) -> None:
             # The transport of 2024-11-05 does not have this rule.
             continue
         if not {_JSON, _STREAM} <= set(_media_types(exchange, "accept")):
-            raise Deviation(f"Accept with {_JSON} and {_STREAM}", _said(exchange, "accept"))
+            raise Deviation(f"Accept with {_JSON} and {_STREAM}", _with_header(exchange, "accept"))
 
 
 def _opens_stream(exchange: HttpExchange) -> bool:
@@ -63,7 +63,7 @@ async def get_accept(client: ClientUnderTest) -> None:
     gets = [each for evidence in client.all() for each in evidence.exchanges if _opens_stream(each)]
     for exchange in gets:
         if _STREAM not in _media_types(exchange, "accept"):
-            raise Deviation(f"Accept with {_STREAM}", _said(exchange, "accept"))
+            raise Deviation(f"Accept with {_STREAM}", _with_header(exchange, "accept"))
     if not gets:
         raise NotApplicable("the client opens no stream by GET")
 
@@ -73,7 +73,7 @@ async def content_type(client: ClientUnderTest) -> None:
     """Every POST has the Content-Type of JSON."""
     for exchange in _posts(client):
         if _media_types(exchange, "content-type") != [_JSON]:
-            raise Deviation(f"Content-Type {_JSON}", _said(exchange, "content-type"))
+            raise Deviation(f"Content-Type {_JSON}", _with_header(exchange, "content-type"))
 
 
 @check(
@@ -129,7 +129,7 @@ async def version_header(client: ClientUnderTest) -> None:
             if session is None or exchange.message.get("method") == "initialize" or not session.revision.version_header:
                 continue
             if not exchange.all("mcp-protocol-version"):
-                raise Deviation("MCP-Protocol-Version", _said(exchange, "mcp-protocol-version"))
+                raise Deviation("MCP-Protocol-Version", _with_header(exchange, "mcp-protocol-version"))
 
 
 @check(
@@ -144,13 +144,13 @@ async def version_negotiated(client: ClientUnderTest) -> None:
     if not evidence.sent("notifications/initialized"):
         raise NotApplicable(f"the client does not continue with {offered}")
     for exchange in evidence.exchanges:
-        said = exchange.header("mcp-protocol-version")
+        version = exchange.header("mcp-protocol-version")
         if (
             exchange.known is not None
             and exchange.message.get("method") != "initialize"
-            and said not in (None, offered)
+            and version not in (None, offered)
         ):
-            raise Deviation(f"MCP-Protocol-Version {offered}", _said(exchange, "mcp-protocol-version"))
+            raise Deviation(f"MCP-Protocol-Version {offered}", _with_header(exchange, "mcp-protocol-version"))
 
 
 # --- modern ------------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ async def version_present(client: ClientUnderTest) -> None:
     """Every POST has the protocol version in a header."""
     for exchange in _posts(client, told=True):
         if not exchange.all("mcp-protocol-version"):
-            raise Deviation("MCP-Protocol-Version", _said(exchange, "mcp-protocol-version"))
+            raise Deviation("MCP-Protocol-Version", _with_header(exchange, "mcp-protocol-version"))
 
 
 @check("header.client-version-matches", proves=("header.protocol-version-matches-meta",))
@@ -179,9 +179,9 @@ async def version_matches(client: ClientUnderTest) -> None:
     for exchange in _requests(client):
         params = exchange.message["params"]
         meta = params.get("_meta") if isinstance(params, dict) else None
-        wanted = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
-        if exchange.all("mcp-protocol-version") != [wanted]:
-            raise Deviation(f"MCP-Protocol-Version {wanted}", _said(exchange, "mcp-protocol-version"))
+        expected = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
+        if exchange.all("mcp-protocol-version") != [expected]:
+            raise Deviation(f"MCP-Protocol-Version {expected}", _with_header(exchange, "mcp-protocol-version"))
 
 
 @check(
@@ -196,7 +196,7 @@ async def method(client: ClientUnderTest) -> None:
     """Every request repeats its method in a header."""
     for exchange in _requests(client):
         if exchange.all("mcp-method") != [exchange.message["method"]]:
-            raise Deviation(f"Mcp-Method {exchange.message['method']}", _said(exchange, "mcp-method"))
+            raise Deviation(f"Mcp-Method {exchange.message['method']}", _with_header(exchange, "mcp-method"))
 
 
 def _add_name(method: str, member: str, requirement: str) -> None:
@@ -206,9 +206,9 @@ def _add_name(method: str, member: str, requirement: str) -> None:
         found = [each for each in _requests(client) if each.message["method"] == method]
         for exchange in found:
             params = exchange.message["params"]
-            wanted = header_value(params.get(member) if isinstance(params, dict) else None)
-            if exchange.all("mcp-name") != [wanted]:
-                raise Deviation(f"Mcp-Name {wanted!r}", _said(exchange, "mcp-name"))
+            expected = header_value(params.get(member) if isinstance(params, dict) else None)
+            if exchange.all("mcp-name") != [expected]:
+                raise Deviation(f"Mcp-Name {expected!r}", _with_header(exchange, "mcp-name"))
         if not found:
             raise NotTestable(f"the client sent no {method}")
 
@@ -241,7 +241,7 @@ async def name_encoded(client: ClientUnderTest) -> None:
             continue
         tried += 1
         if exchange.all("mcp-name") != [header_value(uri)]:
-            raise Deviation(f"Mcp-Name {header_value(uri)!r} for {uri!r}", _said(exchange, "mcp-name"))
+            raise Deviation(f"Mcp-Name {header_value(uri)!r} for {uri!r}", _with_header(exchange, "mcp-name"))
     if not tried:
         raise NotTestable("the client read no resource whose URI needs base64")
 
@@ -281,5 +281,5 @@ _ABSENT: Final[tuple[tuple[str, str, str, Callable[[HttpExchange], bool]], ...]]
 
 for _row in _NAMES:
     _add_name(*_row)
-for _line in _ABSENT:
-    _add_absent(*_line)
+for _absent_row in _ABSENT:
+    _add_absent(*_absent_row)

@@ -56,9 +56,9 @@ async def initialized(client: ClientUnderTest) -> None:
         methods = [str(each.get("method")) for each in _messages(client.run(name)) if each.get("method") != "ping"]
         if "initialize" in methods:
             # The last one: earlier ones may have been sent to a server that does not respond.
-            behind = methods[len(methods) - methods[::-1].index("initialize") :]
-            if behind[:1] != ["notifications/initialized"]:
-                raise Deviation("notifications/initialized after initialize", ", ".join(behind[:3]) or "no message")
+            following = methods[len(methods) - methods[::-1].index("initialize") :]
+            if following[:1] != ["notifications/initialized"]:
+                raise Deviation("notifications/initialized after initialize", ", ".join(following[:3]) or "no message")
 
 
 def _messages(evidence: Evidence) -> list[JsonObject]:
@@ -286,10 +286,10 @@ async def falls_back(client: ClientUnderTest) -> None:
     evidence = _dual(client)
     messages = [each for each in evidence.messages if isinstance(each, dict)]
     methods = [each.get("method") for each in messages]
-    behind = messages[methods.index("initialize") :]
+    following = messages[methods.index("initialize") :]
     if "notifications/initialized" not in methods or evidence.status != 0:
         raise Deviation("the client to continue after initialize", f"{brief(methods)}, then {evidence.ending}")
-    for message in behind:
+    for message in following:
         if PROTOCOL_VERSION in _meta(message):
             raise Deviation("no modern request to a legacy server", brief(message))
 

@@ -90,8 +90,8 @@ async def request_id_unique(client: ClientUnderTest) -> None:
             seen: set[bytes] = set()
             for message in messages:
                 # Another check covers requests whose method is that of a notification.
-                told = str(message.get("method")).startswith("notifications/")
-                if "method" in message and not told and isinstance(message.get("id"), int | str):
+                is_notification = str(message.get("method")).startswith("notifications/")
+                if "method" in message and not is_notification and isinstance(message.get("id"), int | str):
                     key = encoded(message["id"])
                     if key in seen:
                         raise Deviation("an id that no other request of the session had", brief(message))
@@ -102,22 +102,22 @@ async def request_id_unique(client: ClientUnderTest) -> None:
 async def request_id_in_flight(client: ClientUnderTest) -> None:
     """No request has the id of another pending request."""
     for evidence in client.all():
-        flying: set[bytes] = set()
+        pending: set[bytes] = set()
         # A request that is rejected by its HTTP status alone is not pending either.
         refused = [each.value for each in evidence.exchanges if each.status >= _REFUSED]
         for entry in evidence.transcript:
             message = entry.value
             if entry.kind is Kind.NOTE and entry.text.startswith(STARTED):
-                flying.clear()
+                pending.clear()
             if not isinstance(message, dict) or not isinstance(message.get("id"), int | str):
                 continue
             key = encoded(message["id"])
             if entry.sent:
-                flying.discard(key)
-            elif "method" in message and key in flying:
+                pending.discard(key)
+            elif "method" in message and key in pending:
                 raise Deviation("an id that no pending request has", brief(message))
             elif "method" in message and not any(each is message for each in refused):
-                flying.add(key)
+                pending.add(key)
 
 
 @check("jsonrpc.client-notification-id", proves=("jsonrpc.notification-no-id",))
@@ -200,7 +200,7 @@ async def no_responses(client: ClientUnderTest) -> None:
 )
 async def response_shape(client: ClientUnderTest) -> None:
     """Every response of the client has a result that is an object, or an error, and not both."""
-    _asked(client)
+    _server_requests(client)
     for message in client.run("server-asks").responses:
         if ("result" in message) == ("error" in message):
             raise Deviation("either a result or an error", brief(message))
@@ -216,7 +216,7 @@ async def response_shape(client: ClientUnderTest) -> None:
 )
 async def error_shape(client: ClientUnderTest) -> None:
     """Every error of the client has an integer code and a message."""
-    _asked(client)
+    _server_requests(client)
     for message in client.run("server-asks").responses:
         error = message.get("error", {"code": 0, "message": ""})
         code = error.get("code") if isinstance(error, dict) else None
@@ -226,30 +226,30 @@ async def error_shape(client: ClientUnderTest) -> None:
             raise Deviation("an error whose code is an integer", brief(message))
 
 
-def _asked(client: ClientUnderTest) -> list[ClientRequestRecord]:
+def _server_requests(client: ClientUnderTest) -> list[ClientRequestRecord]:
     """Return the requests of the server during the call of the client.
 
     Raises:
         NotTestable: The client did not send that call.
     """
-    asked = client.run("server-asks").server.client_requests
-    if not asked:
+    requests = client.run("server-asks").server.client_requests
+    if not requests:
         raise NotTestable("the client did not call the tool test_server_asks")
-    return asked
+    return requests
 
 
-def _response(client: ClientUnderTest, asked: ClientRequestRecord) -> JsonObject | None:
+def _response(client: ClientUnderTest, request: ClientRequestRecord) -> JsonObject | None:
     """Return the response to a request of the server; `None` without a response.
 
     Raises:
         NotTestable: There are responses with unknown ids: one of them may be meant for the request.
     """
-    known = {encoded(each.request["id"]) for each in _asked(client)}
-    if asked.response is None:
+    known = {encoded(each.request["id"]) for each in _server_requests(client)}
+    if request.response is None:
         strays = [each for each in client.run("server-asks").responses if encoded(each.get("id")) not in known]
         if strays:
             raise NotTestable(f"the response to the request has another id: {brief(strays[0])}")
-    return asked.response
+    return request.response
 
 
 @check(
@@ -265,10 +265,10 @@ def _response(client: ClientUnderTest, asked: ClientRequestRecord) -> JsonObject
 )
 async def response_id(client: ClientUnderTest) -> None:
     """Every request of the server gets a response with its id."""
-    for asked in _asked(client):
-        if asked.response is None:
+    for request in _server_requests(client):
+        if request.response is None:
             seen = [each.get("id") for each in client.run("server-asks").responses]
-            raise Deviation(f"a response to {asked.method} with the id {brief(asked.request['id'])}", brief(seen))
+            raise Deviation(f"a response to {request.method} with the id {brief(request.request['id'])}", brief(seen))
 
 
 @check(
@@ -279,9 +279,9 @@ async def response_id(client: ClientUnderTest) -> None:
 )
 async def unknown_method(client: ClientUnderTest) -> None:
     """A request with an unknown method is answered with -32601."""
-    for asked in _asked(client):
-        if asked.method == "conformance/does-not-exist":
-            response = _response(client, asked)
+    for request in _server_requests(client):
+        if request.method == "conformance/does-not-exist":
+            response = _response(client, request)
             error = (response or {}).get("error")
             if not isinstance(error, dict) or error.get("code") != -32601:
                 raise Deviation("error -32601 for an unknown method", brief(response))
@@ -298,9 +298,9 @@ async def unknown_method(client: ClientUnderTest) -> None:
 )
 async def ping(client: ClientUnderTest) -> None:
     """A ping of the server gets an empty result."""
-    for asked in _asked(client):
-        if asked.method == "ping":
-            response = _response(client, asked)
+    for request in _server_requests(client):
+        if request.method == "ping":
+            response = _response(client, request)
             result = (response or {}).get("result")
             if not isinstance(result, dict) or set(result) - {"_meta"}:
                 raise Deviation("an empty result", brief(response))
@@ -311,10 +311,10 @@ async def ping(client: ClientUnderTest) -> None:
 )
 async def roots_undeclared(client: ClientUnderTest) -> None:
     """A client that did not declare roots answers `roots/list` with -32601."""
-    asked = next((each for each in _asked(client) if each.method == "roots/list"), None)
+    request = next((each for each in _server_requests(client) if each.method == "roots/list"), None)
     if any(session.has("roots") for session in client.run("server-asks").server.sessions):
         raise NotApplicable("the client declares roots")
-    response = None if asked is None else _response(client, asked)
+    response = None if request is None else _response(client, request)
     error = (response or {}).get("error")
     if not isinstance(error, dict) or error.get("code") != -32601:
         raise Deviation("error -32601 for roots/list", brief(response))
@@ -332,7 +332,7 @@ async def roots_undeclared(client: ClientUnderTest) -> None:
     ),
     needs=("scenario:odd-but-legal", "scenario:tools_call", "scenario:all-in-streams"),
 )
-async def bears_unknown(client: ClientUnderTest) -> None:
+async def ignores_unknown(client: ClientUnderTest) -> None:
     """The client ignores unknown capabilities, members, keys of `_meta` and notifications."""
     # Over HTTP a message before the response requires a stream, so that the control uses streams too.
     control = client.control("all-in-streams" if "all-in-streams" in client.runs else "tools_call")
@@ -364,7 +364,7 @@ async def notification_not_answered(client: ClientUnderTest) -> None:
     ),
     needs=("scenario:no-capabilities",),
 )
-async def bears_no_capabilities(client: ClientUnderTest) -> None:
+async def accepts_no_capabilities(client: ClientUnderTest) -> None:
     """A client that connects to a server without capabilities exits normally."""
     evidence = client.run("no-capabilities")
     if evidence.status is None:

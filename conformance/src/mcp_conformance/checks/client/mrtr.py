@@ -30,7 +30,7 @@ _KINDS: Final = {
     "sampling: 1": "CreateMessageResult",
     "roots: 1": "ListRootsResult",
 }
-_OURS: Final = ("inputResponses", "requestState")
+_RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 
 
 def _params(message: JsonObject) -> JsonObject:
@@ -63,7 +63,7 @@ def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject
     return found
 
 
-def _again(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
+def _retry(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
     """Return the first retry of a call.
 
     Raises:
@@ -88,16 +88,16 @@ async def answers(client: ClientUnderTest) -> None:
         (_ROUNDS, "ask_all_kinds", None),
     ):
         found = _calls(client, scenario, tool)
-        wanted = keys or {key for key in _KINDS if _declares(found[0], key.partition(":")[0])}
+        expected = keys or {key for key in _KINDS if _declares(found[0], key.partition(":")[0])}
         given = _params(found[1]).get("inputResponses") if len(found) > 1 else None
-        if not isinstance(given, dict) or set(given) != wanted:
-            raise Deviation(f"inputResponses with {', '.join(sorted(wanted))} for {tool}", brief(given))
+        if not isinstance(given, dict) or set(given) != expected:
+            raise Deviation(f"inputResponses with {', '.join(sorted(expected))} for {tool}", brief(given))
 
 
 @check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUNDS}",))
 async def response_shape(client: ClientUnderTest) -> None:
     """Each input response has the type that its input request requires."""
-    given = _params(_again(client, _ROUNDS, "ask_all_kinds")).get("inputResponses")
+    given = _params(_retry(client, _ROUNDS, "ask_all_kinds")).get("inputResponses")
     for key, kind in _KINDS.items():
         if isinstance(given, dict) and key in given:
             wrong = flaw(given[key], kind, client.revision)
@@ -108,7 +108,7 @@ async def response_shape(client: ClientUnderTest) -> None:
 @check("mrtr.client-state", proves=("mrtr.state-echo", "mrtr.state-opaque"), needs=(f"scenario:{_STATE}",))
 async def state(client: ClientUnderTest) -> None:
     """The retry has the requestState unchanged."""
-    given = _params(_again(client, _STATE, "test_mrtr_echo_state")).get("requestState")
+    given = _params(_retry(client, _STATE, "test_mrtr_echo_state")).get("requestState")
     if given != STATE:
         raise Deviation(f"requestState {brief(STATE)}", brief(given))
 
@@ -116,7 +116,7 @@ async def state(client: ClientUnderTest) -> None:
 @check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=(f"scenario:{_STATE}",))
 async def no_state(client: ClientUnderTest) -> None:
     """The retry has no requestState if the result had none."""
-    params = _params(_again(client, _STATE, "test_mrtr_no_state"))
+    params = _params(_retry(client, _STATE, "test_mrtr_no_state"))
     if "requestState" in params:
         raise Deviation("no requestState", brief(params["requestState"]))
 
@@ -138,17 +138,17 @@ async def new_id(client: ClientUnderTest) -> None:
     """A retry has a new request id."""
     for scenario, tool in ((_STATE, "test_mrtr_echo_state"), (_ROUNDS, "ask_in_rounds")):
         found = _calls(client, scenario, tool)
-        _again(client, scenario, tool)
+        _retry(client, scenario, tool)
         ids = [encoded(each["id"]) for each in found]
         if len(set(ids)) != len(ids):
             raise Deviation(f"a new id for each request of {tool}", brief([each["id"] for each in found]))
 
 
-def _made_again(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
+def _retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
     """Yield pairs of a first request and its retry."""
     for name in ("ask_all_kinds", "ask_in_rounds"):
         first, *others = _calls(client, _ROUNDS, name)
-        _again(client, _ROUNDS, name)
+        _retry(client, _ROUNDS, name)
         yield from ((first, other) for other in others)
     for method, member in (("prompts/get", "name"), ("resources/read", "uri")):
         firsts: dict[JsonValue, JsonObject] = {}
@@ -162,20 +162,20 @@ def _made_again(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObjec
 @check("mrtr.client-same-params", proves=("mrtr.retry-same-params",), needs=(f"scenario:{_ROUNDS}",))
 async def same_params(client: ClientUnderTest) -> None:
     """A retry has the same params as the first request, except for the input responses and the state."""
-    for first, again in _made_again(client):
-        before, behind = _asked(first), _asked(again)
-        if before != behind:
-            raise Deviation(f"{first['method']} with {brief(before)}", brief(behind))
+    for first, again in _retries(client):
+        before, after = _own_params(first), _own_params(again)
+        if before != after:
+            raise Deviation(f"{first['method']} with {brief(before)}", brief(after))
 
 
-def _asked(message: JsonObject) -> JsonObject:
-    return {name: value for name, value in _params(message).items() if name not in (*_OURS, "_meta")}
+def _own_params(message: JsonObject) -> JsonObject:
+    return {name: value for name, value in _params(message).items() if name not in (*_RETRY_MEMBERS, "_meta")}
 
 
 @check("meta.client-retries", proves=("meta.required-on-retries",), needs=_BOTH)
 async def meta_on_retries(client: ClientUnderTest) -> None:
     """A retry has the required members of `_meta`."""
-    for _, again in _made_again(client):
+    for _, again in _retries(client):
         meta = _params(again).get("_meta")
         if not isinstance(meta, dict) or not {PROTOCOL_VERSION, CLIENT_CAPABILITIES} <= set(meta):
             raise Deviation(f"{PROTOCOL_VERSION} and {CLIENT_CAPABILITIES} in _meta", brief(meta))
@@ -184,10 +184,10 @@ async def meta_on_retries(client: ClientUnderTest) -> None:
 @check("mrtr.client-no-cross-use", proves=("mrtr.no-cross-request-use",), needs=_BOTH)
 async def no_cross_use(client: ClientUnderTest) -> None:
     """The input responses and the state of one request are not used in another."""
-    _again(client, _STATE, "test_mrtr_echo_state")
+    _retry(client, _STATE, "test_mrtr_echo_state")
     for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUNDS, "ask_nothing")):
         for message in _calls(client, scenario, tool):
-            if set(_params(message)) & set(_OURS):
+            if set(_params(message)) & set(_RETRY_MEMBERS):
                 raise Deviation(f"neither inputResponses nor requestState for {tool}", brief(message))
 
 
@@ -205,7 +205,7 @@ async def initial(client: ClientUnderTest) -> None:
                 offered = True
             # The input requests of a task get their responses in requests of their own.
             about_task = message.get("method") == "tasks/update"
-            if not entry.sent and not offered and not about_task and set(_params(message)) & set(_OURS):
+            if not entry.sent and not offered and not about_task and set(_params(message)) & set(_RETRY_MEMBERS):
                 raise Deviation("neither inputResponses nor requestState in a first request", brief(message))
 
 

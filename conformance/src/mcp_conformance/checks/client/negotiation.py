@@ -95,7 +95,7 @@ async def picks_supported(client: ClientUnderTest) -> None:
     """The requests after the result of `server/discover` use one of its supportedVersions."""
     evidence = client.run("meets-modern")
     supported: list[JsonValue] | None = None
-    behind = 0
+    after = 0
     for entry in evidence.transcript:
         message = entry.value
         if not isinstance(message, dict):
@@ -106,12 +106,12 @@ async def picks_supported(client: ClientUnderTest) -> None:
             supported = [*listed]
         elif not entry.sent and supported is not None and "id" in message and _version(message) is not None:
             # Another check requires a version in each request.
-            behind += 1
+            after += 1
             if _version(message) not in supported:
                 raise Deviation(f"one of {brief(supported)}", brief(message))
     if supported is None:
         raise NotApplicable("the client does not send server/discover")
-    if not behind:
+    if not after:
         raise NotTestable(f"the client sent no request after server/discover: {evidence.ending}")
 
 
@@ -119,7 +119,7 @@ async def picks_supported(client: ClientUnderTest) -> None:
 # -----------------------------------------------------------------------------------------------------------
 
 
-def _legacy_met(client: ClientUnderTest, name: str) -> Evidence:
+def _with_legacy_server(client: ClientUnderTest, name: str) -> Evidence:
     """Return the recorded messages of a scenario with a legacy server, if the client supports legacy servers.
 
     Raises:
@@ -137,7 +137,7 @@ def _legacy_met(client: ClientUnderTest, name: str) -> Evidence:
 )
 async def probe_silence(client: ClientUnderTest) -> None:
     """Without a response to `server/discover`, the client sends `initialize` after a timeout."""
-    evidence = _legacy_met(client, "meets-silent")
+    evidence = _with_legacy_server(client, "meets-silent")
     if not evidence.sent("server/discover"):
         raise NotApplicable("the client does not start with server/discover")
     if evidence.status is None and not evidence.sent("initialize"):
@@ -156,7 +156,7 @@ async def probe_silence(client: ClientUnderTest) -> None:
 async def fallback_codes(client: ClientUnderTest) -> None:
     """The client falls back after any error code that earlier revisions use for the probe."""
     for code in CODES:
-        evidence = _legacy_met(client, f"meets-legacy{code}")
+        evidence = _with_legacy_server(client, f"meets-legacy{code}")
         if not evidence.sent("notifications/initialized"):
             raise Deviation(f"initialize after error {code}", evidence.ending)
 
@@ -169,7 +169,7 @@ async def fallback_codes(client: ClientUnderTest) -> None:
 async def legacy_results(client: ClientUnderTest) -> None:
     """The results of a legacy server, which have no resultType, are treated as complete."""
     client.control()
-    evidence = _legacy_met(client, "meets-legacy")
+    evidence = _with_legacy_server(client, "meets-legacy")
     if not evidence.sent("tools/list"):
         raise NotTestable(f"the client did not list the tools: {evidence.ending}")
     if not evidence.sent("tools/call"):
@@ -184,7 +184,7 @@ async def legacy_results(client: ClientUnderTest) -> None:
 )
 async def legacy_rules(client: ClientUnderTest) -> None:
     """A client that falls back follows the rules of the legacy revision: session id and version header."""
-    evidence = _legacy_met(client, "meets-legacy")
+    evidence = _with_legacy_server(client, "meets-legacy")
     session: str | None = None
     agreed = LATEST_LEGACY.name
     for exchange in evidence.exchanges:
@@ -234,8 +234,8 @@ async def _falls_back(evidence: Evidence) -> None:
     refused = [each for each in evidence.exchanges if each.method == "POST" and each.status in _GONE_STATUS]
     if not refused:
         raise NotTestable("no request was rejected")
-    behind = [each for each in evidence.exchanges if each.number > refused[0].number]
-    if not any(each.method == "GET" and each.target == refused[0].target for each in behind):
+    after = [each for each in evidence.exchanges if each.number > refused[0].number]
+    if not any(each.method == "GET" and each.target == refused[0].target for each in after):
         raise Deviation(f"GET {refused[0].target} after status {refused[0].status}", evidence.ending)
     if not evidence.sent("notifications/initialized"):
         raise Deviation("the client to continue with the endpoint of the stream", evidence.ending)

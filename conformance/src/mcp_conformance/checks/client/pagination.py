@@ -28,7 +28,7 @@ def _cursor(message: JsonObject) -> JsonValue:
     return params.get("cursor") if isinstance(params, dict) else None
 
 
-def _asked(client: ClientUnderTest, method: str) -> list[JsonValue]:
+def _requested_cursors(client: ClientUnderTest, method: str) -> list[JsonValue]:
     """Return the cursors of the requests for a list, up to the point where the client lists it again."""
     found = [_cursor(each) for each in client.run(_PAGES).taken(method)]
     if not found:
@@ -46,7 +46,7 @@ def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
     found: dict[str, list[JsonValue]] = {}
     for method in LISTS:
         if client.run(_PAGES).taken(method):
-            found[method] = _asked(client, method)
+            found[method] = _requested_cursors(client, method)
     if not found:
         raise NotTestable("the client requested no list")
     return found
@@ -60,9 +60,9 @@ def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
 async def cursor_unmodified(client: ClientUnderTest) -> None:
     """A cursor is sent back unchanged."""
     tried = 0
-    for method, asked in _lists(client).items():
+    for method, requested in _lists(client).items():
         known = cursors(method, client.revision.era)
-        for cursor in asked:
+        for cursor in requested:
             if cursor is None:
                 continue
             tried += 1
@@ -75,9 +75,9 @@ async def cursor_unmodified(client: ClientUnderTest) -> None:
 @check("pagination.client-empty-cursor", proves=("pagination.empty-cursor-valid",), revisions=_MODERN, needs=_NEEDS)
 async def empty_cursor(client: ClientUnderTest) -> None:
     """The empty cursor is valid: the client requests the next page."""
-    for method, asked in _lists(client).items():
-        if "" not in asked:
-            raise Deviation(f'{method} with the cursor ""', brief(asked))
+    for method, requested in _lists(client).items():
+        if "" not in requested:
+            raise Deviation(f'{method} with the cursor ""', brief(requested))
 
 
 @check(
@@ -94,14 +94,14 @@ async def lengths(client: ClientUnderTest) -> None:
     if unread is not None:
         raise NotTestable(f"a message of the client could not be read: {brief(unread)}")
     lists = _lists(client)
-    if all(asked == [None] for asked in lists.values()):
+    if all(requested == [None] for requested in lists.values()):
         # The length of a page is not the reason: another check covers pagination as such.
         raise NotTestable("the client follows no cursor")
-    for method, asked in lists.items():
+    for method, requested in lists.items():
         known = cursors(method, client.revision.era)
         # The second page is empty, and the fourth is shorter than the third. Another check covers the empty cursor.
-        if (known[0] in asked or not modern) and known[-1] not in asked:
-            raise Deviation(f"{method} up to the cursor {brief(known[-1])}", brief(asked))
+        if (known[0] in requested or not modern) and known[-1] not in requested:
+            raise Deviation(f"{method} up to the cursor {brief(known[-1])}", brief(requested))
 
 
 @check(
@@ -117,10 +117,10 @@ async def whole(client: ClientUnderTest) -> None:
         raise Deviation("the client to behave as with lists of one page", evidence.ending)
     names = [params.get("name") for each in evidence.sent("tools/call") if isinstance(params := each["params"], dict)]
     if "add_numbers" in names and "tool_6" not in names:
-        asked = _asked(client, "tools/list")
-        if len(asked) > 1 and cursors("tools/list", client.revision.era)[-1] not in asked:
+        requested = _requested_cursors(client, "tools/list")
+        if len(requested) > 1 and cursors("tools/list", client.revision.era)[-1] not in requested:
             # Other checks cover the reason: a cursor, or the length of a page.
-            raise NotTestable(f"the client follows cursors, and stopped before the end: {brief(asked)}")
+            raise NotTestable(f"the client follows cursors, and stopped before the end: {brief(requested)}")
         raise Deviation("a call of tool_6, which is on the last page", brief(names))
 
 
@@ -131,11 +131,11 @@ async def whole(client: ClientUnderTest) -> None:
 )
 async def ends(client: ClientUnderTest) -> None:
     """A page without a cursor is the last one."""
-    for method, asked in _lists(client).items():
+    for method, requested in _lists(client).items():
         last = cursors(method, client.revision.era)[-1]
-        behind = asked[asked.index(last) + 1 :] if last in asked else []
-        if behind:
-            raise Deviation(f"no further {method} after {brief(last)}", brief(behind))
+        further = requested[requested.index(last) + 1 :] if last in requested else []
+        if further:
+            raise Deviation(f"no further {method} after {brief(last)}", brief(further))
 
 
 @check("pagination.client-session", proves=("pagination.not-across-sessions",), revisions=_LEGACY)

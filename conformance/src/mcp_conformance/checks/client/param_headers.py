@@ -50,13 +50,13 @@ def _at(arguments: JsonObject, path: tuple[str, ...]) -> JsonValue:
 def _calls(client: ClientUnderTest) -> list[HttpExchange]:
     """Return the calls of the tool with header parameters."""
     evidence = client.run("http-custom-headers")
-    found = [each for each in evidence.exchanges if _named(each) == "test_custom_headers"]
+    found = [each for each in evidence.exchanges if _called_tool(each) == "test_custom_headers"]
     if not found:
         raise NotTestable("the client did not call test_custom_headers")
     return found
 
 
-def _named(exchange: HttpExchange) -> str | None:
+def _called_tool(exchange: HttpExchange) -> str | None:
     params = exchange.message.get("params")
     name = params.get("name") if isinstance(params, dict) else None
     return name if isinstance(name, str) and exchange.message.get("method") == "tools/call" else None
@@ -66,7 +66,7 @@ def _add(
     id: str,
     requirements: tuple[str, ...],
     title: str,
-    concerns: Callable[[JsonValue], bool],
+    is_relevant: Callable[[JsonValue], bool],
     headers: tuple[str, ...] = _PLAIN,
 ) -> None:
     """Add a check that arguments of a kind are repeated correctly in headers."""
@@ -76,16 +76,16 @@ def _add(
         for exchange in _calls(client):
             for header in headers:
                 value = _at(_arguments(exchange), _PATHS[header])
-                if not concerns(value):
+                if not is_relevant(value):
                     continue
                 tried += 1
-                wanted = header_value(value)
+                encoded = header_value(value)
                 given = exchange.all(f"{_PREFIX}{header}")
                 # Unnecessary encoding is allowed, and some intermediaries drop an empty header.
                 if value == "" and given == [_EMPTY]:
                     continue
-                if given != ([] if wanted is None else [wanted]):
-                    expected = f"Mcp-Param-{header}: {wanted!r}" if wanted is not None else f"no Mcp-Param-{header}"
+                if given != ([] if encoded is None else [encoded]):
+                    expected = f"Mcp-Param-{header}: {encoded!r}" if encoded is not None else f"no Mcp-Param-{header}"
                     raise Deviation(f"{expected} for {brief(value)}", f"{given or 'no such header'}")
         if not tried:
             raise NotTestable("the client sent no call with such an argument")
@@ -187,7 +187,7 @@ async def mirrored(client: ClientUnderTest) -> None:
     proves=("header.param-only-designated",),
     needs=("scenario:http-custom-headers",),
 )
-async def only_designated(client: ClientUnderTest) -> None:
+async def only_annotated(client: ClientUnderTest) -> None:
     """An argument whose parameter is not annotated has no header."""
     allowed = {f"{_PREFIX}{header.lower()}" for header in _PATHS}
     for exchange in _calls(client):
@@ -203,7 +203,7 @@ async def only_designated(client: ClientUnderTest) -> None:
 def _used(client: ClientUnderTest) -> set[str]:
     """Return the tools that were called, if the valid one was: then the client omitted the others on purpose."""
     evidence = client.run("http-invalid-tool-headers")
-    names = {name for each in evidence.exchanges if (name := _named(each)) is not None}
+    names = {name for each in evidence.exchanges if (name := _called_tool(each)) is not None}
     if "valid_tool" not in names:
         raise NotTestable("the control request failed: the client did not call valid_tool")
     return names
@@ -265,5 +265,5 @@ async def keeps_valid(client: ClientUnderTest) -> None:
     """A tool with valid annotations remains usable when others of the list are excluded."""
     client.control()
     evidence = client.run("http-invalid-tool-headers")
-    if "valid_tool" not in {_named(each) for each in evidence.exchanges}:
+    if "valid_tool" not in {_called_tool(each) for each in evidence.exchanges}:
         raise Deviation("a call of valid_tool", evidence.ending)

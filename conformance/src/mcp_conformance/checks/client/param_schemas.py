@@ -45,7 +45,7 @@ _ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
 """The method, the requirements for its params, and the title of the check."""
 
 
-def _said(client: ClientUnderTest) -> Iterator[JsonObject]:
+def _sent_messages(client: ClientUnderTest) -> Iterator[JsonObject]:
     """Yield every request and notification of scenarios with a given revision."""
     for evidence in client.all(instructed=True):
         for message in evidence.messages:
@@ -56,7 +56,7 @@ def _said(client: ClientUnderTest) -> Iterator[JsonObject]:
 
 def _add(method: str, requirements: tuple[str, ...], title: str) -> None:
     async def shape(client: ClientUnderTest) -> None:
-        found = [each for each in _said(client) if each["method"] == method]
+        found = [each for each in _sent_messages(client) if each["method"] == method]
         for message in found:
             wrong = flaw_of_params(method, message.get("params"), client.revision)
             if wrong is not None:
@@ -85,7 +85,7 @@ for _row in _ROWS:
 )
 async def messages(client: ClientUnderTest) -> None:
     """The params of every request and notification conform to the schema."""
-    for message in _said(client):
+    for message in _sent_messages(client):
         params = message.get("params")
         if not isinstance(params, dict):
             continue
@@ -101,7 +101,7 @@ async def messages(client: ClientUnderTest) -> None:
 async def progress_token(client: ClientUnderTest) -> None:
     """The progress token of a request is a string or an integer."""
     tried = 0
-    for message in _said(client):
+    for message in _sent_messages(client):
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         if isinstance(meta, dict) and PROGRESS_TOKEN in meta:

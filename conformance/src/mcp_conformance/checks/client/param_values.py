@@ -39,7 +39,7 @@ _DEFINED: Final = frozenset(
     )
 )
 """The keys with the reserved prefix that the protocol and its extensions define for clients."""
-_ASKED_FOR: Final = ("inputResponses", "requestState")
+_RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 """The members that only a retry has."""
 
 
@@ -68,13 +68,13 @@ def _sent(client: ClientUnderTest, method: str) -> list[JsonObject]:
 async def listen_filter(client: ClientUnderTest) -> None:
     """A subscription has a filter in `notifications`, with flags and URIs."""
     for message in _sent(client, _LISTEN):
-        wanted = _params(message).get("notifications")
-        wrong = flaw(wanted, "SubscriptionFilter", client.revision)
+        requested = _params(message).get("notifications")
+        wrong = flaw(requested, "SubscriptionFilter", client.revision)
         if wrong is not None:
             raise Deviation("a filter according to the schema", wrong)
 
 
-def _listening(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]:
+def _subscriptions(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]:
     """Return the subscriptions of the basic scenario, for a client that finished it.
 
     Raises:
@@ -95,7 +95,7 @@ def _listening(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]:
 )
 async def ends_stdio(client: ClientUnderTest) -> None:
     """A subscription over stdio is cancelled by a notification with its id."""
-    evidence, found = _listening(client)
+    evidence, found = _subscriptions(client)
     named = {encoded(_params(each).get("requestId")) for each in evidence.sent("notifications/cancelled")}
     for message in found:
         if encoded(message["id"]) not in named:
@@ -110,7 +110,7 @@ async def ends_stdio(client: ClientUnderTest) -> None:
 )
 async def ends_http(client: ClientUnderTest) -> None:
     """A subscription over HTTP is cancelled by closing its connection, without a message."""
-    evidence, _ = _listening(client)
+    evidence, _ = _subscriptions(client)
     for exchange in evidence.exchanges:
         if exchange.message.get("method") == _LISTEN and not exchange.gone.is_set():
             raise Deviation("the client to close the connection", evidence.ending)
@@ -132,8 +132,8 @@ async def log_level(client: ClientUnderTest) -> None:
 def _as_in_schema(client: ClientUnderTest, method: str) -> None:
     for message in _sent(client, method):
         # Other checks cover `_meta` and the members of retries.
-        said = {name: value for name, value in _params(message).items() if name not in _ASKED_FOR}
-        wrong = flaw_of_params(method, {**said, "_meta": {}}, client.revision)
+        rest = {name: value for name, value in _params(message).items() if name not in _RETRY_MEMBERS}
+        wrong = flaw_of_params(method, {**rest, "_meta": {}}, client.revision)
         if wrong is not None and "_meta" not in wrong:
             raise Deviation(f"params of {method} according to the schema", wrong)
 

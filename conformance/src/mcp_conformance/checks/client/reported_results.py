@@ -39,11 +39,11 @@ def report(client: ClientUnderTest, scenario: str, name: str, *, control: str) -
         Deviation: The client reports the control request, but not this result.
     """
     evidence = client.run(scenario)
-    asked = [params for each in evidence.requests if isinstance(params := each.get("params"), dict)]
-    used = {params.get(member) for params in asked for member in ("name", "uri")}
+    requests = [params for each in evidence.requests if isinstance(params := each.get("params"), dict)]
+    used = {params.get(member) for params in requests for member in ("name", "uri")}
     taken = [params for each in evidence.server.received if isinstance(params := each.get("params"), dict)]
     # A client that does not know the tool may call it like any other, with arbitrary arguments.
-    found = {of: told for of, told in reports(client, scenario).items() if of in used}
+    found = {of: values for of, values in reports(client, scenario).items() if of in used}
     if not found:
         raise NotTestable("the client does not report results with the tool `report`")
     if found.get(control, {}).get("outcome") != "result" and name != control:

@@ -42,19 +42,19 @@ def _add(
 ) -> None:
     """Add a check that a result is interpreted correctly."""
 
-    async def taken(client: ClientUnderTest) -> None:
+    async def interpreted(client: ClientUnderTest) -> None:
         if streamed:
             client.control_streams()
-        told = _report(client, name)
-        if told.get("outcome") not in outcomes:
-            raise Deviation(f"{name} to be interpreted as: {' or '.join(outcomes)}", brief(told))
+        reported = _report(client, name)
+        if reported.get("outcome") not in outcomes:
+            raise Deviation(f"{name} to be interpreted as: {' or '.join(outcomes)}", brief(reported))
         for member, value in members.items():
-            if told.get(member) != value:
-                raise Deviation(f"{member} {brief(value)} of {name}", brief(told.get(member)))
+            if reported.get(member) != value:
+                raise Deviation(f"{member} {brief(value)} of {name}", brief(reported.get(member)))
 
     CLIENT_CHECKS.add(
         id,
-        taken,
+        interpreted,
         title=title,
         proves=requirements,
         needs=(*_NEEDS, f"scenario:{STREAMS}") if streamed else _NEEDS,
@@ -208,6 +208,6 @@ _add(
 async def structured_any(client: ClientUnderTest) -> None:
     """Structured content may be any JSON: an array, a string, a number or null."""
     for name, value in STRUCTURED.items():
-        told = _report(client, name)
-        if told.get("outcome") != "result" or "structured" not in told or told["structured"] != value:
-            raise Deviation(f"the structured content {brief(value)}", brief(told))
+        reported = _report(client, name)
+        if reported.get("outcome") != "result" or "structured" not in reported or reported["structured"] != value:
+            raise Deviation(f"the structured content {brief(value)}", brief(reported))

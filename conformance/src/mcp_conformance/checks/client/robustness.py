@@ -50,7 +50,7 @@ def _called(evidence: Evidence) -> list[str]:
     ),
     needs=("scenario:conformance_rich", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
-async def bears_rich(client: ClientUnderTest) -> None:
+async def accepts_rich(client: ClientUnderTest) -> None:
     """Titles, icons, annotations, `_meta` in all places and progress with a message are accepted."""
     client.control()
     client.control_streams()
@@ -97,7 +97,7 @@ def _broken(client: ClientUnderTest) -> Evidence:
     transports=_HTTP,
     needs=("scenario:conformance_broken_stream",),
 )
-async def bears_broken(client: ClientUnderTest) -> None:
+async def survives_broken_stream(client: ClientUnderTest) -> None:
     """A connection that breaks during a response does not stop the client."""
     evidence = _broken(client)
     if "test_behind" not in _called(evidence):
@@ -123,7 +123,7 @@ async def reissues(client: ClientUnderTest) -> None:
     proves=("sse.get-close-any-time",),
     needs=("scenario:conformance_standing_ends", "scenario:tools_call"),
 )
-async def bears_end_of_stream(client: ClientUnderTest) -> None:
+async def survives_end_of_stream(client: ClientUnderTest) -> None:
     """The end of the stream that was opened by GET does not end the session."""
     client.control()
     evidence = client.run("conformance_standing_ends")
@@ -202,11 +202,11 @@ async def correlates(client: ClientUnderTest) -> None:
     if not found:
         raise NotTestable("the client does not report results with the tool `report`")
     for name in TWO:
-        wanted = f"of the {name.removeprefix('test_')}"
+        expected = f"of the {name.removeprefix('test_')}"
         if name not in found:
-            raise Deviation(f"{name} with {wanted!r}", evidence.ending)
-        if found[name].get("text") != wanted:
-            raise Deviation(f"{name} with {wanted!r}", brief(found[name]))
+            raise Deviation(f"{name} with {expected!r}", evidence.ending)
+        if found[name].get("text") != expected:
+            raise Deviation(f"{name} with {expected!r}", brief(found[name]))
 
 
 # --- subscriptions ----------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ async def demux(client: ClientUnderTest) -> None:
         raise Deviation("a notification for the second subscription only", brief(dict(heard)))
 
 
-def _listened(client: ClientUnderTest, name: str) -> Evidence:
+def _with_subscription(client: ClientUnderTest, name: str) -> Evidence:
     """Return the recorded messages of a scenario with a subscription.
 
     Raises:
@@ -246,9 +246,9 @@ def _listened(client: ClientUnderTest, name: str) -> Evidence:
     proves=("subscription.client-check-ack",),
     needs=("scenario:conformance_grants_nothing", "scenario:tools_call"),
 )
-async def bears_less(client: ClientUnderTest) -> None:
+async def accepts_partial_grant(client: ClientUnderTest) -> None:
     """A client whose filter is granted only in part continues."""
-    evidence = _listened(client, "conformance_grants_nothing")
+    evidence = _with_subscription(client, "conformance_grants_nothing")
     if evidence.status != 0:
         raise Deviation("the client to behave as with a fully granted filter", evidence.ending)
 
@@ -261,7 +261,7 @@ async def bears_less(client: ClientUnderTest) -> None:
 async def clean_end(client: ClientUnderTest) -> None:
     """A subscription that the server ends with a result is not an error."""
     client.control_streams()
-    evidence = _listened(client, "conformance_ends_subscriptions")
+    evidence = _with_subscription(client, "conformance_ends_subscriptions")
     if evidence.status != 0:
         raise Deviation("the client to exit as without the end of a subscription", evidence.ending)
 
@@ -278,12 +278,12 @@ def _reported(client: ClientUnderTest) -> Iterator[tuple[bool, JsonObject]]:
     """
     evidence = client.run("conformance_progress")
     answered, found = False, 0
-    asked = {encoded(each.request["id"]) for each in evidence.server.client_requests if each.name == "with progress"}
+    ids = {encoded(each.request["id"]) for each in evidence.server.client_requests if each.name == "with progress"}
     for entry in evidence.transcript:
         message = entry.value
         if entry.sent or not isinstance(message, dict):
             continue
-        if "method" not in message and encoded(message.get("id")) in asked:
+        if "method" not in message and encoded(message.get("id")) in ids:
             answered = True
         if message.get("method") == "notifications/progress" and _params(message).get("progressToken") == TOKEN:
             found += 1
@@ -351,7 +351,7 @@ def _no_request(client: ClientUnderTest) -> Evidence:
     proves=("schema.error-id-optional",),
     needs=("scenario:conformance_no_request",),
 )
-async def bears_error_without_id(client: ClientUnderTest) -> None:
+async def ignores_error_without_id(client: ClientUnderTest) -> None:
     """An error without an id is ignored."""
     evidence = _no_request(client)
     answers = {each.name: each.response for each in evidence.server.client_requests}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
-_ASKS: Final = "conformance_asks"
-_NEEDS: Final = (f"scenario:{_ASKS}",)
+_SCENARIO: Final = "conformance_asks"
+_NEEDS: Final = (f"scenario:{_SCENARIO}",)
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _CHANGED: Final = "notifications/roots/list_changed"
@@ -46,14 +46,14 @@ async def undeclared(client: ClientUnderTest) -> None:
 @check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
     """The roots are an array of objects with a URI, and optionally a name."""
-    answer = result_of(client, _ASKS, "ask_roots")
+    answer = result_of(client, _SCENARIO, "ask_roots")
     wrong = flaw(answer, "ListRootsResult", client.revision)
     if wrong is not None:
         raise Deviation("a ListRootsResult", f"{wrong} in {brief(answer)}")
 
 
 def _uris(client: ClientUnderTest) -> list[str]:
-    listed = result_of(client, _ASKS, "ask_roots").get("roots")
+    listed = result_of(client, _SCENARIO, "ask_roots").get("roots")
     found = [each.get("uri") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     uris = [each for each in found if isinstance(each, str)]
     if not uris:
@@ -80,11 +80,11 @@ async def no_traversal(client: ClientUnderTest) -> None:
 @check(
     "roots.client-internal-error",
     proves=("roots.internal-error",),
-    needs=("scenario:conformance_roots_fail", f"scenario:{_ASKS}"),
+    needs=("scenario:conformance_roots_fail", f"scenario:{_SCENARIO}"),
 )
 async def internal_error(client: ClientUnderTest) -> None:
     """An internal error while listing roots is answered with -32603."""
-    result_of(client, _ASKS, "ask_roots")
+    result_of(client, _SCENARIO, "ask_roots")
     response = response_of(client, "conformance_roots_fail", "ask_roots")
     if response is not None and "result" in response:
         raise NotTestable("the client listed its roots")
@@ -102,8 +102,8 @@ async def list_changed(client: ClientUnderTest) -> None:
     check_sent(evidence, "ask_roots")
     if evidence.sent(_CHANGED):
         return
-    told = [each.response.get("result") for each in evidence.server.client_requests if each.response is not None]
-    if all(each == told[0] for each in told):
+    roots = [each.response.get("result") for each in evidence.server.client_requests if each.response is not None]
+    if all(each == roots[0] for each in roots):
         raise NotTestable("the roots of the client do not change, or it did not call the tool again after the change")
     raise Deviation(_CHANGED, f"different roots without the notification, and {evidence.ending}")
 
@@ -131,7 +131,7 @@ async def keeps_declared(client: ClientUnderTest) -> None:
     tried = 0
     for name in ("ask_form", "ask_sample", "ask_roots"):
         try:
-            response = response_of(client, _ASKS, name)
+            response = response_of(client, _SCENARIO, name)
         except (NotApplicable, NotTestable):
             continue
         tried += 1

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
-_ASKS: Final = "conformance_asks"
+_SCENARIO: Final = "conformance_asks"
 _WRONG: Final = "conformance_asks_wrongly"
 _LITTLE: Final = "conformance_declares_little"
-_NEEDS: Final = (f"scenario:{_ASKS}",)
+_NEEDS: Final = (f"scenario:{_SCENARIO}",)
 _WITH_WRONG: Final = (f"scenario:{_WRONG}",)
 _LEGACY: Final = [each.name for each in LEGACY]
 _SAMPLES: Final = (
@@ -63,7 +63,7 @@ async def undeclared(client: ClientUnderTest) -> None:
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has a role, a model, and content of the types of its revision."""
-    for name, answer in answers(client, _ASKS, *_SAMPLES):
+    for name, answer in answers(client, _SCENARIO, *_SAMPLES):
         wrong = flaw(answer, "CreateMessageResult", client.revision)
         if wrong is not None:
             raise Deviation(f"a CreateMessageResult for {name}", f"{wrong} in {brief(answer)}")
@@ -72,15 +72,15 @@ async def result(client: ClientUnderTest) -> None:
 @check("sampling.client-role", proves=("sampling.result-role-assistant",), needs=_NEEDS)
 async def role(client: ClientUnderTest) -> None:
     """A result has the role assistant."""
-    for _, answer in answers(client, _ASKS, *_SAMPLES):
+    for _, answer in answers(client, _SCENARIO, *_SAMPLES):
         if answer.get("role") == "user":
             raise Deviation('the role "assistant"', brief(answer))
 
 
 def _add_kind(kind: str, requirement: str) -> None:
-    async def borne(client: ClientUnderTest) -> None:
-        result_of(client, _ASKS, "ask_sample")
-        response = response_of(client, _ASKS, f"ask_sample_{kind}")
+    async def accepted(client: ClientUnderTest) -> None:
+        result_of(client, _SCENARIO, "ask_sample")
+        response = response_of(client, _SCENARIO, f"ask_sample_{kind}")
         if error_code(response) in (-32602, -32600, -32601):
             raise Deviation(f"content of type {kind} to be accepted", brief(response))
         if response is None:
@@ -88,7 +88,7 @@ def _add_kind(kind: str, requirement: str) -> None:
 
     CLIENT_CHECKS.add(
         f"sampling.client-bears-{kind}",
-        borne,
+        accepted,
         title=f"Messages with content of type {kind} are accepted as valid.",
         proves=(requirement,),
         revisions=_LEGACY,
@@ -135,7 +135,7 @@ async def undeclared_tools(client: ClientUnderTest) -> None:
 @check("sampling.client-tool-required", proves=("sampling.tool-choice-required",), needs=_NEEDS)
 async def tool_required(client: ClientUnderTest) -> None:
     """With the toolChoice required the result uses a tool."""
-    answer = result_of(client, _ASKS, "ask_sample_tools_required")
+    answer = result_of(client, _SCENARIO, "ask_sample_tools_required")
     if not _uses(answer):
         raise Deviation("content of type tool_use", brief(answer))
 
@@ -143,7 +143,7 @@ async def tool_required(client: ClientUnderTest) -> None:
 @check("sampling.client-tool-none", proves=("sampling.tool-choice-none",), needs=_NEEDS)
 async def tool_none(client: ClientUnderTest) -> None:
     """With the toolChoice none the result uses no tool."""
-    answer = result_of(client, _ASKS, "ask_sample_tools_none")
+    answer = result_of(client, _SCENARIO, "ask_sample_tools_none")
     if _uses(answer):
         raise Deviation("no content of type tool_use", brief(answer))
 
@@ -152,7 +152,7 @@ async def tool_none(client: ClientUnderTest) -> None:
 async def tool_use(client: ClientUnderTest) -> None:
     """A tool_use has an id, a name and an input, and is in a message of the assistant."""
     found = 0
-    for name, answer in answers(client, _ASKS, *_SAMPLES):
+    for name, answer in answers(client, _SCENARIO, *_SAMPLES):
         for use in _uses(answer):
             found += 1
             wrong = flaw(use, "ToolUseContent", client.revision)
@@ -227,11 +227,11 @@ async def invalid_params(client: ClientUnderTest) -> None:
     "sampling.client-rejected",
     proves=("sampling.rejected-error",),
     revisions=_LEGACY,
-    needs=("scenario:conformance_declines", f"scenario:{_ASKS}"),
+    needs=("scenario:conformance_declines", f"scenario:{_SCENARIO}"),
 )
 async def rejected(client: ClientUnderTest) -> None:
     """A sampling request that the user rejects is answered with the error -1."""
-    result_of(client, _ASKS, "ask_sample")
+    result_of(client, _SCENARIO, "ask_sample")
     response = response_of(client, "conformance_declines", "ask_sample")
     if response is not None and "result" in response:
         raise NotTestable("the user did not reject the sampling request")

@@ -45,12 +45,12 @@ async def latest(client: ClientUnderTest) -> None:
     """Header parameters follow the latest schema."""
     exchanges = client.run(_MOVES).exchanges
     lists = [each.number for each in exchanges if _is_list(each)]
-    behind = [each for each in exchanges if _has_region(each) and len(lists) > 1 and each.number > lists[1]]
-    if not behind:
+    after = [each for each in exchanges if _has_region(each) and len(lists) > 1 and each.number > lists[1]]
+    if not after:
         raise NotTestable(
             f"the client did not list the tools again and call {MOVED} with a region: {client.run(_MOVES).ending}"
         )
-    for exchange in behind:
+    for exchange in after:
         if _params(exchange) != [f"{_PREFIX}{OLD_AND_NEW[1].lower()}"]:
             raise Deviation(f"only Mcp-Param-{OLD_AND_NEW[1]}", brief([*_params(exchange)]))
 
@@ -62,11 +62,11 @@ async def retry(client: ClientUnderTest) -> None:
     refused = next((each for each in exchanges if _is_call(each, MOVED) and each.status == 400), None)
     if refused is None:
         raise NotTestable(f"no call of {MOVED} was rejected: {client.run(_MOVES).ending}")
-    behind = [each for each in exchanges if each.number > refused.number]
-    if not behind or not _is_list(behind[0]):
-        raise Deviation("tools/list after error -32020", str(behind[0]) if behind else client.run(_MOVES).ending)
-    again = next((each for each in behind if not _is_list(each)), None)
-    if again is None or not _is_call(again, MOVED):
+    after = [each for each in exchanges if each.number > refused.number]
+    if not after or not _is_list(after[0]):
+        raise Deviation("tools/list after error -32020", str(after[0]) if after else client.run(_MOVES).ending)
+    retry_call = next((each for each in after if not _is_list(each)), None)
+    if retry_call is None or not _is_call(retry_call, MOVED):
         raise Deviation(f"{MOVED} again after tools/list", client.run(_MOVES).ending)
 
 

@@ -57,7 +57,7 @@ async def closes_input(client: ClientUnderTest) -> None:
 @check("stdio.client-waits", proves=("stdio.shutdown-sigterm",), needs=("scenario:stdio-deaf",))
 async def terminates(client: ClientUnderTest) -> None:
     """A server that does not exit at the end of its input gets SIGTERM."""
-    for launch in _patient(client, "stdio-deaf"):
+    for launch in _launches_with_closed_input(client, "stdio-deaf"):
         if launch.events[1:2] != ["SIGTERM"]:
             raise Deviation("the end of input, then SIGTERM", ", ".join(launch.events))
 
@@ -69,7 +69,7 @@ async def terminates(client: ClientUnderTest) -> None:
 )
 async def kills(client: ClientUnderTest) -> None:
     """A server that does not exit after SIGTERM gets SIGKILL."""
-    for launch in _patient(client, "stdio-stubborn"):
+    for launch in _launches_with_closed_input(client, "stdio-stubborn"):
         if launch.events[-1] != "killed":
             raise Deviation("SIGKILL as the last event", ", ".join(launch.events))
 
@@ -79,7 +79,7 @@ async def kills(client: ClientUnderTest) -> None:
     proves=("stdio.stderr-not-error", "stdio.stderr-drained"),
     needs=("scenario:stdio-complains", "scenario:tools_call"),
 )
-async def bears_stderr(client: ClientUnderTest) -> None:
+async def accepts_stderr(client: ClientUnderTest) -> None:
     """Output of a server to standard error, even large or not UTF-8, is not an error."""
     client.control()
     evidence = client.run("stdio-complains")
@@ -94,7 +94,7 @@ def _launches(client: ClientUnderTest, scenario: str) -> list[Launch]:
     return launches
 
 
-def _patient(client: ClientUnderTest, scenario: str) -> list[Launch]:
+def _launches_with_closed_input(client: ClientUnderTest, scenario: str) -> list[Launch]:
     """Return the processes of a server that does not exit on its own.
 
     Raises:

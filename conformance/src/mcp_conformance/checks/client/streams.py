@@ -56,11 +56,11 @@ async def reinitializes(client: ClientUnderTest) -> None:
     at = evidence.notes.get("at")
     if not isinstance(at, int):
         raise NotTestable("the client did not list the tools, and lost no session")
-    behind = [each for each in evidence.exchanges if each.number > at and each.method == "POST"]
-    if not behind or behind[0].message.get("method") != "initialize":
-        raise Deviation("initialize after status 404", str(behind[0]) if behind else evidence.ending)
-    if behind[0].header("mcp-session-id") is not None:
-        raise Deviation("initialize without a session id", f"Mcp-Session-Id {behind[0].header('mcp-session-id')}")
+    after = [each for each in evidence.exchanges if each.number > at and each.method == "POST"]
+    if not after or after[0].message.get("method") != "initialize":
+        raise Deviation("initialize after status 404", str(after[0]) if after else evidence.ending)
+    if after[0].header("mcp-session-id") is not None:
+        raise Deviation("initialize without a session id", f"Mcp-Session-Id {after[0].header('mcp-session-id')}")
 
 
 @check("session.client-deletes", proves=("session.client-delete",), needs=("scenario:initialize",))
@@ -108,10 +108,10 @@ async def last_event_id(client: ClientUnderTest) -> None:
     evidence, gets = _paused(client)
     if not gets:
         raise NotTestable("the client did not resume the stream")
-    wanted = evidence.notes.get("last_id")
+    last_id = evidence.notes.get("last_id")
     sent = [each.header("last-event-id") for each in gets]
-    if wanted not in sent:
-        raise Deviation(f"GET with Last-Event-ID {wanted}", ", ".join(map(str, sent)) or "no such request")
+    if last_id not in sent:
+        raise Deviation(f"GET with Last-Event-ID {last_id}", ", ".join(map(str, sent)) or "no such request")
 
 
 @check("sse.client-respects-retry", proves=("sse.client-respects-retry",), needs=("scenario:sse-retry",))

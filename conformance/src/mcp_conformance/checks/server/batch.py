@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 # Legacy revisions restrict clients only. They do not forbid a server to accept batches, which JSON-RPC has.
 _WITHOUT: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.MODERN)
-_NOTICE: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+_NOTIFICATION: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
 _REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "never sent", "result": {}}
 
 
-async def _say(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
+async def _send_batch(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
     """Send a batch, and return its responses: as many as expected, or all when no more can follow."""
     if isinstance(peer, HttpConnection):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)
@@ -61,7 +61,7 @@ async def requests(server: ServerUnderTest) -> None:
     """Each request of a batch gets one response, and a notification in it gets none."""
     peer = server.peer
     await peer.fence()
-    answers = await _say(peer, [_ping(peer, "first"), _NOTICE, _ping(peer, "second")], 2)
+    answers = await _send_batch(peer, [_ping(peer, "first"), _NOTIFICATION, _ping(peer, "second")], 2)
     if sorted(str(each.get("id")) for each in answers) != ["first", "second"]:
         raise Deviation("one response for 'first' and one for 'second'", brief(list(answers)))
     for each in answers:
@@ -72,7 +72,7 @@ async def requests(server: ServerUnderTest) -> None:
 @check("batch.one", proves=("batch.receive",), subject=Subject.RECOVERING)
 async def one(server: ServerUnderTest) -> None:
     """A batch may contain a single request."""
-    answers = await _say(server.peer, [_ping(server.peer, "alone")], 1)
+    answers = await _send_batch(server.peer, [_ping(server.peer, "alone")], 1)
     if [each.get("id") for each in answers] != ["alone"]:
         raise Deviation("one response for 'alone'", brief(list(answers)))
 
@@ -114,7 +114,7 @@ async def http_202(server: ServerUnderTest) -> None:
     peer = server.peer
     if not isinstance(peer, HttpConnection):
         raise TypeError("the requirement is about HTTP")
-    for batch, deviant in (([_NOTICE, _NOTICE], ""), ([_REPLY], "a response without a request")):
+    for batch, deviant in (([_NOTIFICATION, _NOTIFICATION], ""), ([_REPLY], "a response without a request")):
         answer = await peer.send(encoded(list(batch)), headers=peer.headers(list(batch)), deviant=deviant)
         if answer.status != 202 or answer.body:
             raise Deviation("HTTP 202 without a body", f"HTTP {answer.status}: {answer.body[:200]!r}")

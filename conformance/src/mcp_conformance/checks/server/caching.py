@@ -66,27 +66,27 @@ def _results(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
 @check("caching.ttl", proves=("caching.ttl-non-negative-integer",), subject=Subject.EVIDENCE)
 async def ttl(server: ServerUnderTest) -> None:
     """Every ttlMs is a non-negative integer."""
-    seen = 0
+    count = 0
     for method, result in _results(server):
         if "ttlMs" in result:
-            seen += 1
+            count += 1
             value = result["ttlMs"]
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
                 raise Deviation(f"ttlMs of {method} to be a non-negative integer", brief(value))
-    if not seen:
+    if not count:
         raise NotTestable("no result had a ttlMs")
 
 
 @check("caching.scope", proves=("caching.scope-values",), subject=Subject.EVIDENCE)
 async def scope(server: ServerUnderTest) -> None:
     """Every cacheScope is "public" or "private"."""
-    seen = 0
+    count = 0
     for method, result in _results(server):
         if "cacheScope" in result:
-            seen += 1
+            count += 1
             if result["cacheScope"] not in _SCOPES:
                 raise Deviation(f"cacheScope of {method} to be public or private", brief(result["cacheScope"]))
-    if not seen:
+    if not count:
         raise NotTestable("no result had a cacheScope")
 
 

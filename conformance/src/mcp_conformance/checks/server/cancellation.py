@@ -95,8 +95,8 @@ async def stops(server: ServerUnderTest) -> None:
         at_once, later, _ = await _cancelled(server)
         return f"{later - at_once} further progress notifications" if later > at_once else None
 
-    if (told := await each_time(more)) is not None:
-        raise Deviation("no further progress of a cancelled call", told)
+    if (observed := await each_time(more)) is not None:
+        raise Deviation("no further progress of a cancelled call", observed)
 
 
 @check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=Subject.CONNECTION)
@@ -107,8 +107,8 @@ async def no_answer(server: ServerUnderTest) -> None:
         _, _, answers = await _cancelled(server)
         return f"{answers} responses" if answers else None
 
-    if (told := await each_time(answered)) is not None:
-        raise Deviation("no response to a cancelled call", told)
+    if (observed := await each_time(answered)) is not None:
+        raise Deviation("no response to a cancelled call", observed)
 
 
 # --- invalid cancellations
@@ -185,20 +185,20 @@ async def malformed(server: ServerUnderTest) -> None:
 )
 async def of_own_requests(server: ServerUnderTest) -> None:
     """The server cancels only requests of its own. It cannot know whether the response is already sent."""
-    seen = 0
+    count = 0
     for transcript in server.evidence:
-        asked: set[str] = set()
+        own_ids: set[str] = set()
         for entry in transcript:
             for each in objects(entry):
                 if not entry.sent and "method" in each and "id" in each:
-                    asked.add(key_of(each["id"]))
+                    own_ids.add(key_of(each["id"]))
                 elif not entry.sent and each.get("method") == _CANCELLED:
-                    seen += 1
+                    count += 1
                     params = each.get("params")
                     id = params.get("requestId") if isinstance(params, dict) else None
-                    if key_of(id) not in asked:
+                    if key_of(id) not in own_ids:
                         raise Deviation("the id of a request of the server", brief(each))
-    if not seen:
+    if not count:
         raise NotTestable("the server cancelled nothing")
 
 

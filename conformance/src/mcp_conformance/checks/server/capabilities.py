@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-_GATED: Final[Mapping[str, tuple[str, JsonObject]]] = {
+_FEATURE_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "tools": ("tools/list", {}),
     "resources": ("resources/list", {}),
     "prompts": ("prompts/list", {}),
@@ -36,7 +36,7 @@ _GATED: Final[Mapping[str, tuple[str, JsonObject]]] = {
 }
 """A representative request of each feature."""
 
-_ASKED: Final[Mapping[str, str]] = {
+_CLIENT_REQUESTS: Final[Mapping[str, str]] = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
     "elicitation/create": "elicitation",
@@ -48,8 +48,8 @@ _LABEL: Final = r"[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _EXTENSION: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-def _gates(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
-    for feature, (method, params) in _GATED.items():
+def _feature_requests(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
+    for feature, (method, params) in _FEATURE_REQUESTS.items():
         # Completion has no capability in the first revision; logging/setLevel does not exist in the modern one.
         known = revision in between(R2025_03_26) if feature == "completions" else True
         if known and (feature != "logging" or revision.session_log_level):
@@ -66,7 +66,7 @@ def _gates(revision: Revision) -> Iterator[tuple[str, str, JsonObject]]:
 )
 async def undeclared_not_served(server: ServerUnderTest) -> None:
     """A method of a feature that the server does not declare is answered with -32601."""
-    missing = [gate for gate in _gates(server.revision) if not server.inventory.has(gate[0])]
+    missing = [request for request in _feature_requests(server.revision) if not server.inventory.has(request[0])]
     if not missing:
         raise NotApplicable("the server declares all features")
     for feature, method, params in missing:
@@ -80,7 +80,7 @@ async def undeclared_not_served(server: ServerUnderTest) -> None:
 )
 async def declared_served(server: ServerUnderTest) -> None:
     """A feature that the server declares is served, also later in the connection."""
-    for feature, method, params in _gates(server.revision):
+    for feature, method, params in _feature_requests(server.revision):
         if server.inventory.has(feature):
             answer = await server.peer.request(method, params)
             if answer.is_error and answer.error().get("code") == -32601:
@@ -95,7 +95,7 @@ async def bare_client(server: ServerUnderTest) -> None:
     """A client that declares no capabilities is served."""
     async with server.share(capabilities={}) as peer:
         (await peer.fence()).result()
-        for feature, method, params in _gates(server.revision):
+        for feature, method, params in _feature_requests(server.revision):
             if server.inventory.has(feature) and feature != "completions":
                 (await peer.request(method, params)).result()
 
@@ -134,9 +134,9 @@ async def undeclared_not_asked(server: ServerUnderTest) -> None:
     async with server.share(capabilities={}) as peer:
         for name, arguments in calls:
             answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
-            asked = member(answer.message, "result", "inputRequests")
-            for request in (*peer.inbox, *(asked.values() if isinstance(asked, dict) else ())):
-                if member(request, "method") in _ASKED:
+            input_requests = member(answer.message, "result", "inputRequests")
+            for request in (*peer.inbox, *(input_requests.values() if isinstance(input_requests, dict) else ())):
+                if member(request, "method") in _CLIENT_REQUESTS:
                     raise Deviation("no request for an undeclared capability of the client", brief(request))
 
 

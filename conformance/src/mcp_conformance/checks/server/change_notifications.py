@@ -124,8 +124,8 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
 @check("resources.updated-needs-capability", proves=("resources.updated-needs-capability",), subject=Subject.EVIDENCE)
 async def updated_needs_capability(server: ServerUnderTest) -> None:
     """Only a server that declares resources.subscribe sends notifications/resources/updated."""
-    seen = list(notified(server, _UPDATED))
-    if not seen:
+    notifications = list(notified(server, _UPDATED))
+    if not notifications:
         raise NotTestable(f"the server sent no {_UPDATED}")
     if not server.inventory.has("resources.subscribe"):
-        raise Deviation(f"the capability resources.subscribe, as the server sends {_UPDATED}", brief(seen[0]))
+        raise Deviation(f"the capability resources.subscribe, as the server sends {_UPDATED}", brief(notifications[0]))

@@ -26,7 +26,7 @@ _LOOPS: Final = 40
 """Number of tool calls by the model of the suite."""
 
 
-async def _asked(
+async def _client_requests(
     server: ServerUnderTest,
     fixture: str,
     method: str,
@@ -64,7 +64,7 @@ def _objects(value: JsonValue) -> list[JsonObject]:
 @check("roots.request-shape", proves=("roots.request-shape",), needs=_NEEDS)
 async def roots_request_shape(server: ServerUnderTest) -> None:
     """A roots/list request has no params other than _meta."""
-    for each in await _asked(server, _ROOTS, "roots/list"):
+    for each in await _client_requests(server, _ROOTS, "roots/list"):
         if set(each.whole) - {"method", "params"} or set(each.params) - {"_meta"}:
             raise Deviation('{"method": "roots/list"}', brief(each.whole))
 
@@ -89,7 +89,9 @@ async def roots_not_without_capability(server: ServerUnderTest) -> None:
 @check("sampling.shape", proves=("sampling.request-shape", "sampling.message-shape"), needs=_NEEDS)
 async def sampling_shape(server: ServerUnderTest) -> None:
     """A sampling request has maxTokens and messages, each with role and content."""
-    for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
+    for each in await _client_requests(
+        server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}
+    ):
         wrong = flaw(each.params, "CreateMessageRequestParams", server.revision)
         if wrong is not None:
             raise Deviation("params of sampling/createMessage", wrong)
@@ -106,7 +108,9 @@ async def sampling_shape(server: ServerUnderTest) -> None:
 )
 async def no_context(server: ServerUnderTest) -> None:
     """A sampling request does not ask for the context of servers, which the client does not declare."""
-    for each in await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}):
+    for each in await _client_requests(
+        server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"}
+    ):
         if each.params.get("includeContext") not in (None, "none"):
             raise Deviation("no includeContext", brief(each.params))
 
@@ -114,12 +118,12 @@ async def no_context(server: ServerUnderTest) -> None:
 @check("sampling.validates", proves=("sampling.validate-content",), needs=_NEEDS)
 async def sampling_validates(server: ServerUnderTest) -> None:
     """An invalid sampling result is not accepted: the call fails or asks again, and the server keeps running."""
-    await _asked(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"})
+    await _client_requests(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"})
     bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _: {"role": "nobody", "content": 7}}
-    await _taken_for_none(server, "test_sampling", {"prompt": "Hello"}, bad, "a message with an invalid role")
+    await _check_rejected(server, "test_sampling", {"prompt": "Hello"}, bad, "a message with an invalid role")
 
 
-async def _taken_for_none(
+async def _check_rejected(
     server: ServerUnderTest, fixture: str, arguments: JsonObject, replies: Mapping[str, Reply], what: str
 ) -> None:
     answer = (await converse(server, fixture, arguments, replies=replies, deviant=what)).answer
@@ -151,10 +155,10 @@ def _model(loops: int) -> Mapping[str, Reply]:
 
 async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
     """Return the sampling requests of a loop with a model that calls tools."""
-    asked = (await _with(server, _WITH_TOOLS, _SAMPLES, _model(loops))).asked("sampling/createMessage")
-    if not asked or "tools" not in asked[0].params:
+    requests = (await _with(server, _WITH_TOOLS, _SAMPLES, _model(loops))).asked("sampling/createMessage")
+    if not requests or "tools" not in requests[0].params:
         raise NotTestable(f"the control request failed: {_SAMPLES} offers no tools to the model")
-    return asked
+    return requests
 
 
 @check(
@@ -185,15 +189,15 @@ _MODES: Final = ("auto", "required", "none")
 @check("sampling.priorities", proves=("sampling.priorities-range",), needs=_NEEDS)
 async def priorities(server: ServerUnderTest) -> None:
     """The priorities of modelPreferences are numbers from 0 to 1."""
-    seen = 0
+    count = 0
     for each in await _loop(server):
         preferences = each.params.get("modelPreferences")
         for name, value in (preferences if isinstance(preferences, dict) else {}).items():
             if name.endswith("Priority"):
-                seen += 1
+                count += 1
                 if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                     raise Deviation(f"{name} from 0 to 1", brief(value))
-    if not seen:
+    if not count:
         raise NotTestable(f"{_SAMPLES} sends no priorities")
 
 
@@ -264,10 +268,10 @@ async def keeps_meta(server: ServerUnderTest) -> None:
 async def ends(server: ServerUnderTest) -> None:
     """The server limits the number of iterations with a model that always calls tools."""
     try:
-        asked = await _loop(server, _LOOPS)
+        requests = await _loop(server, _LOOPS)
     except Deviation as deviation:
         raise Deviation("an end of the loop", deviation.observed) from deviation
-    if len(asked) >= _LOOPS:
+    if len(requests) >= _LOOPS:
         raise Deviation(
-            f"an end of the loop before the {_LOOPS}th tool call of the model", f"{len(asked)} sampling requests"
+            f"an end of the loop before the {_LOOPS}th tool call of the model", f"{len(requests)} sampling requests"
         )

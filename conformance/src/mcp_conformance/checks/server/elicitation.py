@@ -117,8 +117,8 @@ async def not_sensitive(server: ServerUnderTest) -> None:
     """A form does not ask for passwords, keys, tokens or payment cards."""
     for form in await _forms(server):
         for name, field in _fields(form).items():
-            told = f"{name} {field.get('title', '')} {field.get('description', '')}"
-            if _SENSITIVE.search(told):
+            text = f"{name} {field.get('title', '')} {field.get('description', '')}"
+            if _SENSITIVE.search(text):
                 raise Deviation("no field for sensitive data", f"{name}: {brief(field)}")
 
 
@@ -127,8 +127,8 @@ async def no_links(server: ServerUnderTest) -> None:
     """The fields of a form contain no URLs."""
     for form in await _forms(server):
         for name, field in _fields(form).items():
-            for told in ("title", "description", "default"):
-                if _LINK.search(str(field.get(told, ""))):
+            for text in ("title", "description", "default"):
+                if _LINK.search(str(field.get(text, ""))):
                     raise Deviation("no URL in a field", f"{name}: {brief(field)}")
 
 
@@ -291,11 +291,11 @@ async def complete_id(server: ServerUnderTest) -> None:
     server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
         done = await converse(server, _URL, peer=peer)
-        asked = {each.params.get("elicitationId") for each in done.asked(_METHOD)}
-        told = await peer.expect(_COMPLETE, f"{_COMPLETE} after {_URL}")
-        params = told.get("params")
-        if not isinstance(params, dict) or params.get("elicitationId") not in asked:
-            raise Deviation("the elicitationId of the elicitation", brief(told))
+        requested = {each.params.get("elicitationId") for each in done.asked(_METHOD)}
+        text = await peer.expect(_COMPLETE, f"{_COMPLETE} after {_URL}")
+        params = text.get("params")
+        if not isinstance(params, dict) or params.get("elicitationId") not in requested:
+            raise Deviation("the elicitationId of the elicitation", brief(text))
         await other.fence()
 
 

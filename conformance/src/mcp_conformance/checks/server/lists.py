@@ -89,13 +89,13 @@ async def _result(server: ServerUnderTest, row: List) -> None:
 
 
 async def _unique(server: ServerUnderTest, row: List) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for page in await walk(server.peer, row):
         for entry in entries(page, row):
             name = str(entry.get(row.key))
-            if name in seen:
+            if name in names:
                 raise Deviation(f"each {row.key} of {row.method} once", f"{name!r} twice")
-            seen.add(name)
+            names.add(name)
 
 
 async def _same_everywhere(server: ServerUnderTest, row: List) -> None:

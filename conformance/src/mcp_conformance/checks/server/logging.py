@@ -62,11 +62,11 @@ async def _some(server: ServerUnderTest, level: str, fixture: str = _FIXTURE) ->
 @check("logging.declared", proves=("logging.declare-capability", "logging.capability"), subject=Subject.EVIDENCE)
 async def declared(server: ServerUnderTest) -> None:
     """A server that logs declares the capability `logging`."""
-    seen = list(notified(server, _MESSAGE))
-    if not seen:
+    messages = list(notified(server, _MESSAGE))
+    if not messages:
         raise NotTestable("the server sent no log message")
     if not server.inventory.has("logging"):
-        raise Deviation("the capability 'logging', as the server sends log messages", brief(seen[0]))
+        raise Deviation("the capability 'logging', as the server sends log messages", brief(messages[0]))
 
 
 @check("logging.level", proves=("logging.level-filter", "logging.threshold"), needs=_NEEDS)
@@ -74,18 +74,18 @@ async def level(server: ServerUnderTest) -> None:
     """Messages below the configured level are not sent."""
     await _some(server, "debug")
     for chosen in ("warning", "emergency"):
-        wanted = _LEVELS[_LEVELS.index(chosen) :]
-        got = {str(params.get("level")) for params in await _logged(server, chosen)}
-        if not got <= set(wanted):
-            raise Deviation(f"no message below {chosen}", brief([*sorted(got)]))
+        allowed = _LEVELS[_LEVELS.index(chosen) :]
+        received = {str(params.get("level")) for params in await _logged(server, chosen)}
+        if not received <= set(allowed):
+            raise Deviation(f"no message below {chosen}", brief([*sorted(received)]))
 
 
 @check("logging.level-is-served", proves=("logging.level-filter",), needs=_NEEDS)
 async def level_is_served(server: ServerUnderTest) -> None:
     """Messages at or above the configured level are sent."""
     await _some(server, "debug")
-    got = {str(params.get("level")) for params in await _logged(server, "error")}
-    missing = set(_LEVELS[_LEVELS.index("error") :]) - got
+    received = {str(params.get("level")) for params in await _logged(server, "error")}
+    missing = set(_LEVELS[_LEVELS.index("error") :]) - received
     if missing:
         raise Deviation(
             "log messages of the level error and above", f"no message of the levels {brief([*sorted(missing)])}"
@@ -136,18 +136,18 @@ async def not_without_level(server: ServerUnderTest) -> None:
     """A request without a log level gets no log messages."""
     if server.inventory.has("logging"):
         await _some(server, "debug", "test_logging_tool")
-    got = await _logged(server, None, "test_logging_tool")
-    if got:
-        raise Deviation("no log messages for a request without a level", brief(got[0]))
+    received = await _logged(server, None, "test_logging_tool")
+    if received:
+        raise Deviation("no log messages for a request without a level", brief(received[0]))
 
 
 @check("logging.level-is-forgotten", proves=("logging.level-not-remembered",), needs=_NEEDS)
 async def level_is_forgotten(server: ServerUnderTest) -> None:
     """The log level of one request is not used for the next."""
     await _some(server, "debug", "test_logging_tool")
-    got = await _logged(server, None, "test_logging_tool")
-    if got:
-        raise Deviation("no log messages for the request after one with a level", brief(got[0]))
+    received = await _logged(server, None, "test_logging_tool")
+    if received:
+        raise Deviation("no log messages for the request after one with a level", brief(received[0]))
 
 
 @check("logging.before-answer", proves=("logging.before-response",), needs=_NEEDS)

@@ -29,7 +29,7 @@ _CONCISE: Final = 300
 
 def _requests(seen: Seen) -> Iterator[JsonValue]:
     # A separate check covers notifications with an id.
-    return (each for each in seen.spoken if "id" in each and not _is_notice(each))
+    return (each for each in seen.spoken if "id" in each and not _is_notification(each))
 
 
 look(
@@ -48,7 +48,7 @@ look(
 )
 
 
-def _is_notice(message: JsonValue) -> bool:
+def _is_notification(message: JsonValue) -> bool:
     return str(member(message, "method")).startswith("notifications/")
 
 
@@ -56,7 +56,7 @@ look(
     "jsonrpc.notification-no-id",
     "A notification of the server has no id.",
     "jsonrpc.notification-no-id",
-    at=lambda seen: (each for each in seen.spoken if _is_notice(each)),
+    at=lambda seen: (each for each in seen.spoken if _is_notification(each)),
     by=lambda value, _: "it has an id" if isinstance(value, dict) and "id" in value else None,
     what="notification",
 )

@@ -157,16 +157,16 @@ async def server_info(server: ServerUnderTest) -> None:
 @check("meta.server-info-shape", proves=("meta.server-info-shape",), subject=Subject.EVIDENCE)
 async def server_info_shape(server: ServerUnderTest) -> None:
     """A serverInfo has a name and a version, which are strings."""
-    seen = 0
+    count = 0
     for _, response in answered(server):
         result = response.get("result")
         meta = _object(result.get("_meta")) if isinstance(result, dict) else {}
         if SERVER_INFO in meta:
-            seen += 1
+            count += 1
             info = _object(meta[SERVER_INFO])
             if not isinstance(info.get("name"), str) or not isinstance(info.get("version"), str):
                 raise Deviation("serverInfo with a name and a version", brief(meta[SERVER_INFO]))
-    if not seen:
+    if not count:
         raise NotTestable("no result had serverInfo")
 
 

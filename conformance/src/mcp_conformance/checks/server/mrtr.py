@@ -27,7 +27,7 @@ _FIXTURES: Final = (
     "test_input_required_result_list_roots",
     "test_input_required_result_multiple_inputs",
 )
-_ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 _CAPABILITIES: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -81,7 +81,7 @@ async def only_where_it_may_be(server: ServerUnderTest) -> None:
         # An extension defines the results of its own methods.
         own = str(request["method"]).startswith("tasks/")
         required = isinstance(result, dict) and result.get("resultType") == "input_required"
-        if required and not own and request["method"] not in _ASKING:
+        if required and not own and request["method"] not in _METHODS:
             raise Deviation(f"no InputRequiredResult for {request['method']}", brief(response))
 
 
@@ -112,20 +112,20 @@ async def keys_once(server: ServerUnderTest) -> None:
     for entry in server.peer.transcript:
         if not entry.sent and b"inputRequests" in entry.raw:
             try:
-                json.loads(entry.raw, object_pairs_hook=_no_twins)
-            except _Twins as twins:
-                raise Deviation("each key once", f"{twins} twice: {entry}") from twins
+                json.loads(entry.raw, object_pairs_hook=_check_unique_keys)
+            except _DuplicateKeyError as duplicate:
+                raise Deviation("each key once", f"{duplicate} twice: {entry}") from duplicate
 
 
-class _Twins(ValueError):
+class _DuplicateKeyError(ValueError):
     pass
 
 
-def _no_twins(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+def _check_unique_keys(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise _Twins(repr(name))
+            raise _DuplicateKeyError(repr(name))
     return dict(pairs)
 
 
@@ -218,7 +218,7 @@ async def on_another_connection(server: ServerUnderTest) -> None:
 
 
 @check("mrtr.nobody-answers", proves=("mrtr.no-assumption-of-retry",), needs=_NEEDS)
-async def nobody_answers(server: ServerUnderTest) -> None:
+async def without_retry(server: ServerUnderTest) -> None:
     """Without a retry the server keeps working, and serves the next call."""
     for _ in range(3):
         await _first(server)

@@ -45,18 +45,18 @@ def _params(message: JsonObject) -> JsonObject:
     return params if isinstance(params, dict) else {}
 
 
-async def _told(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[Answer, list[JsonObject]]:
-    answer, told = await _call(server, token)
-    if not told:
+async def _reported(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[Answer, list[JsonObject]]:
+    answer, reported = await _call(server, token)
+    if not reported:
         raise NotTestable(f"the control request failed: {_FIXTURE} reports no progress")
-    return answer, told
+    return answer, reported
 
 
 @check("progress.increasing", proves=("progress.increasing",), needs=_NEEDS)
 async def increasing(server: ServerUnderTest) -> None:
     """The progress value increases with each notification."""
-    _, told = await _told(server)
-    steps = [each.get("progress") for each in told]
+    _, reported = await _reported(server)
+    steps = [each.get("progress") for each in reported]
     for before, after in pairwise(steps):
         if not isinstance(before, int | float) or not isinstance(after, int | float) or before >= after:
             raise Deviation("progress values that increase", brief([*steps]))
@@ -65,8 +65,8 @@ async def increasing(server: ServerUnderTest) -> None:
 @check("progress.shape", proves=("progress.fields",), needs=_NEEDS)
 async def shape(server: ServerUnderTest) -> None:
     """A progress notification has its token and a number, and optionally a total and a message."""
-    _, told = await _told(server)
-    for params in told:
+    _, reported = await _reported(server)
+    for params in reported:
         wrong = flaw_of_params(_PROGRESS, params, server.revision)
         if wrong is not None:
             raise Deviation("a progress notification according to the schema", wrong)
@@ -76,7 +76,7 @@ async def shape(server: ServerUnderTest) -> None:
 async def token(server: ServerUnderTest) -> None:
     """A progress notification has the token of the request, with the same type."""
     for given in _TOKENS:
-        for params in (await _told(server, given))[1]:
+        for params in (await _reported(server, given))[1]:
             if key_of(params.get("progressToken")) != key_of(given):
                 raise Deviation(f"the token {brief(given)}", brief(params))
 
@@ -84,10 +84,10 @@ async def token(server: ServerUnderTest) -> None:
 @check("progress.only-with-token", proves=("progress.known-token", "progress.only-with-token"), needs=_NEEDS)
 async def only_with_token(server: ServerUnderTest) -> None:
     """A request without a token gets no progress notifications."""
-    await _told(server)
-    _, told = await _call(server, None)
-    if told:
-        raise Deviation("no progress notification, as the request has no token", brief(told[0]))
+    await _reported(server)
+    _, reported = await _call(server, None)
+    if reported:
+        raise Deviation("no progress notification, as the request has no token", brief(reported[0]))
 
 
 @check(
@@ -102,7 +102,7 @@ async def only_with_token(server: ServerUnderTest) -> None:
 )
 async def not_after_answer(server: ServerUnderTest) -> None:
     """After the response there are no progress notifications."""
-    await _told(server)
+    await _reported(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
     answer = await server.peer.request("tools/call", params)
@@ -131,23 +131,23 @@ def _after(server: ServerUnderTest, answer: Answer) -> list[JsonObject]:
 @check("progress.message", proves=("progress.message-readable",), needs=_NEEDS)
 async def message(server: ServerUnderTest) -> None:
     """The message of a progress notification, if any, is readable."""
-    told = [params for params in (await _told(server))[1] if "message" in params]
-    if not told:
+    reported = [params for params in (await _reported(server))[1] if "message" in params]
+    if not reported:
         raise NotTestable(f"the progress notifications of {_FIXTURE} have no message")
-    for params in told:
-        said = params["message"]
-        if not isinstance(said, str) or not any(character.isalpha() for character in said):
+    for params in reported:
+        text = params["message"]
+        if not isinstance(text, str) or not any(character.isalpha() for character in text):
             raise Deviation("a readable message", brief(params))
 
 
 @check("progress.on-own-stream", proves=("progress.on-request-stream",), transports=(Transport.HTTP,), needs=_NEEDS)
 async def on_own_stream(server: ServerUnderTest) -> None:
     """Over HTTP progress notifications are sent on the stream of their request."""
-    answer, told = await _told(server)
+    answer, reported = await _reported(server)
     own = [_params(each) for each in answer.before if each.get("method") == _PROGRESS]
-    if own != told:
+    if own != reported:
         raise Deviation(
-            "all progress notifications on the stream of the request", f"{len(told) - len(own)} on other streams"
+            "all progress notifications on the stream of the request", f"{len(reported) - len(own)} on other streams"
         )
 
 
@@ -168,19 +168,19 @@ def _own_tokens(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, Json
 @check("progress.own-token-type", proves=("progress.token-type",), subject=Subject.EVIDENCE, revisions=_LEGACY)
 async def own_token_type(server: ServerUnderTest) -> None:
     """The progress tokens of the server's requests are strings or integers."""
-    seen = list(_own_tokens(server))
-    if not seen:
+    tokens = list(_own_tokens(server))
+    if not tokens:
         raise NotTestable("the server sent no request with a progress token")
-    for _, asked, given in seen:
+    for _, request, given in tokens:
         if isinstance(given, bool) or not isinstance(given, str | int):
-            raise Deviation("a progressToken that is a string or an integer", brief(asked))
+            raise Deviation("a progressToken that is a string or an integer", brief(request))
 
 
 @check("progress.own-token-once", proves=("progress.token-unique",), subject=Subject.EVIDENCE, revisions=_LEGACY)
 async def own_token_once(server: ServerUnderTest) -> None:
     """No two active requests of the server have the same progress token."""
-    seen = list(_own_tokens(server))
-    if not seen:
+    tokens = list(_own_tokens(server))
+    if not tokens:
         raise NotTestable("the server sent no request with a progress token")
     for number, transcript in enumerate(server.evidence):
         active: dict[str, str] = {}
@@ -188,8 +188,8 @@ async def own_token_once(server: ServerUnderTest) -> None:
             for each in objects(entry):
                 if entry.sent and "method" not in each:
                     active.pop(key_of(each.get("id")), None)
-                for place, asked, given in seen:
-                    if place == str(number) and asked is each:
+                for place, request, given in tokens:
+                    if place == str(number) and request is each:
                         if key_of(given) in active.values():
-                            raise Deviation("a progressToken that no other active request has", brief(asked))
+                            raise Deviation("a progressToken that no other active request has", brief(request))
                         active[key_of(each["id"])] = key_of(given)

@@ -55,9 +55,9 @@ async def arguments(server: ServerUnderTest) -> None:
     given: JsonObject = {"arg1": "conformance-one", "arg2": "conformance-two"}
     own = server.manifest.find("prompts", "test_prompt_with_arguments").arguments
     answer = await _get(server, "test_prompt_with_arguments", given)
-    said = _said(answer)
+    text = _said(answer)
     for value in (given if own is None else own).values():
-        if str(value) not in said:
+        if str(value) not in text:
             raise Deviation(f"{value!r} in the messages", str(answer))
 
 

@@ -141,5 +141,5 @@ async def cancelled_silent(server: ServerUnderTest) -> None:
         found += [each for each in peer.strays if each.get("id") == cancelled]
         return brief(found[0]) if found else None
 
-    if (told := await each_time(late)) is not None:
-        raise Deviation("no further message for the cancelled request", told)
+    if (observed := await each_time(late)) is not None:
+        raise Deviation("no further message for the cancelled request", observed)

@@ -250,9 +250,9 @@ async def not_unasked(server: ServerUnderTest) -> None:
     since = len(server.peer.inbox)
     await _trigger(server, fixture)
     await server.peer.fence()
-    told = [each for each in server.peer.inbox[since:] if each.get("method") == method]
+    received = [each for each in server.peer.inbox[since:] if each.get("method") == method]
     # `subscription.cancelled` covers subscriptions that continue after their end.
-    if found := [each for each in told if not is_tagged(server.peer, each)]:
+    if found := [each for each in received if not is_tagged(server.peer, each)]:
         raise Deviation(f"no {method} without a subscription", brief(found[0]))
 
 
@@ -330,7 +330,7 @@ async def not_on_another_connection(server: ServerUnderTest) -> None:
 # ----------------------------------------------------------------------------------------------------------------
 
 
-async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
+async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
     """End the input of a server during a subscription, and return the id and all messages that follow.
 
     Raises:
@@ -362,7 +362,7 @@ async def _torn_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
 )
 async def ends_with_a_result(server: ServerUnderTest) -> None:
     """A server that shuts down sends results for its active subscriptions."""
-    id, later = await _torn_down(server)
+    id, later = await _shut_down(server)
     if not any(key_of(each.get("id")) == key_of(id) and "result" in each for each in later):
         raise Deviation(f"a result for the subscription {brief(id)}", brief([*later]))
 
@@ -375,7 +375,7 @@ async def ends_with_a_result(server: ServerUnderTest) -> None:
 )
 async def result_shape(server: ServerUnderTest) -> None:
     """The result of a subscription is complete, and has its id."""
-    id, later = await _torn_down(server)
+    id, later = await _shut_down(server)
     results = [each["result"] for each in later if key_of(each.get("id")) == key_of(id) and "result" in each]
     if not results:
         raise NotTestable("the server exits without a result for the subscription")
@@ -394,7 +394,7 @@ async def result_shape(server: ServerUnderTest) -> None:
 )
 async def ends_with_cancelled(server: ServerUnderTest) -> None:
     """Over stdio a server that shuts down cancels its active subscriptions."""
-    id, later = await _torn_down(server)
+    id, later = await _shut_down(server)
     for each in later:
         params = each.get("params")
         named = params.get("requestId") if isinstance(params, dict) else None

@@ -172,8 +172,8 @@ async def _control(server: ServerUnderTest) -> tuple[str, JsonObject]:
 
 async def _invalid(server: ServerUnderTest) -> list[Answer]:
     """Return the responses to invalid arguments, after a call with valid ones."""
-    name, fitting = server.tool("conformance_constrained", {"count": 3})
-    control = await server.peer.request("tools/call", {"name": name, "arguments": fitting})
+    name, valid_arguments = server.tool("conformance_constrained", {"count": 3})
+    control = await server.peer.request("tools/call", {"name": name, "arguments": valid_arguments})
     if control.is_error or control.result().get("isError") is True:
         raise NotTestable(f"the control request failed: {control}")
     wrong: list[JsonObject] = [{}, {"count": "three"}, {"count": 99}]
@@ -247,9 +247,9 @@ async def _structured(server: ServerUnderTest, fixture: str, arguments: JsonObje
 def _same_as_text(answer: Answer) -> None:
     value = answer.member("structuredContent")
     for block in _array(answer.member("content", list)):
-        said = block.get("text") if isinstance(block, dict) else None
+        text = block.get("text") if isinstance(block, dict) else None
         try:
-            if isinstance(said, str) and json.loads(said) == value:
+            if isinstance(text, str) and json.loads(text) == value:
                 return
         except ValueError:
             continue

@@ -50,20 +50,20 @@ def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
         row = add(body, "tr")
         add(add(row, "th", scope="row"), "a", area, href=f"#area-{slug(area)}")
         for number, lane in enumerate(lanes):
-            mine = [verdict for verdict in scored.run.of(lane) if verdict.check.partition(".")[0] == area]
-            _cell(add(row, "td", cls="way" if opens_group(lanes, number) else ""), scored, mine, anchors)
+            matching = [verdict for verdict in scored.run.of(lane) if verdict.check.partition(".")[0] == area]
+            _cell(add(row, "td", cls="way" if opens_group(lanes, number) else ""), scored, matching, anchors)
 
 
-def _cell(cell: Element, scored: Scored, mine: Sequence[Verdict], anchors: Mapping[int, str]) -> None:
-    standings = [scored.standing(verdict) for verdict in mine]
+def _cell(cell: Element, scored: Scored, matching: Sequence[Verdict], anchors: Mapping[int, str]) -> None:
+    standings = [scored.standing(verdict) for verdict in matching]
     worst = next((each for each in _WORST if each in standings), None)
     if worst is None:
-        add(cell, "span", "\N{EN DASH}" if mine else "", cls="none")
+        add(cell, "span", "\N{EN DASH}" if matching else "", cls="none")
         return
     passed = standings.count(Standing.PASSED)
     applying = sum(each in _WORST for each in standings)
     text = str(passed) if passed == applying else f"{passed} of {applying}"
-    anchor = next((anchors[id(verdict)] for verdict in mine if id(verdict) in anchors), None)
+    anchor = next((anchors[id(verdict)] for verdict in matching if id(verdict) in anchors), None)
     if anchor is None:
         add(cell, "span", text, cls=slug(worst.value))
     else:

@@ -112,16 +112,16 @@ def _failure(article: Element, finding: Finding) -> None:
     rows = add(article, "ul", cls="requirements")
     for row in finding.requirements:
         requirement(rows, row.level.value, row.id, row.text, row.place)
-    told = add(article, "dl")
+    details = add(article, "dl")
     if verdict.outcome is Outcome.FAILED:
         for name, value in (("expected", verdict.expected), ("observed", verdict.observed)):
-            add(told, "dt", name)
-            add(told, "dd", value)
+            add(details, "dt", name)
+            add(details, "dd", value)
     else:
-        add(told, "dt", "error of the suite")
-        add(add(told, "dd"), "pre", verdict.reason)
-    add(told, "dt", "rerun")
-    add(add(told, "dd"), "code", finding.again)
+        add(details, "dt", "error of the suite")
+        add(add(details, "dd"), "pre", verdict.reason)
+    add(details, "dt", "rerun")
+    add(add(details, "dd"), "code", finding.again)
     where = f" in {verdict.revision} over {verdict.transport}" if len(finding.verdicts) > 1 else ""
     _folded(article, f"Transcript{where}", "\n".join(verdict.transcript))
     _folded(article, "End of standard error", verdict.log)
@@ -139,8 +139,8 @@ def _rest(main: Element, scored: Scored) -> None:
     untested: dict[str, list[Verdict]] = {}
     for verdict in scored.those((Standing.NOT_TESTABLE,)):
         untested.setdefault(verdict.reason, []).append(verdict)
-    told = {reason: dict.fromkeys(verdict.check for verdict in group) for reason, group in untested.items()}
-    _lines(main, "Not testable", {reason: ", ".join(checks) for reason, checks in told.items()})
+    details = {reason: dict.fromkeys(verdict.check for verdict in group) for reason, group in untested.items()}
+    _lines(main, "Not testable", {reason: ", ".join(checks) for reason, checks in details.items()})
     known: dict[str, str] = {}
     for finding in findings(scored, scored.judgement.known):
         entry = scored.known(finding.first)

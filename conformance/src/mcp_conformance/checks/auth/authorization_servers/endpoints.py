@@ -168,13 +168,13 @@ async def openid_pkce(server: ServerUnderTest) -> None:
 )
 async def endpoints_https(server: ServerUnderTest) -> None:
     """All endpoints use https."""
-    own = is_loopback(issuer_of(server))
+    is_local = is_loopback(issuer_of(server))
     for name, value in (await known_metadata(server)).items():
         if not name.endswith("_endpoint") and name != "jwks_uri":
             continue
-        if not str(value).startswith("https://") and not (own and is_loopback(str(value))):
+        if not str(value).startswith("https://") and not (is_local and is_loopback(str(value))):
             raise Deviation(f"{name} with https", brief(value))
-    if own:
+    if is_local:
         raise NotApplicable("the authorization server runs on this machine, for development")
 
 
@@ -231,9 +231,9 @@ async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpResp
         "state": secrets.token_urlsafe(16),
         **changes,
     }
-    told = {name: value for name, value in fields.items() if value is not None}
+    parameters = {name: value for name, value in fields.items() if value is not None}
     joint = "&" if urlsplit(endpoint).query else "?"
-    return await ask(server, "GET", f"{endpoint}{joint}{urlencode(told)}", (("Accept", "text/html"),))
+    return await ask(server, "GET", f"{endpoint}{joint}{urlencode(parameters)}", (("Accept", "text/html"),))
 
 
 @check(

@@ -63,13 +63,13 @@ async def iss(server: ServerUnderTest) -> None:
 
 
 @check("auth.as-iss-told", proves=("auth.as-iss-advertised",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
-async def iss_told(server: ServerUnderTest) -> None:
+async def iss_advertised(server: ServerUnderTest) -> None:
     """An authorization server that sends iss in the authorization response advertises it in its metadata."""
     if "iss" not in (await trial_of(server, "plain")).fields:
         raise NotApplicable("the authorization response has no iss")
-    told = (await metadata_of(server)).get("authorization_response_iss_parameter_supported")
-    if told is not True:
-        raise Deviation("authorization_response_iss_parameter_supported true", brief(told))
+    value = (await metadata_of(server)).get("authorization_response_iss_parameter_supported")
+    if value is not True:
+        raise Deviation("authorization_response_iss_parameter_supported true", brief(value))
 
 
 # --- codes ----------------------------------------------------------------------------------------------------------------
@@ -116,9 +116,9 @@ async def code_owner(server: ServerUnderTest) -> None:
 async def no_store(server: ServerUnderTest) -> None:
     """A token response has Cache-Control: no-store."""
     await granted(server)
-    told = (await trial_of(server, "plain")).answers[0].header("cache-control")
-    if "no-store" not in [each.strip().lower() for each in (told or "").split(",")]:
-        raise Deviation("Cache-Control: no-store", brief(told))
+    value = (await trial_of(server, "plain")).answers[0].header("cache-control")
+    if "no-store" not in [each.strip().lower() for each in (value or "").split(",")]:
+        raise Deviation("Cache-Control: no-store", brief(value))
 
 
 @check(
@@ -130,9 +130,9 @@ async def no_store(server: ServerUnderTest) -> None:
 )
 async def expires(server: ServerUnderTest) -> None:
     """Access tokens expire, and the response has expires_in."""
-    told = (await granted(server)).get("expires_in")
-    if not isinstance(told, int) or isinstance(told, bool) or told <= 0:
-        raise Deviation("expires_in, a number of seconds", brief(told))
+    value = (await granted(server)).get("expires_in")
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise Deviation("expires_in, a number of seconds", brief(value))
 
 
 @check(

@@ -122,8 +122,8 @@ async def _request(server: ServerUnderTest, client_id: str, **changes: str | Non
         else None,
         **changes,
     }
-    told = urlencode({name: value for name, value in fields.items() if value is not None})
-    url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{told}"
+    details = urlencode({name: value for name, value in fields.items() if value is not None})
+    url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{details}"
     return url, LoginAttempt(client_id=client_id, state=state, verifier=verifier, fields={})
 
 
@@ -139,8 +139,8 @@ async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonVa
         login.lost = f"the browser did not return: {why}"
         raise NotTestable(login.lost) from why
     if "code" not in fields:
-        told = f"{fields.get('error', 'no code')}: {fields.get('error_description', '')}"
-        raise NotTestable(f"the control request failed: the authorization response has {told}")
+        details = f"{fields.get('error', 'no code')}: {fields.get('error_description', '')}"
+        raise NotTestable(f"the control request failed: the authorization response has {details}")
     return attrs.evolve(attempt, fields=fields)
 
 
@@ -154,8 +154,8 @@ async def _post(
     endpoint = metadata.get("token_endpoint")
     if not isinstance(endpoint, str):
         raise NotTestable("the metadata have no token_endpoint")
-    told = {"resource": _resource(login, metadata), **fields}
-    body = urlencode({name: value for name, value in told.items() if value is not None}).encode()
+    details = {"resource": _resource(login, metadata), **fields}
+    body = urlencode({name: value for name, value in details.items() if value is not None}).encode()
     made = () if proof is None else (("DPoP", proof(endpoint, {})),)
     answer = await ask(server, "POST", endpoint, (_FORM, ("Accept", "application/json"), *made), body)
     nonce = answer.header("dpop-nonce")
@@ -193,8 +193,8 @@ def tokens_of(answer: HttpResponse) -> JsonObject | None:
 def shown(answer: HttpResponse) -> str:
     """Return a response as text, without its tokens."""
     document = json_object(answer.body) or {}
-    told = "tokens" if "access_token" in document else brief(document.get("error"))
-    return f"HTTP {answer.status} with {told}"
+    details = "tokens" if "access_token" in document else brief(document.get("error"))
+    return f"HTTP {answer.status} with {details}"
 
 
 def require_refusal(answer: HttpResponse, what: str) -> None:

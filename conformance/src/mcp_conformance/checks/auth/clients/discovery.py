@@ -29,14 +29,14 @@ def _authorized(found: Seen) -> bool:
     return bool(found.authorizations)
 
 
-def _got_in(found: Seen) -> bool:
+def _was_accepted(found: Seen) -> bool:
     return found.accepted > 0
 
 
 def _finds_server(found: Seen) -> str | None:
     """Return what is wrong when the client did not find the authorization server."""
-    came = found.testbed.server.looked_up or _goes_on(found)
-    return None if came else f"the authorization server is not found, {found.evidence.ending}"
+    reached = found.testbed.server.looked_up or _goes_on(found)
+    return None if reached else f"the authorization server is not found, {found.evidence.ending}"
 
 
 def _looked_up(found: Seen) -> bool:
@@ -45,24 +45,24 @@ def _looked_up(found: Seen) -> bool:
 
 def _goes_on(found: Seen) -> str | None:
     """Return the first request to the authorization server; `None` if the client sent no such request."""
-    asked = [*found.registrations, *found.authorizations, *found.tokens]
-    return f"{asked[0].method} {asked[0].place}" if asked else None
+    requests = [*found.registrations, *found.authorizations, *found.tokens]
+    return f"{requests[0].method} {requests[0].place}" if requests else None
 
 
 # --- 2025-03-26: the server is its own authorization server
 # -------------------------------------------------------------
 
 
-def _metadata_asked(found: Seen) -> str | None:
+def _metadata_not_requested(found: Seen) -> str | None:
     before = found.testbed.requests
-    ask = next((i for i, each in enumerate(before) if each.path == _WELL), None)
+    metadata_at = next((i for i, each in enumerate(before) if each.path == _WELL), None)
     used = next((i for i, each in enumerate(before) if each.path in ("/register", "/authorize", "/token")), None)
-    if ask is None or (used is not None and used < ask):
+    if metadata_at is None or (used is not None and used < metadata_at):
         return f"{_WELL} is not requested before the endpoints are used"
     return None
 
 
-def _version_told(found: Seen) -> str | None:
+def _wrong_version(found: Seen) -> str | None:
     for each in found.testbed.requests:
         if each.path == _WELL and each.header("mcp-protocol-version") != found.evidence.revision.name:
             return f"MCP-Protocol-Version is {each.header('mcp-protocol-version')!a}"
@@ -81,9 +81,9 @@ async def optional(client: ClientUnderTest) -> None:
     """A server that requires no token is used without one."""
     evidence = client.run("tools_call")
     if not evidence.sent("tools/call"):
-        told = evidence.transcript.messages(sent=True)
-        if told and isinstance(told[-1], dict) and "error" in told[-1]:
-            raise NotTestable(f"the client stopped after an error: {brief(told[-1])}")
+        received = evidence.transcript.messages(sent=True)
+        if received and isinstance(received[-1], dict) and "error" in received[-1]:
+            raise NotTestable(f"the client stopped after an error: {brief(received[-1])}")
         raise Deviation("a client that calls tools of a server without authorization", evidence.ending)
 
 
@@ -207,7 +207,7 @@ add_rules(
             proves=("auth.client-metadata-first",),
             within=(_BARE, _OWN),
             tested=_authorized,
-            wrong=_metadata_asked,
+            wrong=_metadata_not_requested,
         ),
         Rule(
             id="auth.client-metadata-version",
@@ -215,7 +215,7 @@ add_rules(
             proves=("auth.metadata-version-header",),
             within=(_OWN,),
             tested=_looked,
-            wrong=_version_told,
+            wrong=_wrong_version,
         ),
         Rule(
             id="auth.client-base-url",
@@ -237,21 +237,21 @@ add_rules(
             title="Credentials of one authorization server are not sent to another, or to any other party.",
             proves=("auth.no-cross-as-credentials",),
             notes=("auth.no-cross-as-credentials",),
-            tested=_got_in,
+            tested=_was_accepted,
         ),
         Rule(
             id="auth.client-own-tokens",
             title="The server gets only tokens of its own authorization server; metadata requests have no token.",
             proves=("auth.client-own-as-tokens", "auth.client-only-own-as-tokens"),
             notes=("auth.client-only-own-as-tokens",),
-            tested=_got_in,
+            tested=_was_accepted,
         ),
         Rule(
             id="auth.client-bearer",
             title="The token is in the Authorization header with the scheme Bearer.",
             proves=("auth.bearer-header",),
             notes=("auth.bearer-header",),
-            tested=_got_in,
+            tested=_was_accepted,
         ),
         Rule(
             id="auth.client-every-request",

@@ -28,21 +28,21 @@ def _bound_calls(found: Seen) -> bool:
     return _proofs(found) and any(each.header("authorization") is not None for each in found.calls)
 
 
-def _nonces_told(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
+def _required_nonces(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
     """Return the nonces of rejected proofs, with the index of the request."""
-    told: list[tuple[int, str]] = []
+    nonces: list[tuple[int, str]] = []
     for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
         if answer is None or (request.place == found.testbed.places.resource) is not at_server:
             continue
         nonce = answer.header("dpop-nonce")
         if nonce is not None and "use_dpop_nonce" in (answer.header("www-authenticate") or answer.body.decode()):
-            told.append((index, nonce))
-    return told
+            nonces.append((index, nonce))
+    return nonces
 
 
-def _nonce_wanted(found: Seen, *, at_server: bool) -> bool:
+def _nonce_was_required(found: Seen, *, at_server: bool) -> bool:
     """Return whether a proof was rejected for its nonce, or had one from an earlier response."""
-    if _nonces_told(found, at_server=at_server):
+    if _required_nonces(found, at_server=at_server):
         return True
     place = found.testbed.places.resource
     proofs = [
@@ -52,7 +52,7 @@ def _nonce_wanted(found: Seen, *, at_server: bool) -> bool:
 
 
 def _nonce_ignored(found: Seen, *, at_server: bool) -> str | None:
-    for index, nonce in _nonces_told(found, at_server=at_server):
+    for index, nonce in _required_nonces(found, at_server=at_server):
         place = found.testbed.requests[index].place
         again = next((each for each in found.testbed.requests[index + 1 :] if each.place == place), None)
         if again is None:
@@ -69,7 +69,7 @@ def _nonce_rule(id: str, title: str, note: str, *, at_server: bool) -> Rule:
         title=title,
         proves=(note,),
         within=("auth/dpop-nonce",),
-        tested=lambda found: _nonce_wanted(found, at_server=at_server),
+        tested=lambda found: _nonce_was_required(found, at_server=at_server),
         wrong=lambda found: _nonce_ignored(found, at_server=at_server),
         optional=_NO_PROOF,
     )

@@ -54,9 +54,9 @@ def _by_machine(request: Request) -> bool:
     return form.get("client_id") == "machine" or shown.startswith("machine:") or "client_assertion" in form
 
 
-def _other_grant(found: Seen, wanted: str) -> str | None:
+def _other_grant(found: Seen, expected: str) -> str | None:
     grants = [form.get("grant_type") for form in _forms(found)]
-    return next((f"grant_type {each!a}" for each in grants if each != wanted), None)
+    return next((f"grant_type {each!a}" for each in grants if each != expected), None)
 
 
 def _second_grant(found: Seen) -> str | None:
@@ -107,9 +107,9 @@ def _workload(found: Seen) -> bool:
 
 
 def _assertion(found: Seen) -> str | None:
-    told = {secret for secret in found.testbed.secrets if secret.startswith("workload-")}
+    issued = {secret for secret in found.testbed.secrets if secret.startswith("workload-")}
     return next(
-        (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") not in told), None
+        (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") not in issued), None
     )
 
 
@@ -119,7 +119,7 @@ def _known_otherwise(found: Seen) -> str | None:
     return "a client secret in a token request" if any("client_secret" in form for form in _forms(found)) else None
 
 
-def _not_told(found: Seen) -> str | None:
+def _not_reported(found: Seen) -> str | None:
     if found.evidence.status == 0 or not found.evidence.log.strip():
         return f"it exited with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
     return None
@@ -314,7 +314,7 @@ add_rules(
             proves=("wif.client-surfaces-errors",),
             within=_REFUSED,
             tested=_workload,
-            wrong=_not_told,
+            wrong=_not_reported,
             optional=_NO_WORKLOAD,
         ),
         Rule(

@@ -140,8 +140,8 @@ def _no_other_reason(found: Seen) -> None:
     for violation in found.testbed.violations:
         # The testbed knows the rules of all revisions.
         if found.evidence.revision.name in _JUDGED.get(violation.requirement, ()):
-            told = f"in the scenario {found.name} the client breaks another rule first: {violation.sentence}"
-            raise NotTestable(told)
+            problem = f"in the scenario {found.name} the client breaks another rule first: {violation.sentence}"
+            raise NotTestable(problem)
 
 
 def _always(_: Seen) -> bool:
@@ -184,9 +184,9 @@ class Rule:
                 if violation.requirement in self.notes:
                     raise self._deviation(client, each, violation.sentence)
         for each in tested:
-            told = None if self.wrong is None else self.wrong(each)
-            if told is not None:
-                raise self._deviation(client, each, told)
+            problem = None if self.wrong is None else self.wrong(each)
+            if problem is not None:
+                raise self._deviation(client, each, problem)
         for each in found:
             if self.gets_in and not each.accepted and self.tested(each):
                 _no_other_reason(each)

@@ -24,7 +24,7 @@ _HTTP: Final = (Transport.HTTP,)
 _REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
 
 
-class _Bound:
+class _BoundToken:
     """A token that is bound to a key, with requests."""
 
     def __init__(self, server: ServerUnderTest, peer: HttpConnection, changes: JsonObject | None = None) -> None:
@@ -47,37 +47,37 @@ class _Bound:
         return self.key.proof(self.url, self.token)
 
 
-async def _bound(server: ServerUnderTest, peer: HttpConnection) -> _Bound:
+async def _bound(server: ServerUnderTest, peer: HttpConnection) -> _BoundToken:
     """Return a bound token that the server accepts.
 
     Raises:
         NotApplicable: The server accepts no bound tokens.
     """
-    bound = _Bound(server, peer)
+    bound = _BoundToken(server, peer)
     answer = await bound.send(bound.good())
     if answer.status != 200:
         raise NotApplicable(f"the server accepts no DPoP-bound token: HTTP {answer.status}")
     return bound
 
 
-def _proof(**changes: str | int | None) -> Callable[[_Bound], tuple[str, ...]]:
+def _proof(**changes: str | int | None) -> Callable[[_BoundToken], tuple[str, ...]]:
     return lambda bound: (bound.key.proof(bound.url, bound.token, changes={**changes}),)
 
 
-def _off(seconds: int) -> Callable[[_Bound], tuple[str, ...]]:
+def _off(seconds: int) -> Callable[[_BoundToken], tuple[str, ...]]:
     return lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": int(time.time()) + seconds}),)
 
 
-def _other_key(bound: _Bound) -> tuple[str, ...]:
+def _other_key(bound: _BoundToken) -> tuple[str, ...]:
     return (ProofKey().proof(bound.url, bound.token),)
 
 
-def _broken(bound: _Bound) -> tuple[str, ...]:
+def _broken(bound: _BoundToken) -> tuple[str, ...]:
     head, claims, _ = bound.good().split(".")
     return (f"{head}.{claims}.{bound.good().split('.')[2]}",)
 
 
-_FLAWS: Final[Mapping[str, tuple[str, Callable[[_Bound], tuple[str, ...]], tuple[str, ...]]]] = {
+_FLAWS: Final[Mapping[str, tuple[str, Callable[[_BoundToken], tuple[str, ...]], tuple[str, ...]]]] = {
     "missing": ("A bound token without a proof is rejected.", lambda _: (), _REFUSES),
     "twice": ("Two proofs in one request are rejected.", lambda bound: (bound.good(), bound.good()), _REFUSES),
     "malformed": ("A proof that is not a JWT is rejected.", lambda _: ("x.y.z",), _REFUSES),
@@ -121,9 +121,9 @@ def _add_flaw(name: str) -> None:
             answer = await bound.send(*proofs(bound), deviant=title)
             if answer.status != 401:
                 raise Deviation("HTTP 401", f"HTTP {answer.status}")
-            told = challenge(answer, "dpop")
-            if told is None or not told.get("error"):
-                raise Deviation("a DPoP challenge with an error in the 401 response", str(told))
+            error_challenge = challenge(answer, "dpop")
+            if error_challenge is None or not error_challenge.get("error"):
+                raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
 
     SERVER_CHECKS.add(
         f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
@@ -156,7 +156,7 @@ async def audience(server: ServerUnderTest) -> None:
     """A token for another resource is rejected, also when it is bound to a key."""
     async with http_peer(server) as peer:
         await _bound(server, peer)
-        foreign = _Bound(server, peer, {"aud": "https://elsewhere.example/mcp"})
+        foreign = _BoundToken(server, peer, {"aud": "https://elsewhere.example/mcp"})
         answer = await foreign.send(foreign.good(), deviant="a token for another resource")
         if answer.status != 401:
             raise Deviation("HTTP 401 for a bound token for another resource", f"HTTP {answer.status}")
@@ -166,7 +166,7 @@ async def audience(server: ServerUnderTest) -> None:
 async def algorithm(server: ServerUnderTest) -> None:
     """A server that accepts proofs accepts one that is signed with ES256."""
     async with http_peer(server) as peer:
-        bound = _Bound(server, peer)
+        bound = _BoundToken(server, peer)
         if challenge(await bound.send(), "dpop") is None:
             raise NotApplicable("the server accepts no DPoP-bound token")
         answer = await bound.send(bound.good())

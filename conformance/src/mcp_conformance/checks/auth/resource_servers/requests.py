@@ -172,9 +172,9 @@ async def metadata_of(peer: HttpConnection) -> JsonObject:
     Raises:
         Deviation: The metadata are missing.
     """
-    told = (challenge(await probe(peer)) or {}).get("resource_metadata")
+    url = (challenge(await probe(peer)) or {}).get("resource_metadata")
     path = peer.endpoint.target.partition("?")[0].rstrip("/")
-    targets = [urlsplit(told).path] if told else [f"{_WELL}{path}", _WELL]
+    targets = [urlsplit(url).path] if url else [f"{_WELL}{path}", _WELL]
     answers = []
     for target in targets:
         answer = await fetched(peer, target)

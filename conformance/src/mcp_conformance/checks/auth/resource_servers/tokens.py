@@ -85,9 +85,9 @@ async def challenges(server: ServerUnderTest) -> None:
     async with http_peer(server) as peer:
         if challenge(await probe(peer), "bearer") is None:
             raise Deviation("a Bearer challenge in the 401 response to a request without a token", "no challenge")
-        told = challenge(await probe(peer, bearer("no-such-token")), "bearer")
-        if told is None or told.get("error") != "invalid_token":
-            raise Deviation('error="invalid_token" in the 401 response to an invalid token', str(told))
+        parameters = challenge(await probe(peer, bearer("no-such-token")), "bearer")
+        if parameters is None or parameters.get("error") != "invalid_token":
+            raise Deviation('error="invalid_token" in the 401 response to an invalid token', str(parameters))
 
 
 @check(
@@ -175,10 +175,12 @@ async def challenge_scope(server: ServerUnderTest) -> None:
 async def no_offline_access(server: ServerUnderTest) -> None:
     """Neither the challenge nor the metadata have the scope offline_access."""
     async with http_peer(server) as peer:
-        told = _challenged(await probe(peer), "a request without a token").get("scope", "")
+        parameters = _challenged(await probe(peer), "a request without a token").get("scope", "")
         listed = (await _document(peer)).get("scopes_supported")
-        if "offline_access" in (*told.split(), *(listed if isinstance(listed, list) else ())):
-            raise Deviation("no offline_access in the challenge and the metadata", f"scope {told!a}, {brief(listed)}")
+        if "offline_access" in (*parameters.split(), *(listed if isinstance(listed, list) else ())):
+            raise Deviation(
+                "no offline_access in the challenge and the metadata", f"scope {parameters!a}, {brief(listed)}"
+            )
 
 
 # --- validation of tokens
@@ -315,9 +317,9 @@ async def upper_case(server: ServerUnderTest) -> None:
     """A token for the server's URL with scheme and host in upper case is accepted."""
     issuer = issuer_of(server)
     parts = urlsplit(issuer.resource)
-    shouted = f"{parts.scheme.upper()}://{parts.netloc.upper()}{parts.path}"
+    upper = f"{parts.scheme.upper()}://{parts.netloc.upper()}{parts.path}"
     async with http_peer(server) as peer:
-        _expect(await probe(peer, bearer(issuer.token(changes={"aud": shouted}))), 200, f"a token for {shouted}")
+        _expect(await probe(peer, bearer(issuer.token(changes={"aud": upper}))), 200, f"a token for {upper}")
 
 
 # --- scopes ---------------------------------------------------------------------------------------------------------------
@@ -326,22 +328,22 @@ async def upper_case(server: ServerUnderTest) -> None:
 async def _call_beyond(server: ServerUnderTest, peer: HttpConnection) -> HttpResponse:
     """Call a tool with a token of insufficient scope, after a control with sufficient scope."""
     name, _ = server.tool(_ADMIN_TOOL)
-    good = await called(peer, name, _of(server, f"{BASE} {ADMIN}"))
+    good = await called(peer, name, _with_scope(server, f"{BASE} {ADMIN}"))
     if good.status != 200:
         raise NotTestable(f"the control request failed: {name} with {ADMIN} gets HTTP {good.status}")
-    return await called(peer, name, _of(server, BASE))
+    return await called(peer, name, _with_scope(server, BASE))
 
 
 async def _refused_call(server: ServerUnderTest, peer: HttpConnection) -> dict[str, str]:
     """Return the challenge in the rejection of such a call. Raise `NotTestable` when there is no challenge."""
     answer = await _call_beyond(server, peer)
-    told = challenge(answer)
-    if answer.status != 403 or told is None:
+    parameters = challenge(answer)
+    if answer.status != 403 or parameters is None:
         raise NotTestable(f"a call that needs {ADMIN} with a token for {BASE} gets HTTP {answer.status}")
-    return told
+    return parameters
 
 
-def _of(server: ServerUnderTest, scope: str) -> Headers:
+def _with_scope(server: ServerUnderTest, scope: str) -> Headers:
     return bearer(issuer_of(server).token(changes={"scope": scope}))
 
 
@@ -356,9 +358,9 @@ async def scope(server: ServerUnderTest) -> None:
     async with http_peer(server) as peer:
         answer = await _call_beyond(server, peer)
         _expect(answer, 403, f"a call that needs {ADMIN} with a token for {BASE}")
-        told = _challenged(answer, "a token with insufficient scope")
-        if told.get("error") != "insufficient_scope":
-            raise Deviation('error="insufficient_scope"', str(told))
+        parameters = _challenged(answer, "a token with insufficient scope")
+        if parameters.get("error") != "insufficient_scope":
+            raise Deviation('error="insufficient_scope"', str(parameters))
 
 
 @check(
@@ -374,9 +376,9 @@ async def scope(server: ServerUnderTest) -> None:
 async def scope_named(server: ServerUnderTest) -> None:
     """The challenge of a 403 response has all scopes that the call needs."""
     async with http_peer(server) as peer:
-        told = await _refused_call(server, peer)
-        if ADMIN not in told.get("scope", "").split():
-            raise Deviation(f"scope with {ADMIN}", str(told.get("scope")))
+        parameters = await _refused_call(server, peer)
+        if ADMIN not in parameters.get("scope", "").split():
+            raise Deviation(f"scope with {ADMIN}", str(parameters.get("scope")))
 
 
 @check(
@@ -388,9 +390,9 @@ async def scope_named(server: ServerUnderTest) -> None:
 async def scope_metadata(server: ServerUnderTest) -> None:
     """The challenge of a 403 response has the URL of the metadata."""
     async with http_peer(server) as peer:
-        told = await _refused_call(server, peer)
-        if not told.get("resource_metadata"):
-            raise Deviation("resource_metadata in the challenge", str(told))
+        parameters = await _refused_call(server, peer)
+        if not parameters.get("resource_metadata"):
+            raise Deviation("resource_metadata in the challenge", str(parameters))
 
 
 @check("auth.server-scope-hierarchy", proves=("auth.scope-hierarchy",), transports=_HTTP, subject=Subject.PROCESS)
@@ -399,4 +401,8 @@ async def scope_hierarchy(server: ServerUnderTest) -> None:
     async with http_peer(server) as peer:
         await _call_beyond(server, peer)
         name, _ = server.tool(_ADMIN_TOOL)
-        _expect(await called(peer, name, _of(server, ROOT)), 200, f"a call that needs {ADMIN} with a token for {ROOT}")
+        _expect(
+            await called(peer, name, _with_scope(server, ROOT)),
+            200,
+            f"a call that needs {ADMIN} with a token for {ROOT}",
+        )

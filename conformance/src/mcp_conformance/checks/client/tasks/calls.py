@@ -161,12 +161,12 @@ async def polls(client: ClientUnderTest) -> None:
 async def keeps_polling(client: ClientUnderTest) -> None:
     """A client that got a status notification continues to poll, as notifications are optional."""
     for tool, log in logs_of(client.run(_TASKS), "task_told"):
-        told = [index for index, each in enumerate(log) if each["what"] == "told"]
-        if not told and any(each["what"] == "nowhere" for each in log):
+        notified = [index for index, each in enumerate(log) if each["what"] == "told"]
+        if not notified and any(each["what"] == "nowhere" for each in log):
             raise NotApplicable("the client opens no standalone stream")
-        if not told:
+        if not notified:
             raise NotTestable("the client did not poll the task, and got no notification of it")
-        if not at_end(log[told[0] :]):
+        if not at_end(log[notified[0] :]):
             raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
 
 
@@ -180,12 +180,12 @@ async def interval(client: ClientUnderTest) -> None:
     pairs = 0
     for _, log in logs_of(client.run(_TASKS), "task_required", "task_soon"):
         looks = [each for each in log if each["what"] == "tasks/get"]
-        for before, behind in pairwise(looks):
-            wanted = before.get("interval")
-            waited = _number(behind["came"]) - _number(before["went"])
+        for before, after in pairwise(looks):
+            expected = before.get("interval")
+            waited = _number(after["came"]) - _number(before["went"])
             pairs += 1
-            if isinstance(wanted, int) and waited < wanted / 1000 * _EARLY:
-                raise Deviation(f"{wanted} milliseconds between two polls", f"{waited * 1000:.0f} milliseconds")
+            if isinstance(expected, int) and waited < expected / 1000 * _EARLY:
+                raise Deviation(f"{expected} milliseconds between two polls", f"{waited * 1000:.0f} milliseconds")
     if not pairs:
         raise NotTestable("the client polled no task twice")
 
@@ -271,18 +271,18 @@ def _forget_ended(message: JsonObject, alive: dict[bytes, bytes]) -> None:
 @check("tasks.client-input", proves=("tasks.input-required-call-result",), needs=_NEEDS)
 async def goes_for_result(client: ClientUnderTest) -> None:
     """A client that sees the status input_required sends tasks/result, during which it gets the client requests."""
-    seen = 0
+    count = 0
     for tool, log in logs_of(client.run(_TASKS), "task_asks", "task_asks_elsewhere"):
         shown = [index for index, each in enumerate(log) if each.get("status") == "input_required"]
         if shown and log[shown[0]]["what"] == "tasks/get":
-            seen += 1
+            count += 1
             if not any(each["what"] == "tasks/result" for each in log[shown[0] :]):
                 raise Deviation(f"tasks/result for the task of {tool}", in_words(log))
-    if not seen and client.revision.core_tasks:
+    if not count and client.revision.core_tasks:
         raise NotTestable("the client did not poll the task while it waited for input")
 
 
-def _asked(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject | None]]:
+def _client_requests(evidence: Evidence, tool: str) -> list[tuple[JsonObject, JsonObject | None]]:
     """Return the client requests of a tool's task, with their responses."""
     return [
         (each.request, each.response) for each in evidence.server.client_requests if each.name.partition(" ")[0] == tool
@@ -300,7 +300,7 @@ async def related_answer(client: ClientUnderTest) -> None:
     tasks_of(evidence)
     answers = 0
     for tool in ("task_asks", "task_asks_elsewhere"):
-        for request, response in _asked(evidence, tool):
+        for request, response in _client_requests(evidence, tool):
             result = None if response is None else response.get("result")
             if not isinstance(result, dict):
                 continue
@@ -320,12 +320,12 @@ async def any_stream(client: ClientUnderTest) -> None:
     for _, log in logs_of(client.run(_TASKS), "task_asks_elsewhere"):
         if any(each["what"] == "nowhere" for each in log):
             raise NotApplicable("the client opens no standalone stream")
-    control, asked = _asked(evidence, "task_asks"), _asked(evidence, "task_asks_elsewhere")
-    if not asked:
+    control, requests = _client_requests(evidence, "task_asks"), _client_requests(evidence, "task_asks_elsewhere")
+    if not requests:
         raise NotApplicable("the client declares no capability for client requests, or did not send tasks/result")
     if not control or control[0][1] is None:
         raise NotTestable(
             "the control request failed: the client request on the stream of tasks/result got no response"
         )
-    if asked[0][1] is None:
+    if requests[0][1] is None:
         raise Deviation("a response to the client request on the standalone stream", evidence.ending)

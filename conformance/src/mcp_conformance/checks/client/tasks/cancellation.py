@@ -70,9 +70,9 @@ def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple
     if not {"application/json", "text/event-stream"} <= accepted:
         yield "accept", "with application/json and text/event-stream", f"{sorted(accepted)}"
     session = None if exchange.known is None else exchange.known.id
-    for name, wanted in (("mcp-protocol-version", revision.name), ("mcp-session-id", session)):
-        if exchange.all(name) != [wanted]:
-            yield name, f"{wanted}", f"{exchange.all(name)}"
+    for name, expected in (("mcp-protocol-version", revision.name), ("mcp-session-id", session)):
+        if exchange.all(name) != [expected]:
+            yield name, f"{expected}", f"{exchange.all(name)}"
 
 
 # --- cancellation
@@ -88,9 +88,11 @@ async def cancels(client: ClientUnderTest) -> None:
     """A task is cancelled by `tasks/cancel`, not by notifications/cancelled."""
     evidence = client.run(_CANCEL)
     jobs = tasks_of(evidence)
-    begun = [encoded(each["id"]) for each in evidence.sent("tools/call") if _params(each).get("name") == WAITING_TASK]
+    call_ids = [
+        encoded(each["id"]) for each in evidence.sent("tools/call") if _params(each).get("name") == WAITING_TASK
+    ]
     for message in evidence.sent("notifications/cancelled"):
-        if encoded(_params(message).get("requestId")) in begun:
+        if encoded(_params(message).get("requestId")) in call_ids:
             raise Deviation("tasks/cancel, and no notifications/cancelled for the call", brief(message))
     named = {_params(each).get("taskId") for each in evidence.sent("tasks/cancel")}
     if not named & set(jobs):
@@ -101,7 +103,7 @@ async def cancels(client: ClientUnderTest) -> None:
 # ------------------------------------------------------------------------------------------
 
 
-def _goes_on(evidence: Evidence, tool: str) -> None:
+def _check_continues(evidence: Evidence, tool: str) -> None:
     """Require that the client exited normally, or called another tool after one.
 
     Raises:
@@ -120,10 +122,10 @@ def _goes_on(evidence: Evidence, tool: str) -> None:
     proves=("tasks.expired-deleted", "tasks.ttl-override", "tasks.ttl-server-discard"),
     needs=_NEEDS,
 )
-async def bears_forgotten(client: ClientUnderTest) -> None:
+async def tolerates_expired(client: ClientUnderTest) -> None:
     """A task that expires before the requested ttl is tolerated."""
     for tool, _ in logs_of(client.run(_TASKS), "task_forgotten"):
-        _goes_on(client.run(_TASKS), tool)
+        _check_continues(client.run(_TASKS), tool)
 
 
 @check(
@@ -131,14 +133,14 @@ async def bears_forgotten(client: ClientUnderTest) -> None:
     proves=("tasks.may-require", "tasks.augmentation-required-error"),
     needs=_NEEDS,
 )
-async def bears_insisting(client: ClientUnderTest) -> None:
+async def tolerates_required_task(client: ClientUnderTest) -> None:
     """The rejection of a call that is not task-augmented is tolerated."""
     tasks_of(client.run(_TASKS))
-    _goes_on(client.run(_TASKS), INSISTING)
+    _check_continues(client.run(_TASKS), INSISTING)
 
 
 @check("tasks.client-bears-no-interval", proves=("tasks.poll-interval-optional",), needs=_NEEDS)
-async def bears_no_interval(client: ClientUnderTest) -> None:
+async def polls_without_interval(client: ClientUnderTest) -> None:
     """A task without pollInterval and with an unlimited ttl is polled."""
     for tool, log in logs_of(client.run(_TASKS), "task_unhurried"):
         if not at_end(log):
@@ -150,9 +152,9 @@ async def bears_no_interval(client: ClientUnderTest) -> None:
     proves=("tasks.cancelled-deleted", "tasks.cancel-cooperative"),
     needs=(f"scenario:{_CANCEL}",),
 )
-async def bears_cancelled(client: ClientUnderTest) -> None:
+async def tolerates_cancelled(client: ClientUnderTest) -> None:
     """A cancelled task that is deleted at once, or continues for a while, is tolerated."""
     evidence = client.run(_CANCEL)
     if not any(each["what"] == "tasks/cancel" for _, log in tasks_of(evidence).values() for each in log):
         raise NotTestable(f"the client did not cancel the task: {evidence.ending}")
-    _goes_on(evidence, WAITING_TASK)
+    _check_continues(evidence, WAITING_TASK)

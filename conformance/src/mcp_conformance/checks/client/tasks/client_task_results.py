@@ -145,9 +145,9 @@ async def same_error(client: ClientUnderTest) -> None:
 async def id_param(client: ClientUnderTest) -> None:
     """`tasks/get` uses params.taskId, not a related task in `_meta`."""
     response = step(client, MANY, "other")
-    wanted = task_id(steps(client, MANY, "create")[0])
-    if member(response, "result", "taskId") != wanted:
-        raise Deviation(f"the task {wanted}", brief(response))
+    expected = task_id(steps(client, MANY, "create")[0])
+    if member(response, "result", "taskId") != expected:
+        raise Deviation(f"the task {expected}", brief(response))
 
 
 @check("tasks.client-list", proves=("tasks.list-complete", "tasks.list-next-cursor"), needs=_NEEDS)
@@ -194,10 +194,10 @@ async def unknown(client: ClientUnderTest) -> None:
 @check("tasks.client-gated", proves=("tasks.list-gated", "tasks.cancel-gated"), needs=_NEEDS)
 async def gated(client: ClientUnderTest) -> None:
     """`tasks/list` and `tasks/cancel` are served if they are declared, and are unknown methods otherwise."""
-    asked = {each.name: each.response for each in client.run(ASKS).server.client_requests}
+    responses = {each.name: each.response for each in client.run(ASKS).server.client_requests}
     for capability in ("tasks.list", "tasks.cancel"):
         method = capability.replace(".", "/")
-        response = asked.get(f"{UNKNOWN}: {method}")
+        response = responses.get(f"{UNKNOWN}: {method}")
         if response is None:
             raise NotTestable(f"{method} was not sent, or got no response: {client.run(ASKS).ending}")
         has = declares(client, ASKS, capability)

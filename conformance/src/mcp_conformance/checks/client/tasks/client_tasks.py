@@ -80,7 +80,7 @@ async def starts_working(client: ClientUnderTest) -> None:
 
 
 @check("tasks.client-bears-no-ttl", proves=("tasks.ttl-optional",), needs=_NEEDS)
-async def bears_no_ttl(client: ClientUnderTest) -> None:
+async def accepts_no_ttl(client: ClientUnderTest) -> None:
     """A task-augmented request without a ttl is accepted."""
     created = _many(client)
     if task_id(created[2]) is None:
@@ -129,10 +129,10 @@ async def ids(client: ClientUnderTest) -> None:
 
 def _shown(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
     """Yield the task objects of the client that have a taskId. Another check requires the taskId."""
-    yield from ((method, task) for method, task in _told(client) if "taskId" in task)
+    yield from ((method, task) for method, task in _task_objects(client) if "taskId" in task)
 
 
-def _told(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
+def _task_objects(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
     """Yield all task objects of the client in order, with the method of the message."""
     evidence = asked_run(client)
     found = 0
@@ -180,7 +180,7 @@ def _told(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
 )
 async def fields(client: ClientUnderTest) -> None:
     """A task has a taskId, a ttl that is an integer or null, and optionally a poll interval."""
-    for method, task in _told(client):
+    for method, task in _task_objects(client):
         # Other checks cover the status and the timestamps.
         whole: JsonObject = {**task, "status": "working", "createdAt": "", "lastUpdatedAt": ""}
         wrong = flaw(whole, "Task", client.revision)
@@ -237,7 +237,7 @@ async def answers_unrelated(client: ClientUnderTest) -> None:
 
 
 @check("tasks.client-told-unrelated", proves=("tasks.status-notification-no-related-meta",), needs=_NEEDS)
-async def told_unrelated(client: ClientUnderTest) -> None:
+async def status_unrelated(client: ClientUnderTest) -> None:
     """A status notification of a task has no related task in `_meta`."""
     found = asked_run(client).sent(_STATUS)
     for message in found:
@@ -258,17 +258,17 @@ async def told_unrelated(client: ClientUnderTest) -> None:
 )
 async def undeclared(client: ClientUnderTest) -> None:
     """A client that declares no tasks answers a task-augmented request like any other."""
-    asked = {each.name: each.response for each in client.run(_UNDECLARED).server.client_requests}
+    responses = {each.name: each.response for each in client.run(_UNDECLARED).server.client_requests}
     tried = 0
     for tool, kind in KINDS.items():
-        if flaw(member(asked.get(f"{tool}: plain"), "result"), kind, client.revision) is not None:
+        if flaw(member(responses.get(f"{tool}: plain"), "result"), kind, client.revision) is not None:
             # The control request failed: there is no result without a task either, or no request.
             continue
         tried += 1
-        response = asked.get(f"{tool}: create")
+        response = responses.get(f"{tool}: create")
         if flaw(member(response, "result"), kind, client.revision) is not None:
             raise Deviation(f"a {kind}, as no tasks are declared", brief(response))
-    if not tried and not asked:
+    if not tried and not responses:
         raise NotApplicable("the client declares neither elicitation nor sampling, or declares tasks for them")
     if not tried:
         raise NotTestable("the control request failed: the request without a task gets no result")

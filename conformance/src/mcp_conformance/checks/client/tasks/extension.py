@@ -26,7 +26,7 @@ _SCENARIOS: Final = (_TASKS, "conformance_tasks_cancel", _UNFIT)
 _NEEDS: Final = (f"scenario:{_TASKS}",)
 _METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
 _KINDS: Final = ("ElicitResult", "CreateMessageResult")
-_ASKS: Final = "task_asks"
+_TOOL: Final = "task_asks"
 
 
 def _params(message: JsonObject) -> JsonObject:
@@ -43,8 +43,8 @@ def _declares(message: JsonObject) -> bool:
 
 def _task_ids(message: JsonObject) -> JsonValue:
     """Return the task ids in the filter of a subscription; `None` without task ids."""
-    wanted = _params(message).get("notifications")
-    return wanted.get("taskIds") if isinstance(wanted, dict) else None
+    expected = _params(message).get("notifications")
+    return expected.get("taskIds") if isinstance(expected, dict) else None
 
 
 def _about_tasks(client: ClientUnderTest) -> list[JsonObject]:
@@ -60,7 +60,7 @@ def _about_tasks(client: ClientUnderTest) -> list[JsonObject]:
     return found
 
 
-def _asking(client: ClientUnderTest) -> tuple[str, list[JsonObject]]:
+def _task_with_input(client: ClientUnderTest) -> tuple[str, list[JsonObject]]:
     """Return the id and the log of the task that requires input.
 
     Raises:
@@ -68,9 +68,9 @@ def _asking(client: ClientUnderTest) -> tuple[str, list[JsonObject]]:
         NotTestable: The client did not call the tool, or did not poll the task.
     """
     jobs = tasks_of(client.run(_TASKS))
-    found = [(id, log) for id, (tool, log) in jobs.items() if tool == _ASKS]
+    found = [(id, log) for id, (tool, log) in jobs.items() if tool == _TOOL]
     if not found:
-        raise NotTestable(f"the client starts no task of {_ASKS}: {client.run(_TASKS).ending}")
+        raise NotTestable(f"the client starts no task of {_TOOL}: {client.run(_TASKS).ending}")
     id, log = found[0]
     if not any(each.get("status") == "input_required" for each in log):
         if any(each.get("status") in ENDED for each in log):
@@ -106,9 +106,9 @@ async def mcp_name(client: ClientUnderTest) -> None:
     found = [each for each in client.run(_TASKS).exchanges if each.message.get("method") in _METHODS]
     for exchange in found:
         name = header_value(_params(exchange.message).get("taskId"))
-        for header, wanted in (("mcp-name", name), ("mcp-method", exchange.message["method"])):
-            if exchange.all(header) != [wanted]:
-                raise Deviation(f"{header} {wanted!r}", f"{exchange} with {exchange.all(header)}")
+        for header, expected in (("mcp-name", name), ("mcp-method", exchange.message["method"])):
+            if exchange.all(header) != [expected]:
+                raise Deviation(f"{header} {expected!r}", f"{exchange} with {exchange.all(header)}")
     if not found:
         raise NotApplicable("the client sends no requests about tasks")
 
@@ -178,17 +178,17 @@ async def unfit(client: ClientUnderTest) -> None:
 @check("tasks.client-inputs", proves=("tasks.client-inspects-inputs", "tasks.client-fulfils-inputs"), needs=_NEEDS)
 async def inputs(client: ClientUnderTest) -> None:
     """All input requests of a task are answered by `tasks/update`, or the task is cancelled."""
-    _, log = _asking(client)
-    wanted = {key for each in log if each["what"] == "tasks/get" for key in _keys(each)}
+    _, log = _task_with_input(client)
+    expected = {key for each in log if each["what"] == "tasks/get" for key in _keys(each)}
     given = {key for each in log if each["what"] == "tasks/update" for key in _keys(each)}
-    if not wanted <= given and not any(each["what"] == "tasks/cancel" for each in log):
-        raise Deviation(f"tasks/update with {', '.join(sorted(wanted))}", brief([*sorted(given)]))
+    if not expected <= given and not any(each["what"] == "tasks/cancel" for each in log):
+        raise Deviation(f"tasks/update with {', '.join(sorted(expected))}", brief([*sorted(given)]))
 
 
 @check("tasks.client-update", proves=("tasks.update-request",), needs=_NEEDS)
 async def update(client: ClientUnderTest) -> None:
     """`tasks/update` has a taskId, and results by key without a wrapper in `inputResponses`."""
-    _asking(client)
+    _task_with_input(client)
     found = client.run(_TASKS).sent("tasks/update")
     for message in found:
         params = _params(message)
@@ -205,7 +205,7 @@ async def update(client: ClientUnderTest) -> None:
 @check("tasks.client-update-keys", proves=("tasks.update-keys-outstanding",), needs=_NEEDS)
 async def update_keys(client: ClientUnderTest) -> None:
     """Each key of `tasks/update` is that of an input request in the latest tasks/get."""
-    _, log = _asking(client)
+    _, log = _task_with_input(client)
     shown: set[str] = set()
     updates = 0
     for each in log:
@@ -222,7 +222,7 @@ async def update_keys(client: ClientUnderTest) -> None:
 @check("tasks.client-answers-once", proves=("tasks.client-no-double-answer",), needs=_NEEDS)
 async def answers_once(client: ClientUnderTest) -> None:
     """An input request of a task gets one response, even if it is still listed later."""
-    _, log = _asking(client)
+    _, log = _task_with_input(client)
     given = [key for each in log if each["what"] == "tasks/update" for key in _keys(each)]
     if len(set(given)) != len(given):
         raise Deviation("one response for each key", brief([*given]))
@@ -233,10 +233,10 @@ async def answers_once(client: ClientUnderTest) -> None:
 @check("tasks.client-observes-on", proves=("tasks.client-continues-observing",), needs=_NEEDS)
 async def observes_on(client: ClientUnderTest) -> None:
     """After its input responses the client continues to poll the task until it has ended."""
-    _, log = _asking(client)
+    _, log = _task_with_input(client)
     updates = [index for index, each in enumerate(log) if each["what"] == "tasks/update"]
     if not updates:
         raise NotTestable("the client sends no input responses")
-    behind = log[updates[-1] :]
-    if not any(each["what"] == "tasks/cancel" or each.get("status") in ENDED for each in behind):
-        raise Deviation("tasks/get until the task has ended", brief([str(each["what"]) for each in behind]))
+    after = log[updates[-1] :]
+    if not any(each["what"] == "tasks/cancel" or each.get("status") in ENDED for each in after):
+        raise Deviation("tasks/get until the task has ended", brief([str(each["what"]) for each in after]))

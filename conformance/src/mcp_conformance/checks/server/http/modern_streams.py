@@ -47,9 +47,9 @@ async def stream_no_requests(server: ServerUnderTest) -> None:
     async with server.open(capabilities={"elicitation": {"form": {}}}) as opened:
         peer = http_peer(attrs.evolve(server, connected=opened))
         answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
-    asked = [each for each in answer.before if "id" in each and "method" in each]
-    if asked:
-        raise Deviation("no request in a stream", brief(asked[0]))
+    requests = [each for each in answer.before if "id" in each and "method" in each]
+    if requests:
+        raise Deviation("no request in a stream", brief(requests[0]))
 
 
 @check("http.no-resumption", proves=("http.sse-no-resumption",), needs=_NEEDS)
@@ -116,7 +116,7 @@ async def _outcome(server: ServerUnderTest, key: str) -> str:
     return str(first.get("text")) if isinstance(first, dict) else ""
 
 
-async def _gone(server: ServerUnderTest, key: str) -> None:
+async def _disconnect(server: ServerUnderTest, key: str) -> None:
     """Start a call that waits, and close its connection."""
     peer = http_peer(server)
     name, _ = server.tool("conformance_wait")
@@ -131,7 +131,7 @@ async def _gone(server: ServerUnderTest, key: str) -> None:
     peer.transcript.note("the stream is closed before the response")
 
 
-async def _settled(server: ServerUnderTest, key: str) -> str:
+async def _final_outcome(server: ServerUnderTest, key: str) -> str:
     """Return the outcome of a call when it is known; `running` when it does not end in time."""
     with trio.move_on_after(server.settings.timeout):
         # The outcome can only be polled.
@@ -145,8 +145,8 @@ async def _settled(server: ServerUnderTest, key: str) -> str:
 async def cancel_by_disconnect(server: ServerUnderTest) -> None:
     """A request is cancelled when its client closes the stream."""
     key = f"gone-{http_peer(server).next_id()}"
-    await _gone(server, key)
-    outcome = await _settled(server, key)
+    await _disconnect(server, key)
+    outcome = await _final_outcome(server, key)
     if outcome != "cancelled":
         raise Deviation("the request to be cancelled", f"it is {outcome}")
 
@@ -155,14 +155,14 @@ async def cancel_by_disconnect(server: ServerUnderTest) -> None:
 async def disconnect_no_cancel(server: ServerUnderTest) -> None:
     """A request continues when its connection is lost."""
     key = f"lost-{http_peer(server).next_id()}"
-    await _gone(server, key)
+    await _disconnect(server, key)
     # A server that cancels the call needs a moment to notice the disconnect. No verdict depends on its length.
     for _ in range(_LOOKS):
         if await _outcome(server, key) == "cancelled":
             raise Deviation("the request to continue", "it is cancelled")
         await trio.sleep(_PAUSE)
     (await server.call("conformance_release", {"key": key})).result()
-    outcome = await _settled(server, key)
+    outcome = await _final_outcome(server, key)
     if outcome != "finished":
         raise Deviation("the request to continue to its end", f"it is {outcome}")
 
@@ -179,8 +179,8 @@ async def cancel_silent(server: ServerUnderTest) -> None:
         peer.endpoint.exchange(peer.transcript, "POST", peer.headers(listen), encoded(listen)) as exchange,
     ):
         await exchange.next_event()
-        await _gone(server, key)
-        await _settled(server, key)
+        await _disconnect(server, key)
+        await _final_outcome(server, key)
         (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
         while (event := await exchange.next_event()) is not None:
             message = peer.transcript.message(event.data, sent=False) if event.data else None

@@ -42,7 +42,7 @@ _PRIMITIVES: Final = ("string", "integer", "boolean")
 
 
 @attrs.frozen(kw_only=True)
-class _Mark:
+class _Annotation:
     """An `x-mcp-header` annotation."""
 
     tool: JsonValue
@@ -51,7 +51,7 @@ class _Mark:
     reachable: bool
 
 
-def _marks(server: ServerUnderTest) -> list[_Mark]:
+def _annotations(server: ServerUnderTest) -> list[_Annotation]:
     """Return all `x-mcp-header` annotations.
 
     Raises:
@@ -64,14 +64,14 @@ def _marks(server: ServerUnderTest) -> list[_Mark]:
     return found
 
 
-def _in_schema(tool: JsonValue, schema: JsonValue, *, reachable: bool, root: bool = True) -> Iterator[_Mark]:
+def _in_schema(tool: JsonValue, schema: JsonValue, *, reachable: bool, root: bool = True) -> Iterator[_Annotation]:
     if isinstance(schema, list):
         for each in schema:
             yield from _in_schema(tool, each, reachable=False, root=False)
     if not isinstance(schema, dict):
         return
     if _KEY in schema:
-        yield _Mark(tool=tool, value=schema[_KEY], schema=schema, reachable=reachable and not root)
+        yield _Annotation(tool=tool, value=schema[_KEY], schema=schema, reachable=reachable and not root)
     for name, member in schema.items():
         if name == "properties" and isinstance(member, dict):
             for each in member.values():
@@ -93,7 +93,7 @@ def _in_schema(tool: JsonValue, schema: JsonValue, *, reachable: bool, root: boo
 )
 async def mark_token(server: ServerUnderTest) -> None:
     """Every x-mcp-header is a non-empty token of HTTP."""
-    for mark in _marks(server):
+    for mark in _annotations(server):
         if not isinstance(mark.value, str) or _TOKEN.fullmatch(mark.value) is None:
             raise Deviation(f"the {_KEY} of {brief(mark.tool)} to be a token", brief(mark.value))
 
@@ -101,18 +101,18 @@ async def mark_token(server: ServerUnderTest) -> None:
 @check("header.mark-unique", proves=("header.xmcp-unique-case-insensitive",), needs=_NEEDS)
 async def mark_unique(server: ServerUnderTest) -> None:
     """No two parameters of a tool have the same x-mcp-header, regardless of case."""
-    seen: set[tuple[str, str]] = set()
-    for mark in _marks(server):
+    used: set[tuple[str, str]] = set()
+    for mark in _annotations(server):
         key = (str(mark.tool), str(mark.value).lower())
-        if key in seen:
+        if key in used:
             raise Deviation(f"each {_KEY} of {brief(mark.tool)} once", brief(mark.value))
-        seen.add(key)
+        used.add(key)
 
 
 @check("header.mark-primitive", proves=("header.xmcp-primitive-only",), needs=_NEEDS)
 async def mark_primitive(server: ServerUnderTest) -> None:
     """Only strings, integers and booleans have x-mcp-header."""
-    for mark in _marks(server):
+    for mark in _annotations(server):
         kinds = mark.schema.get("type")
         allowed = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
         if not allowed or any(each not in _PRIMITIVES for each in allowed):
@@ -122,7 +122,7 @@ async def mark_primitive(server: ServerUnderTest) -> None:
 @check("header.mark-reachable", proves=("header.xmcp-statically-reachable",), needs=_NEEDS)
 async def mark_reachable(server: ServerUnderTest) -> None:
     """Every x-mcp-header is at a place that is reached by `properties` only."""
-    for mark in _marks(server):
+    for mark in _annotations(server):
         if not mark.reachable:
             raise Deviation(f"{_KEY} in {brief(mark.tool)} below `properties` only", brief(mark.schema))
 
@@ -166,7 +166,7 @@ def _param(server: ServerUnderTest, kind: str = "string") -> _Param:
     raise NotTestable(f"no tool has a header parameter of type {kind} and no other required arguments")
 
 
-async def _written(
+async def _send_header(
     server: ServerUnderTest, value: JsonValue, header: str | None, deviant: str = "", *, kind: str = "string"
 ) -> HttpResponse:
     """Send a call with the given header, after a control request with the correct one."""
@@ -179,7 +179,7 @@ async def _written(
     return await peer.look(headers=headers, body=encoded(request), deviant=deviant)
 
 
-def _believed(answer: HttpResponse, what: str) -> None:
+def _require_success(answer: HttpResponse, what: str) -> None:
     if not succeeded(answer):
         raise Deviation(f"a result for {what}", shown(answer))
 
@@ -188,27 +188,27 @@ def _believed(answer: HttpResponse, what: str) -> None:
 async def param_mismatch(server: ServerUnderTest) -> None:
     """A call whose Mcp-Param header differs from the body is rejected with 400 and -32020."""
     what = "an Mcp-Param header that differs from the body"
-    require(await _written(server, "here", "there", what), {400}, what, code=_MISMATCH)
+    require(await _send_header(server, "here", "there", what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-missing", proves=("header.param-missing-but-in-body-rejected",), needs=_NEEDS)
 async def param_missing(server: ServerUnderTest) -> None:
     """A call with a header parameter but without its header is rejected with 400 and -32020."""
     what = "a header parameter without its header"
-    require(await _written(server, "here", None, what), {400}, what, code=_MISMATCH)
+    require(await _send_header(server, "here", None, what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-characters", proves=("header.param-invalid-chars-rejected",), needs=_NEEDS)
 async def param_characters(server: ServerUnderTest) -> None:
     """A call whose Mcp-Param header has invalid characters is rejected with 400 and -32020."""
     what = "an Mcp-Param header that is not ASCII"
-    require(await _written(server, "caf\u00e9", "caf\u00e9", what), {400}, what, code=_MISMATCH)
+    require(await _send_header(server, "caf\u00e9", "caf\u00e9", what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-base64", proves=("header.base64-decoded-before-compare",), needs=_NEEDS)
 async def param_base64(server: ServerUnderTest) -> None:
     """An Mcp-Param header in base64 is decoded."""
-    _believed(await _written(server, "Hello", "=?base64?SGVsbG8=?="), "an Mcp-Param header in base64")
+    _require_success(await _send_header(server, "Hello", "=?base64?SGVsbG8=?="), "an Mcp-Param header in base64")
 
 
 @check("header.param-base64-invalid", proves=("header.base64-invalid-rejected",), needs=_NEEDS)
@@ -216,14 +216,14 @@ async def param_base64_invalid(server: ServerUnderTest) -> None:
     """An Mcp-Param header with invalid base64 is rejected with 400 and -32020."""
     for header in ("=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?="):
         what = f"the Mcp-Param header {header}"
-        require(await _written(server, "Hello", header, what), {400}, what, code=_MISMATCH)
+        require(await _send_header(server, "Hello", header, what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-literal", proves=("header.base64-markers-exact",), needs=_NEEDS)
 async def param_literal(server: ServerUnderTest) -> None:
     """An Mcp-Param header without the exact markers of base64 is a literal value."""
     for value in ("=?base64?SGVsbG8=", "SGVsbG8=?=", "=?BASE64?SGVsbG8=?="):
-        _believed(await _written(server, value, value), f"the parameter {value}")
+        _require_success(await _send_header(server, value, value), f"the parameter {value}")
 
 
 @check("header.param-absent", proves=("header.param-null-not-expected",), needs=_NEEDS)
@@ -243,7 +243,7 @@ async def param_absent(server: ServerUnderTest) -> None:
 @check("header.param-integer", proves=("header.integer-compared-numerically",), needs=_NEEDS)
 async def param_integer(server: ServerUnderTest) -> None:
     """An integer in an Mcp-Param header is compared as a number: 42.0 equals 42."""
-    _believed(await _written(server, 42, "42.0", kind="integer"), "the header 42.0 of the parameter 42")
+    _require_success(await _send_header(server, 42, "42.0", kind="integer"), "the header 42.0 of the parameter 42")
 
 
 @check("header.param-unknown", proves=("header.param-unknown-ignored",), needs=_NEEDS)
@@ -253,4 +253,4 @@ async def param_unknown(server: ServerUnderTest) -> None:
     name, arguments = server.tool("test_simple_text")
     request = await control(peer, peer.message("tools/call", {"name": name, "arguments": arguments}))
     headers = [*peer.headers(request), ("Mcp-Param-Conformance-None", "whatever")]
-    _believed(await peer.look(headers=headers, body=encoded(request)), "an Mcp-Param header without a parameter")
+    _require_success(await peer.look(headers=headers, body=encoded(request)), "an Mcp-Param header without a parameter")

@@ -139,13 +139,13 @@ def _token(message: JsonObject) -> object:
 
 
 @asynccontextmanager
-async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list[JsonObject]]]:
+async def _standalone_streams(peer: HttpConnection, count: int) -> AsyncIterator[list[list[JsonObject]]]:
     """Open streams by GET for a block. At its end the session is ended, and with it the streams.
 
     Raises:
         NotApplicable: The server does not offer that many streams.
     """
-    came: list[list[JsonObject]] = [[] for _ in range(count)]
+    received: list[list[JsonObject]] = [[] for _ in range(count)]
 
     async def read(number: int, task_status: trio.TaskStatus[None]) -> None:
         headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
@@ -157,14 +157,14 @@ async def _standing(peer: HttpConnection, count: int) -> AsyncIterator[list[list
                 value = peer.transcript.message(event.data, sent=False) if event.data else None
                 for each in value if isinstance(value, list) else [value]:
                     if isinstance(each, dict):
-                        came[number].append(each)
+                        received[number].append(each)
 
     with trio.CancelScope() as scope:
         try:
             async with trio.open_nursery() as nursery:
                 for number in range(count):
                     await nursery.start(read, number)
-                yield came
+                yield received
                 # The end of the session ends the streams, so that all earlier messages are read.
                 await peer.end()
                 scope.deadline = trio.current_time() + peer.settings.timeout
@@ -178,10 +178,10 @@ async def get_no_response(server: ServerUnderTest) -> None:
     async with session(server) as peer:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
-        async with _standing(peer, 1) as came:
+        async with _standalone_streams(peer, 1) as received:
             await read_stream(peer, progress_call(server, peer, "not on GET"))
             await peer.fence()
-    for message in came[0]:
+    for message in received[0]:
         if "method" not in message:
             raise Deviation("no response on a stream by GET", brief(message))
         if _token(message) == "not on GET":
@@ -197,15 +197,15 @@ async def no_broadcast(server: ServerUnderTest) -> None:
         async with session(server) as peer:
             if peer.session_id is None:
                 raise NotApplicable("the server has no sessions")
-            async with _standing(peer, 2) as came:
+            async with _standalone_streams(peer, 2) as received:
                 (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
                 await peer.fence()
-        found = [[each for each in one if each.get("method") == "notifications/tools/list_changed"] for one in came]
+        found = [[each for each in one if each.get("method") == "notifications/tools/list_changed"] for one in received]
         return "the notification was sent on both" if all(found) else None
 
     # Another client may have changed the tools at the same time, which causes a second notification.
-    if (told := await each_time(twice)) is not None:
-        raise Deviation("a notification on one of the streams", told)
+    if (observed := await each_time(twice)) is not None:
+        raise Deviation("a notification on one of the streams", observed)
 
 
 @check("sse.disconnect", proves=("sse.disconnect-any-time",), needs=_NEEDS)

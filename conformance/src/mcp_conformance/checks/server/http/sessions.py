@@ -70,20 +70,20 @@ async def ended(server: ServerUnderTest) -> None:
             raise NotApplicable("the server has no sessions")
         request = await control(peer)
         stream = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
-        standing = await peer.look("GET", headers=stream)
+        stream_answer = await peer.look("GET", headers=stream)
         deleted = await peer.look("DELETE", headers=[*peer.settings.headers, *peer.session_headers()])
         if deleted.status == 405:
             raise NotApplicable("clients cannot end sessions")
         if not 200 <= deleted.status < 300:
             raise NotTestable(f"the session could not be terminated: {shown(deleted)}")
         cancelled: JsonObject = {"requestId": "conformance-none"}
-        told: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
-        for message in (request, told):
+        notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
+        for message in (request, notification):
             answer = await peer.look(
                 headers=peer.headers(message), body=encoded(message), deviant="a terminated session"
             )
             require(answer, {404}, f"{message['method']} in a terminated session")
-        if standing.status == 200:
+        if stream_answer.status == 200:
             answer = await peer.look("GET", headers=stream, deviant="a terminated session")
             require(answer, {404}, "GET in a terminated session")
         peer.session_id = None

@@ -52,7 +52,7 @@ async def _rejected(peer: HttpConnection, message: JsonObject, change: _Change, 
     return answer
 
 
-async def _borne(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
+async def _accepted(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
     """Require that a request succeeds with headers in another notation."""
     request = await control(peer, message)
     answer = await peer.look(headers=change(peer.headers(request)), body=encoded(request))
@@ -73,7 +73,7 @@ def _call(server: ServerUnderTest, peer: HttpConnection) -> JsonObject:
     return peer.message("tools/call", {"name": name, "arguments": arguments})
 
 
-def _named(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+def _requests_with_name(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
     """Return a request of each kind that has an Mcp-Name header and that the server supports."""
     found: list[JsonObject] = []
     if server.inventory.has("tools"):
@@ -145,7 +145,7 @@ async def method_case(server: ServerUnderTest) -> None:
 async def name_missing(server: ServerUnderTest) -> None:
     """tools/call, resources/read and prompts/get without Mcp-Name are rejected with 400 and -32020."""
     peer = http_peer(server)
-    for message in _named(server, peer):
+    for message in _requests_with_name(server, peer):
         await _rejected(peer, message, _drop("Mcp-Name"), f"{message['method']} without Mcp-Name")
 
 
@@ -153,7 +153,7 @@ async def name_missing(server: ServerUnderTest) -> None:
 async def name_mismatch(server: ServerUnderTest) -> None:
     """tools/call, resources/read and prompts/get with another Mcp-Name are rejected with 400 and -32020."""
     peer = http_peer(server)
-    for message in _named(server, peer):
+    for message in _requests_with_name(server, peer):
         await _rejected(
             peer, message, _put("Mcp-Name", "conformance-other"), f"another Mcp-Name of {message['method']}"
         )
@@ -187,15 +187,15 @@ async def invalid_characters(server: ServerUnderTest) -> None:
 async def names_case(server: ServerUnderTest) -> None:
     """The names of headers are not case-sensitive."""
     peer = http_peer(server)
-    await _borne(peer, probe(peer), lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
-    await _borne(peer, probe(peer), lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
+    await _accepted(peer, probe(peer), lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
+    await _accepted(peer, probe(peer), lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
 
 
 @check("header.spaces", proves=("header.value-ows-trimmed",))
 async def spaces(server: ServerUnderTest) -> None:
     """White space around the value of a header is ignored."""
     peer = http_peer(server)
-    await _borne(peer, probe(peer), _put("Mcp-Method", "  server/discover \t"), "white space around Mcp-Method")
+    await _accepted(peer, probe(peer), _put("Mcp-Method", "  server/discover \t"), "white space around Mcp-Method")
 
 
 @check(
@@ -208,7 +208,7 @@ async def name_base64(server: ServerUnderTest) -> None:
     peer = http_peer(server)
     call = _call(server, peer)
     name, _ = server.tool("test_simple_text")
-    await _borne(peer, call, _put("Mcp-Name", _base64(name)), "an Mcp-Name in base64")
+    await _accepted(peer, call, _put("Mcp-Name", _base64(name)), "an Mcp-Name in base64")
 
 
 def _base64(text: str) -> str:

@@ -65,18 +65,18 @@ async def numbers(server: ServerUnderTest) -> None:
     """A number in elicited content may have a fraction."""
     name, arguments = server.tool("test_elicitation_sep1034_defaults")
     call: JsonObject = {"name": name, "arguments": arguments}
-    asked = (await server.peer.request("tools/call", call)).result()
-    requests = asked.get("inputRequests")
+    required = (await server.peer.request("tools/call", call)).result()
+    requests = required.get("inputRequests")
     if not isinstance(requests, dict):
-        raise NotTestable(f"the fixture requires no input: {brief(asked)}")
+        raise NotTestable(f"the fixture requires no input: {brief(required)}")
     for score in (88, 88.5):
         content: JsonObject = {"name": "Jane", "age": 25, "score": score, "status": "inactive", "verified": False}
         again: JsonObject = {
             **call,
             "inputResponses": {key: {"action": "accept", "content": content} for key in requests},
         }
-        if "requestState" in asked:
-            again["requestState"] = asked["requestState"]
+        if "requestState" in required:
+            again["requestState"] = required["requestState"]
         answer = await server.peer.request("tools/call", again)
         if _refused(answer) and score == 88:
             raise NotTestable(f"the control request failed: {answer}")

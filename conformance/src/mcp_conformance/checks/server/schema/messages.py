@@ -42,15 +42,15 @@ look(
 )
 
 
-_ASKED: Final = frozenset({"ping", "sampling/createMessage", "roots/list"})
+_REQUESTS: Final = frozenset({"ping", "sampling/createMessage", "roots/list"})
 _TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
-_TOLD: Final = frozenset({"cancelled", "progress", "message", "resources/updated"}) | frozenset(
+_NOTIFICATIONS: Final = frozenset({"cancelled", "progress", "message", "resources/updated"}) | frozenset(
     f"{feature}/list_changed" for feature in ("resources", "tools", "prompts")
 )
 
 
 def _request(value: JsonValue, revision: Revision) -> str | None:
-    known = _ASKED
+    known = _REQUESTS
     if revision in between(R2025_06_18):
         known |= {"elicitation/create"}
     if revision.core_tasks:
@@ -74,9 +74,9 @@ look(
 
 
 def _notification(value: JsonValue, revision: Revision) -> str | None:
-    known = _TOLD | ({"elicitation/complete", "tasks/status"} if revision.core_tasks else frozenset())
-    told = str(value).removeprefix("notifications/")
-    return None if told in known else f"{brief(value)} is not defined by the revision"
+    known = _NOTIFICATIONS | ({"elicitation/complete", "tasks/status"} if revision.core_tasks else frozenset())
+    name = str(value).removeprefix("notifications/")
+    return None if name in known else f"{brief(value)} is not defined by the revision"
 
 
 look(

@@ -187,16 +187,16 @@ async def related(server: ServerUnderTest) -> None:
     proves=("tasks.input-request-related", "tasks.related-task-meta", "tasks.input-received-leaves"),
     subject=Subject.RECOVERING,
 )
-async def asks_for_input(server: ServerUnderTest) -> None:
+async def requires_input(server: ServerUnderTest) -> None:
     """The client requests of a task name it in `_meta`, and the task continues after the response."""
     server.peer.replies["elicitation/create"] = lambda _: {"action": "accept", "content": {"confirm": True}}
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     await ask(server, "tasks/result", {"taskId": task})
-    asked = [each for each in server.peer.inbox if each.get("method") == "elicitation/create"]
-    if not asked:
+    requests = [each for each in server.peer.inbox if each.get("method") == "elicitation/create"]
+    if not requests:
         raise Deviation("elicitation/create for the task", "no such request")
-    if member(asked[0], "params", "_meta", RELATED_TASK, "taskId") != task:
-        raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(asked[0]))
+    if member(requests[0], "params", "_meta", RELATED_TASK, "taskId") != task:
+        raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(requests[0]))
     await until(server, task, "completed")
 
 

@@ -175,8 +175,8 @@ def _requests(shown: JsonObject) -> JsonObject:
 async def input_required(server: ServerUnderTest) -> None:
     """A task with the status input_required has inputRequests, and continues after the responses."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
-    asked = _requests(await until(server, task, "input_required"))
-    responses: JsonObject = dict.fromkeys(asked, _ACCEPTED)
+    input_requests = _requests(await until(server, task, "input_required"))
+    responses: JsonObject = dict.fromkeys(input_requests, _ACCEPTED)
     answer = await ask(server, "tasks/update", {"taskId": task, "inputResponses": responses})
     result = answer.result()
     if any(name in result for name in ("taskId", "status", "result", "error", "inputRequests")):
@@ -188,12 +188,12 @@ async def input_required(server: ServerUnderTest) -> None:
 async def unknown_keys(server: ServerUnderTest) -> None:
     """An input response with an unknown key is acknowledged and ignored."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
-    asked = _requests(await until(server, task, "input_required"))
+    input_requests = _requests(await until(server, task, "input_required"))
     stray: JsonObject = {"conformance-unknown": _ACCEPTED}
     (await ask(server, "tasks/update", {"taskId": task, "inputResponses": stray})).result()
     again = _requests(await until(server, task, "input_required"))
-    if set(again) != set(asked):
-        raise Deviation(f"the same inputRequests as before: {sorted(asked)}", str(sorted(again)))
+    if set(again) != set(input_requests):
+        raise Deviation(f"the same inputRequests as before: {sorted(input_requests)}", str(sorted(again)))
     await ask(server, "tasks/cancel", {"taskId": task})
 
 
@@ -229,14 +229,16 @@ async def inputs(server: ServerUnderTest) -> None:
 async def input_first(server: ServerUnderTest) -> None:
     """An InputRequiredResult of a call precedes its task."""
     created = await begin(server, "test_tool_with_task")
-    asked = created.result()
-    if asked.get("resultType") != "input_required" or "taskId" in asked:
+    input_requests = created.result()
+    if input_requests.get("resultType") != "input_required" or "taskId" in input_requests:
         raise Deviation("an InputRequiredResult without a task", str(created))
     name, arguments = server.tool("test_tool_with_task")
     params: JsonObject = {"name": name, "arguments": arguments}
-    params["inputResponses"] = {key: {"action": "accept", "content": {"name": "Alice"}} for key in _requests(asked)}
-    if "requestState" in asked:
-        params["requestState"] = asked["requestState"]
+    params["inputResponses"] = {
+        key: {"action": "accept", "content": {"name": "Alice"}} for key in _requests(input_requests)
+    }
+    if "requestState" in input_requests:
+        params["requestState"] = input_requests["requestState"]
     task = id_of(server, await ask(server, "tools/call", params))
     await until(server, task, "completed")
 
@@ -293,14 +295,14 @@ async def listen(server: ServerUnderTest) -> None:
     async with open_nursery() as nursery:
         nursery.start_soon(peer.exchange, message)
         ack = await peer.expect("notifications/subscriptions/acknowledged", "the acknowledgment of the subscription")
-        heard = member(ack, "params", "notifications", "taskIds")
-        if heard != [task]:
+        acknowledged = member(ack, "params", "notifications", "taskIds")
+        if acknowledged != [task]:
             raise Deviation(f"taskIds with the task {task}", brief(ack))
         await begin(server, "slow_compute", _SOON)
         await until(server, task, "completed")
-        told = [each for each in peer.inbox if member(each, "params", "_meta", SUBSCRIPTION_ID) is not None]
+        notifications = [each for each in peer.inbox if member(each, "params", "_meta", SUBSCRIPTION_ID) is not None]
         nursery.cancel_scope.cancel()
-    for each in told:
+    for each in notifications:
         if each.get("method") != "notifications/tasks":
             raise Deviation("only notifications/tasks for a task", brief(each))
         if member(each, "params", "taskId") != task:

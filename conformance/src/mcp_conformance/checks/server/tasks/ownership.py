@@ -30,15 +30,15 @@ async def _refused(peer: SuiteConnection, method: str, params: JsonObject) -> No
         raise Deviation(f"an error for {method} of a task of another user", str(answer))
 
 
-async def _strangers(server: ServerUnderTest, *requests: tuple[str, JsonObject]) -> None:
+async def _check_other_user(server: ServerUnderTest, *requests: tuple[str, JsonObject]) -> None:
     """Send requests for a task as another user, and require that it is not affected."""
     extended(server)
     async with other_user(server) as other:
         task = id_of(server, await begin(server, "slow_compute", _LONG))
-        await _still_there(server, task)
+        await _check_working(server, task)
         for method, params in requests:
             await _refused(other, method, {"taskId": task, **params})
-        await _still_there(server, task)
+        await _check_working(server, task)
         await _ask(server, "tasks/cancel", {"taskId": task})
 
 
@@ -47,7 +47,7 @@ async def _ask(server: ServerUnderTest, method: str, params: JsonObject) -> Json
     return (await server.peer.request(method, {**meta, **params})).result()
 
 
-async def _still_there(server: ServerUnderTest, task: str) -> None:
+async def _check_working(server: ServerUnderTest, task: str) -> None:
     status = (await _ask(server, "tasks/get", {"taskId": task})).get("status")
     if status != "working":
         raise Deviation("the task to keep working", f"it is {status}")
@@ -61,7 +61,7 @@ async def _still_there(server: ServerUnderTest, task: str) -> None:
 )
 async def not_theirs(server: ServerUnderTest) -> None:
     """Another user cannot get the task of a user, wait for it or cancel it."""
-    await _strangers(server, ("tasks/get", {}), ("tasks/result", {}), ("tasks/cancel", {}))
+    await _check_other_user(server, ("tasks/get", {}), ("tasks/result", {}), ("tasks/cancel", {}))
 
 
 @check(
@@ -72,7 +72,7 @@ async def not_theirs(server: ServerUnderTest) -> None:
 )
 async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
     """Another user cannot get the task of a user, respond to its input requests or cancel it."""
-    await _strangers(server, ("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {}))
+    await _check_other_user(server, ("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {}))
 
 
 @check(

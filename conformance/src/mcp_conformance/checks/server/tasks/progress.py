@@ -21,12 +21,12 @@ _FIXTURE: Final = "conformance_task_progress"
 _PROGRESS: Final = "notifications/progress"
 
 
-def _told(peer: SuiteConnection) -> list[JsonObject]:
+def _progress(peer: SuiteConnection) -> list[JsonObject]:
     """Return all progress notifications of a connection."""
     return [each for each in peer.inbox if each.get("method") == _PROGRESS]
 
 
-async def _begun(server: ServerUnderTest, token: str) -> str:
+async def _begin_task(server: ServerUnderTest, token: str) -> str:
     """Start the task that reports progress, and return its id."""
     extended(server)
     name, arguments = server.tool(_FIXTURE)
@@ -48,14 +48,14 @@ async def _begun(server: ServerUnderTest, token: str) -> str:
 async def progress_token(server: ServerUnderTest) -> None:
     """The progress of a task has the token of its request, also after the response that contains the task."""
     peer = server.peer
-    task = await _begun(server, "conformance-task")
-    early = len(_told(peer))
+    task = await _begin_task(server, "conformance-task")
+    early = len(_progress(peer))
     await until(server, task, "completed")
     await peer.fence()
-    told = _told(peer)
-    if len(told) == early:
+    notifications = _progress(peer)
+    if len(notifications) == early:
         raise NotTestable(f"the control request failed: {_FIXTURE} reports no progress as a task")
-    for each in told:
+    for each in notifications:
         if member(each, "params", "progressToken") != "conformance-task":
             raise Deviation('the progressToken "conformance-task"', brief(each))
 
@@ -69,23 +69,23 @@ async def progress_token(server: ServerUnderTest) -> None:
 async def progress_ends(server: ServerUnderTest) -> None:
     """A cancelled task reports no further progress."""
     peer = server.peer
-    control = await _begun(server, "conformance-control")
+    control = await _begin_task(server, "conformance-control")
     await until(server, control, "completed")
-    whole = len(_told(peer))
+    whole = len(_progress(peer))
     if whole < _ENOUGH:
         raise NotTestable(
             f"the control request failed: {_FIXTURE} reported progress {whole} times instead of {_ENOUGH} times"
         )
-    task = await _begun(server, "conformance-cancelled")
-    await peer.until(lambda: len(_told(peer)) > whole, f"progress of {_FIXTURE}")
+    task = await _begin_task(server, "conformance-cancelled")
+    await peer.until(lambda: len(_progress(peer)) > whole, f"progress of {_FIXTURE}")
     await ask(server, "tasks/cancel", {"taskId": task})
     await peer.fence()
-    at_once = len(_told(peer))
+    at_once = len(_progress(peer))
     # Takes as long as the cancelled task would have taken.
-    again = await _begun(server, "conformance-after")
+    again = await _begin_task(server, "conformance-after")
     await until(server, again, "completed")
     late = [
-        each for each in _told(peer)[at_once:] if member(each, "params", "progressToken") == "conformance-cancelled"
+        each for each in _progress(peer)[at_once:] if member(each, "params", "progressToken") == "conformance-cancelled"
     ]
     if late:
         raise Deviation("no progress of a cancelled task", brief(late[0]))
