@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
-from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
+from mcp_conformance.cli.options import CommandLineError, add_choices, choice, choice_words, require_words
 from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
 from mcp_conformance.cli.signals import run_until_stopped
 from mcp_conformance.model.check import Role
@@ -60,7 +60,7 @@ def issuer_command(given: argparse.Namespace) -> int:
     """Test an authorization server and return the exit status.
 
     Raises:
-        NotUnderstood: The options are invalid.
+        CommandLineError: The options are invalid.
     """
     chosen = choice(given, Role.SERVER)
     chosen = attrs.evolve(chosen, checks=tuple(each for each in chosen.checks if NEED in each.needs))
@@ -68,14 +68,14 @@ def issuer_command(given: argparse.Namespace) -> int:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
     if given.issuer is None:
-        raise NotUnderstood("authorization-server needs --issuer: there is nothing to test")
+        raise CommandLineError("authorization-server needs --issuer: there is nothing to test")
     if not given.issuer.startswith(("https://", "http://")):
-        raise NotUnderstood(f"--issuer {given.issuer!a} is not a URL")
+        raise CommandLineError(f"--issuer {given.issuer!a} is not a URL")
     require_words(given.browser)
     if given.browser is not None and "{url}" not in given.browser:
-        raise NotUnderstood(f"--browser {given.browser!a} has no {{url}} for the authorization URL")
+        raise CommandLineError(f"--browser {given.browser!a} has no {{url}} for the authorization URL")
     if given.browser is None and (given.client_id is not None or given.resource is not None):
-        raise NotUnderstood("--client-id and --resource are for a login: they need --browser")
+        raise CommandLineError("--client-id and --resource are for a login: they need --browser")
     require_writable(given)
     show = progress(chosen, Role.SERVER)
     run_it = partial(

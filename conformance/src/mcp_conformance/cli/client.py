@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
+from mcp_conformance.cli.options import CommandLineError, add_choices, choice, choice_words, require_words
 from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
 from mcp_conformance.cli.signals import run_until_stopped
 from mcp_conformance.drivers.server.targets import NotStarted
@@ -48,7 +48,7 @@ def client_command(given: argparse.Namespace) -> int:
     """Test a client and return the exit status.
 
     Raises:
-        NotUnderstood: The options are invalid.
+        CommandLineError: The options are invalid.
         NotStarted: The client did not start.
     """
     chosen = choice(given, Role.CLIENT)
@@ -56,7 +56,7 @@ def client_command(given: argparse.Namespace) -> int:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
     if given.command_line is None and given.stdio_command is None:
-        raise NotUnderstood("client needs --command, --stdio-command or both: there is nothing to test")
+        raise CommandLineError("client needs --command, --stdio-command or both: there is nothing to test")
     require_writable(given)
     require_words(given.command_line, given.stdio_command)
     show = progress(chosen, Role.CLIENT)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import mcp_conformance
 from mcp_conformance.cli.authorization_server import add_issuer, issuer_command
 from mcp_conformance.cli.client import add_client, client_command
-from mcp_conformance.cli.options import NotUnderstood, near
+from mcp_conformance.cli.options import CommandLineError, near
 from mcp_conformance.cli.server import add_server, server_command
-from mcp_conformance.cli.signals import Stopped
+from mcp_conformance.cli.signals import RunStopped
 from mcp_conformance.drivers.server.targets import NotStarted
 from mcp_conformance.reports.explanation import explain_lines
 from mcp_conformance.suite.checks import CHECKS
@@ -54,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         return _COMMANDS[given.command](given)
-    except (KeyboardInterrupt, Stopped) as stopped:
-        number = signal.SIGTERM if isinstance(stopped, Stopped) else signal.SIGINT
+    except (KeyboardInterrupt, RunStopped) as stopped:
+        number = signal.SIGTERM if isinstance(stopped, RunStopped) else signal.SIGINT
         print(f"mcp-conformance: stopped by {number.name}", file=sys.stderr)
         return 128 + number
-    except NotUnderstood as error:
+    except CommandLineError as error:
         print(f"mcp-conformance: {error}", file=sys.stderr)
         return 2
     except NotStarted as error:
@@ -112,7 +112,7 @@ def _explain(given: argparse.Namespace) -> int:
     found = [check for checks in CHECKS.values() for check in checks if check.id == given.check]
     if not found:
         known = {check.id for checks in CHECKS.values() for check in checks}
-        raise NotUnderstood(f"there is no check {given.check!r}{near(given.check, known)}")
+        raise CommandLineError(f"there is no check {given.check!r}{near(given.check, known)}")
     for check in found:
         print(*explain_lines(check), sep="\n")
     return 0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
-    "NotUnderstood",
+    "CommandLineError",
     "add_choices",
     "choice",
     "choice_words",
@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 _LEVELS: Final[Mapping[str, Level]] = {"must": Level.MUST, "should": Level.SHOULD}
-_PATIENCE: Final = 10.0
+_TIMEOUT: Final = 10.0
 
 
-class NotUnderstood(Exception):
+class CommandLineError(Exception):
     """An invalid command line. The argument is the reason."""
 
 
@@ -92,7 +92,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--patience",
         type=float,
-        default=_PATIENCE,
+        default=_TIMEOUT,
         metavar="SECONDS",
         help="timeout of a response (default: %(default)g)",
     )
@@ -116,10 +116,10 @@ def choice(
         other_headers: HTTP headers of another user.
 
     Raises:
-        NotUnderstood: An option is invalid.
+        CommandLineError: An option is invalid.
     """
     if given.patience <= 0 or given.jobs < 1:
-        raise NotUnderstood("--patience and --jobs must be positive")
+        raise CommandLineError("--patience and --jobs must be positive")
     all_ = list(CHECKS[role])
     _require("--area", given.area, {check.area for check in all_})
     _require("--check", given.check, {check.id for check in all_})
@@ -128,7 +128,7 @@ def choice(
     try:
         profile = None if given.profile is None else load(given.profile)
     except InvalidValue as error:
-        raise NotUnderstood(str(error)) from error
+        raise CommandLineError(str(error)) from error
     checks = tuple(
         check
         for check in all_
@@ -137,7 +137,7 @@ def choice(
         and any(revision.name in check.revisions and meets(check.level(revision.name), level) for revision in revisions)
     )
     if not checks:
-        raise NotUnderstood("the options select no check")
+        raise CommandLineError("the options select no check")
     return Choice(
         revisions=revisions,
         checks=checks,
@@ -158,17 +158,17 @@ def choice(
     )
 
 
-def _require(option: str, wanted: Iterable[str] | None, known: Iterable[str]) -> None:
-    for name in wanted or ():
+def _require(option: str, chosen: Iterable[str] | None, known: Iterable[str]) -> None:
+    for name in chosen or ():
         if name not in set(known):
-            raise NotUnderstood(f"{option}: there is no {name!r}{near(name, known)}")
+            raise CommandLineError(f"{option}: there is no {name!r}{near(name, known)}")
 
 
 def require_words(*lines: str | None) -> None:
     """Check before a run that command lines can be split into words.
 
     Raises:
-        NotUnderstood: A quotation is not closed, or there is no word.
+        CommandLineError: A quotation is not closed, or there is no word.
     """
     for line in lines:
         if line is None:
@@ -176,9 +176,9 @@ def require_words(*lines: str | None) -> None:
         try:
             words = shlex.split(line)
         except ValueError as error:
-            raise NotUnderstood(f"{line}: {error}") from error
+            raise CommandLineError(f"{line}: {error}") from error
         if not words:
-            raise NotUnderstood("a command line is empty")
+            raise CommandLineError("a command line is empty")
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -191,21 +191,21 @@ def known_baseline(path: Path | None) -> Baseline:
     """Return the baseline in a file; an empty one without a file.
 
     Raises:
-        NotUnderstood: The file does not exist, or is not a valid baseline.
+        CommandLineError: The file does not exist, or is not a valid baseline.
     """
     if path is None:
         return Baseline()
     try:
         baseline = read_baseline(path)
     except (InvalidValue, OSError) as error:
-        raise NotUnderstood(f"{path}: {error}") from error
+        raise CommandLineError(f"{path}: {error}") from error
     ids = {check.id for checks in CHECKS.values() for check in checks}
     for entry in baseline.known:
         if entry.check not in ids:
-            raise NotUnderstood(f"{path}: there is no check {entry.check!r}{near(entry.check, ids)}")
+            raise CommandLineError(f"{path}: there is no check {entry.check!r}{near(entry.check, ids)}")
     return baseline
 
 
 def choice_words(given: argparse.Namespace) -> list[str]:
     """Return the options that affect every check, for the command line that repeats one."""
-    return [] if given.patience == _PATIENCE else ["--patience", f"{given.patience:g}"]
+    return [] if given.patience == _TIMEOUT else ["--patience", f"{given.patience:g}"]

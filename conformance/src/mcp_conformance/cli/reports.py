@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.cli.options import NotUnderstood, known_baseline
+from mcp_conformance.cli.options import CommandLineError, known_baseline
 from mcp_conformance.reports.badge import badge, badge_svg
 from mcp_conformance.reports.html.page import html
 from mcp_conformance.reports.json_document import document
@@ -59,12 +59,12 @@ def require_writable(given: argparse.Namespace) -> None:
     """Check before a run that the reports can be written.
 
     Raises:
-        NotUnderstood: A report cannot be written.
+        CommandLineError: A report cannot be written.
     """
     for name in (*_REPORTS, "write_baseline"):
         path: Path | None = getattr(given, name)
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise NotUnderstood(f"--{name.replace('_', '-')}: {path} cannot be written: its folder must exist")
+            raise CommandLineError(f"--{name.replace('_', '-')}: {path} cannot be written: its folder must exist")
 
 
 def progress(chosen: Choice, role: Role) -> Progress:

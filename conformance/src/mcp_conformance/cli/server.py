@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.cli.options import NotUnderstood, add_choices, choice, choice_words, require_words
+from mcp_conformance.cli.options import CommandLineError, add_choices, choice, choice_words, require_words
 from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
 from mcp_conformance.cli.signals import run_until_stopped
 from mcp_conformance.drivers.server.protected_target import started_protected
@@ -92,7 +92,7 @@ def server_command(given: argparse.Namespace) -> int:
     """Test a server and return the exit status.
 
     Raises:
-        NotUnderstood: The options are invalid.
+        CommandLineError: The options are invalid.
         NotStarted: The server did not start.
     """
     chosen = choice(
@@ -102,15 +102,15 @@ def server_command(given: argparse.Namespace) -> int:
         print(*list_lines(chosen.checks, [each.name for each in chosen.revisions]), sep="\n")
         return 0
     if given.command_line is None and given.url is None and given.start is None:
-        raise NotUnderstood("server needs --command, --url or --start: there is nothing to test")
+        raise CommandLineError("server needs --command, --url or --start: there is nothing to test")
     if given.auth and given.start is None:
-        raise NotUnderstood("--auth needs --start: the server must use an authorization server of the suite")
+        raise CommandLineError("--auth needs --start: the server must use an authorization server of the suite")
     require_writable(given)
     require_words(given.command_line, given.start)
     try:
         manifest = Manifest() if given.fixtures is None else read_manifest(given.fixtures)
     except (McpError, OSError) as error:
-        raise NotUnderstood(f"{given.fixtures}: {error}") from error
+        raise CommandLineError(f"{given.fixtures}: {error}") from error
     show = progress(chosen, Role.SERVER)
     try:
         run = run_until_stopped(partial(_run, given, chosen, manifest, show))
@@ -125,7 +125,7 @@ def _headers(option: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise NotUnderstood(f'{option} is not "NAME: VALUE"')
+            raise CommandLineError(f'{option} is not "NAME: VALUE"')
         yield name.strip(), value.strip()
 
 

@@ -14,12 +14,12 @@ from mcp_conformance.wire.nursery import open_nursery
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Stopped", "run_until_stopped"]
+__all__ = ["RunStopped", "run_until_stopped"]
 
 T = TypeVar("T")
 
 
-class Stopped(Exception):
+class RunStopped(Exception):
     """The run was stopped by SIGTERM, and its processes have ended."""
 
 
@@ -30,7 +30,7 @@ def run_until_stopped(run: Callable[[], Awaitable[T]]) -> T:
         run: The function.
 
     Raises:
-        Stopped: SIGTERM was received.
+        RunStopped: SIGTERM was received.
         KeyboardInterrupt: SIGINT was received.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -52,5 +52,5 @@ async def _watched(run: Callable[[], Awaitable[T]]) -> T:
             async for _ in signals:
                 nursery.cancel_scope.cancel()
     if not found:
-        raise Stopped
+        raise RunStopped
     return found[0]

@@ -174,13 +174,13 @@ class Registry(Generic[P]):
         unknown = [each for each in proven if each not in catalogue().ids]
         if unknown:
             raise ValueError(f"the check {id!r} proves unknown requirements: {', '.join(unknown)}")
-        wanted = frozenset(REVISIONS if revisions is None else revisions)
-        rows = [row for row in catalogue().rows if row.id in proven and row.revisions & wanted]
+        requested = frozenset(REVISIONS if revisions is None else revisions)
+        rows = [row for row in catalogue().rows if row.id in proven and row.revisions & requested]
         # What one side MAY do, the peer has to accept.
         foreign = [row.id for row in rows if row.actor not in _ACTORS[self.role] and row.level is not Level.MAY]
         if foreign:
             raise ValueError(f"the check {id!r} is for a {self.role.value}, which {', '.join(foreign)} does not oblige")
-        alive = wanted & frozenset(revision for row in rows for revision in row.revisions)
+        alive = requested & frozenset(revision for row in rows for revision in row.revisions)
         if not alive:
             raise ValueError(f"the check {id!r} runs in no revision")
         over = frozenset(each for row in rows for each in _TRANSPORTS[row.transport])

@@ -107,6 +107,6 @@ class Run:
     invocation: str = ""
     """Command line that tests the same target with all checks; empty when unknown."""
 
-    def of(self, lane: Lane) -> tuple[Verdict, ...]:
+    def of(self, leg: Lane) -> tuple[Verdict, ...]:
         """Return the verdicts of one leg."""
-        return tuple(v for v in self.verdicts if (v.revision, v.transport) == (lane.revision, lane.transport))
+        return tuple(v for v in self.verdicts if (v.revision, v.transport) == (leg.revision, leg.transport))

@@ -73,8 +73,8 @@ class Answer:
         Raises:
             Deviation: The response is not an error, or has another code.
         """
-        wanted = " or ".join(map(str, codes))
-        expected = f"an error{f' {wanted}' if wanted else ''}{f' for {what}' if what else ''}"
+        alternatives = " or ".join(map(str, codes))
+        expected = f"an error{f' {alternatives}' if alternatives else ''}{f' for {what}' if what else ''}"
         error = self.message.get("error")
         if not isinstance(error, dict):
             raise Deviation(expected, str(self))

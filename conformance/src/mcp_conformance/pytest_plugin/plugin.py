@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     """Add the tests."""
     if not _given(config):
         return
-    from mcp_conformance.cli.options import NotUnderstood  # lazy: pytest loads this module in every project
+    from mcp_conformance.cli.options import CommandLineError  # lazy: pytest loads this module in every project
     from mcp_conformance.pytest_plugin.target import targets  # lazy: likewise
 
     def option(name: str) -> str | None:
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
                 allow_untested=bool(config.getoption("--mcp-allow-untested")),
             )
         )
-    except NotUnderstood as error:
+    except CommandLineError as error:
         raise pytest.UsageError(str(error)) from error
     for target in found:
         checks: _Checks = _Checks.from_parent(session, name=target.name, nodeid=target.name)
@@ -112,8 +112,8 @@ class _Test(pytest.Item):
     def runtest(self) -> None:
         """Report the result; the first test runs all selected checks."""
         if not self.target.ran:
-            mine = [each for each in self.session.items if isinstance(each, _Test) and each.target is self.target]
-            self.target.run([each.case for each in mine])
+            selected = [each for each in self.session.items if isinstance(each, _Test) and each.target is self.target]
+            self.target.run([each.case for each in selected])
         ending = self.target.ending(self.case)
         if ending.skipped:
             pytest.skip(
@@ -124,12 +124,12 @@ class _Test(pytest.Item):
                 ending.text
             )  # a failure that the user's baseline expects, not an expected failure of this project
         if ending.text:
-            raise _Red(ending.text)
+            raise _CheckFailed(ending.text)
 
     # The text of a check is complete: the source lines of the plugin do not matter.
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> str:  # type: ignore[override]  # text alone, a part of what it may be
         """Return the report of a failure."""
-        if isinstance(excinfo.value, _Red):
+        if isinstance(excinfo.value, _CheckFailed):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
 
@@ -138,5 +138,5 @@ class _Test(pytest.Item):
         return self.target.name, None, self.name
 
 
-class _Red(Exception):
+class _CheckFailed(Exception):
     """A failed check. The argument is the report."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_conformance.cli.options import NotUnderstood, known_baseline, require_words
+from mcp_conformance.cli.options import CommandLineError, known_baseline, require_words
 from mcp_conformance.drivers.server.targets import CommandTarget, UrlTarget
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Role, Transport
@@ -84,7 +84,7 @@ class Target:
     Args:
         name: Name of the group of tests.
         role: The side.
-        lanes: The legs in which it is tested.
+        legs: The legs in which it is tested.
         rules: The rules of the score.
         invocation: The equivalent command line.
         start: Runs checks, by their ids, in some revisions.
@@ -95,14 +95,14 @@ class Target:
         name: str,
         *,
         role: Role,
-        lanes: Sequence[tuple[Revision, Transport]],
+        legs: Sequence[tuple[Revision, Transport]],
         rules: Rules,
         invocation: Sequence[str],
         start: Start,
     ) -> None:
         self.name: Final = name
         self._role: Final = role
-        self._lanes: Final = tuple(lanes)
+        self._legs: Final = tuple(legs)
         self._rules: Final = rules
         self._invocation: Final = shlex.join(["mcp-conformance", role.value, *invocation])
         self._start: Final = start
@@ -112,7 +112,7 @@ class Target:
     @property
     def cases(self) -> Iterator[Case]:
         """All cases of the target."""
-        for revision, transport in self._lanes:
+        for revision, transport in self._legs:
             for check in CHECKS[self._role]:
                 if revision.name in check.revisions and transport in check.transports:
                     yield Case(check=check, revision=revision, transport=transport)
@@ -138,11 +138,11 @@ class Target:
             return Ending(text=self._trouble)
         scored = self._scored
         place = (case.revision.name, case.transport.value)
-        lane = next(lane for lane in scored.run.lanes if (lane.revision, lane.transport) == place)
-        if lane.refusal is not None:
+        leg = next(leg for leg in scored.run.lanes if (leg.revision, leg.transport) == place)
+        if leg.refusal is not None:
             # A single revision that is not supported is not a failure. If none is supported, the run must not pass.
-            return Ending(text=f"not supported: {lane.refusal}", skipped=bool(scored.run.verdicts))
-        verdict = next(each for each in scored.run.of(lane) if each.check == case.check.id)
+            return Ending(text=f"not supported: {leg.refusal}", skipped=bool(scored.run.verdicts))
+        verdict = next(each for each in scored.run.of(leg) if each.check == case.check.id)
         standing = scored.standing(verdict)
         if standing is Standing.NOT_APPLICABLE or (standing in RED and not scored.rules.is_red(standing)):
             return Ending(text=verdict.reason, skipped=True)
@@ -152,7 +152,7 @@ class Target:
         if standing in RED:
             (finding,) = findings(scored, [verdict])
             return Ending(text="\n".join(finding_lines(finding)))
-        stale = next((each for each in scored.judgement.stale if each.covers(verdict)), None)
+        stale = next((each for each in scored.comparison.stale if each.covers(verdict)), None)
         return Ending() if stale is None else Ending(text=f"the baseline has {stale}, which does not fail")
 
 
@@ -178,14 +178,14 @@ def targets(
         allow_untested: Whether checks that cannot test are skipped.
 
     Raises:
-        NotUnderstood: A file cannot be read.
+        CommandLineError: A file cannot be read.
     """
     settings = Settings()
     require_words(server, client, client_stdio)
     try:
         manifest = Manifest() if fixtures is None else read_manifest(Path(fixtures))
     except (McpError, OSError) as error:
-        raise NotUnderstood(f"{fixtures}: {error}") from error
+        raise CommandLineError(f"{fixtures}: {error}") from error
     rules = Rules(
         today=datetime.datetime.now(datetime.UTC).date(),
         allow_untested=allow_untested,
@@ -196,7 +196,7 @@ def targets(
         yield Target(
             "mcp-server",
             role=Role.SERVER,
-            lanes=[(revision, Transport.STDIO) for revision in REVISIONS.values()],
+            legs=[(revision, Transport.STDIO) for revision in REVISIONS.values()],
             rules=rules,
             invocation=("--command", server, *more),
             start=_starting(CommandTarget(server, settings), settings, manifest),
@@ -205,7 +205,7 @@ def targets(
         yield Target(
             "mcp-server-url",
             role=Role.SERVER,
-            lanes=[(revision, Transport.HTTP) for revision in REVISIONS.values()],
+            legs=[(revision, Transport.HTTP) for revision in REVISIONS.values()],
             rules=rules,
             invocation=("--url", url, *more),
             start=_starting(UrlTarget(url, settings), settings, manifest),
@@ -229,7 +229,7 @@ def _client(command: ClientCommand, rules: Rules, settings: Settings) -> Target:
     return Target(
         "mcp-client",
         role=Role.CLIENT,
-        lanes=lanes_of(command, list(REVISIONS.values())),
+        legs=lanes_of(command, list(REVISIONS.values())),
         rules=rules,
         invocation=[word for option, value in words if value is not None for word in (option, value)],
         start=start,

@@ -27,7 +27,7 @@ def _label_message_color(scored: Scored) -> tuple[str, str, str]:
     rules, counts = scored.rules, scored.counts()
     scope = [] if rules.profile is None else [rules.profile.name]
     label = " ".join(["MCP", scored.run.role.value, *scope])
-    spoken = sorted({lane.revision for lane in scored.run.lanes if lane.refusal is None})
+    spoken = sorted({leg.revision for leg in scored.run.lanes if leg.refusal is None})
     if scored.status == 3:
         return label, scored.told if not counts[Standing.BROKEN] else "unknown", _GRAY
     if counts[Standing.FAILED]:

@@ -35,7 +35,7 @@ def schema() -> JsonObject:
 
 def document(scored: Scored) -> JsonObject:
     """Return a run as JSON."""
-    run, rules, judgement = scored.run, scored.rules, scored.judgement
+    run, rules, comparison = scored.run, scored.rules, scored.comparison
     profile: JsonObject | None = (
         None if rules.profile is None else {"name": rules.profile.name, "digest": rules.profile.digest}
     )
@@ -48,16 +48,16 @@ def document(scored: Scored) -> JsonObject:
         "status": scored.status,
         "level": rules.level.value,
         "profile": profile,
-        "stale": [_entry(entry) for entry in judgement.stale],
-        "expired": [_entry(entry) for entry in judgement.expired],
+        "stale": [_entry(entry) for entry in comparison.stale],
+        "expired": [_entry(entry) for entry in comparison.expired],
         "lanes": [
             {
-                "revision": lane.revision,
-                "transport": lane.transport,
-                "refusal": lane.refusal,
-                "counts": {standing.value: count for standing, count in scored.counts(lane).items()},
+                "revision": leg.revision,
+                "transport": leg.transport,
+                "refusal": leg.refusal,
+                "counts": {standing.value: count for standing, count in scored.counts(leg).items()},
             }
-            for lane in run.lanes
+            for leg in run.lanes
         ],
         "verdicts": [_verdict(scored, verdict) for verdict in run.verdicts],
     }

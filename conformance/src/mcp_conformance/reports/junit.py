@@ -41,20 +41,22 @@ _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 def junit(scored: Scored) -> bytes:
     """Return a run as a JUnit document in UTF-8."""
     root = Element("testsuites", name=f"mcp-conformance {scored.run.role.value}")
-    for lane in scored.run.lanes:
-        suite = SubElement(root, "testsuite", name=f"{lane.revision} {lane.transport}")
-        if lane.refusal is not None:
-            SubElement(SubElement(suite, "properties"), "property", name="not supported", value=_clean(lane.refusal))
-        if lane in scored.unspoken:
-            _red(suite, lane.transport, f"supports {lane.revision}", lane.refusal or "")
-        for verdict in scored.run.of(lane):
+    for leg in scored.run.lanes:
+        suite = SubElement(root, "testsuite", name=f"{leg.revision} {leg.transport}")
+        if leg.refusal is not None:
+            SubElement(SubElement(suite, "properties"), "property", name="not supported", value=_clean(leg.refusal))
+        if leg in scored.unsupported:
+            _add_failure(suite, leg.transport, f"supports {leg.revision}", leg.refusal or "")
+        for verdict in scored.run.of(leg):
             _case(scored, suite, verdict)
-    if scored.judgement.stale:
+    if scored.comparison.stale:
         suite = SubElement(root, "testsuite", name="baseline")
-        for entry in scored.judgement.stale:
-            _red(suite, "baseline", str(entry), "the check does not fail: remove the entry")
+        for entry in scored.comparison.stale:
+            _add_failure(suite, "baseline", str(entry), "the check does not fail: remove the entry")
     if not scored.run.verdicts:
-        _red(SubElement(root, "testsuite", name="all"), "all", "at least one check runs", "there was nothing to test")
+        _add_failure(
+            SubElement(root, "testsuite", name="all"), "all", "at least one check runs", "there was nothing to test"
+        )
     for element in [root, *root.iter("testsuite")]:
         element.set("tests", str(sum(1 for _ in element.iter("testcase"))))
         for tag, name in _COUNTS.items():
@@ -87,7 +89,7 @@ def _case(scored: Scored, suite: Element, verdict: Verdict) -> None:
         SubElement(case, "system-err").text = _clean(verdict.log)
 
 
-def _red(suite: Element, place: str, name: str, message: str) -> None:
+def _add_failure(suite: Element, place: str, name: str, message: str) -> None:
     """Add a failing case that is not a check."""
     case = SubElement(suite, "testcase", classname=_clean(place), name=_clean(name))
     SubElement(case, "failure", message=_clean(message), type="failed")

@@ -43,23 +43,23 @@ def _lines(scored: Scored) -> Iterator[str]:
         yield ""
         yield f"And {len(found) - _MOST} more."
     yield from _listed("Not testable", findings(scored, scored.those((Standing.NOT_TESTABLE,))))
-    yield from _listed("Known", findings(scored, scored.judgement.known))
-    if scored.judgement.stale:
+    yield from _listed("Known", findings(scored, scored.comparison.known))
+    if scored.comparison.stale:
         yield ""
         yield "### Stale in the baseline"
         yield ""
-        yield from (f"- {_code(str(entry))} does not fail" for entry in scored.judgement.stale)
+        yield from (f"- {_code(str(entry))} does not fail" for entry in scored.comparison.stale)
 
 
 def _table(scored: Scored) -> Iterator[str]:
     yield f"| revision | transport | {' | '.join(standing.value for standing in Standing)} |"
     yield f"| --- | --- |{' ---: |' * len(Standing)}"
-    for lane in scored.run.lanes:
-        counts = scored.counts(lane)
+    for leg in scored.run.lanes:
+        counts = scored.counts(leg)
         cells = [str(count or "") for count in counts.values()]
-        if lane.refusal is not None:
+        if leg.refusal is not None:
             cells = ["not supported", *[""] * (len(Standing) - 1)]
-        yield f"| {lane.revision} | {lane.transport} | {' | '.join(cells)} |"
+        yield f"| {leg.revision} | {leg.transport} | {' | '.join(cells)} |"
 
 
 def _finding(finding: Finding) -> Iterator[str]:

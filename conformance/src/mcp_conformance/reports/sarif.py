@@ -25,13 +25,13 @@ _LEVELS: Final[Mapping[Level, str]] = {Level.MUST: "error", Level.SHOULD: "warni
 def sarif(scored: Scored) -> JsonObject:
     """Return a run as a SARIF log, with expected failures as suppressed, and without unscored verdicts."""
     run = scored.run
-    red = [each for each in run.verdicts if each.outcome is Outcome.FAILED and scored.rules.counts(each, run.role)]
-    rules: list[JsonValue] = [_rule(scored, id) for id in sorted({verdict.check for verdict in red})]
+    failed = [each for each in run.verdicts if each.outcome is Outcome.FAILED and scored.rules.counts(each, run.role)]
+    rules: list[JsonValue] = [_rule(scored, id) for id in sorted({verdict.check for verdict in failed})]
     driver: JsonObject = {"name": "mcp-conformance", "version": mcp_conformance.__version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_result(scored, verdict) for verdict in red]}],
+        "runs": [{"tool": {"driver": driver}, "results": [_result(scored, verdict) for verdict in failed]}],
     }
 
 

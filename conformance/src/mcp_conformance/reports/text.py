@@ -52,7 +52,7 @@ class Progress:
         if loud:
             self._clear()
             print(progress_line(verdict), file=self._stream)
-        self._tell(self._all, f"{verdict.revision} {verdict.transport} {verdict.check}")
+        self._show(self._all, f"{verdict.revision} {verdict.transport} {verdict.check}")
 
     def played(self, scenario: str) -> None:
         """Show that a scenario is finished, which is judged later.
@@ -61,9 +61,9 @@ class Progress:
             scenario: The scenario.
         """
         self._played += 1
-        self._tell(self._played, scenario)
+        self._show(self._played, scenario)
 
-    def _tell(self, number: int, what: str) -> None:
+    def _show(self, number: int, what: str) -> None:
         if self._changing:
             line = f"{self._count()}   {what}"
             self._stream.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
@@ -97,15 +97,15 @@ def summary_lines(scored: Scored) -> Iterator[str]:
         yield ""
     yield from _untested(scored)
     yield from _known(scored)
-    for entry in scored.judgement.stale:
+    for entry in scored.comparison.stale:
         yield f"stale          the baseline has {entry}, which does not fail: remove the entry"
-    for entry in scored.judgement.expired:
+    for entry in scored.comparison.expired:
         yield f"expired        the baseline had {entry} until {entry.expires}: {entry.reason}"
     yield from _later(scored)
     yield from _table(scored)
     if not scored.run.verdicts:
         # Usually the command is wrong, and its output says so.
-        for log in dict.fromkeys(lane.log for lane in scored.run.lanes if lane.log):
+        for log in dict.fromkeys(leg.log for leg in scored.run.lanes if leg.log):
             yield from _ended(log)
     yield ""
     yield f"{scored.run.role.value} {scored.run.target}: {scored.told}"
@@ -157,7 +157,7 @@ def _untested(scored: Scored) -> Iterator[str]:
 
 def _known(scored: Scored) -> Iterator[str]:
     known: dict[str, list[Verdict]] = {}
-    for verdict in scored.judgement.known:
+    for verdict in scored.comparison.known:
         known.setdefault(verdict.check, []).append(verdict)
     for check, verdicts in known.items():
         entry = scored.known(verdicts[0])
@@ -179,8 +179,8 @@ def _table(scored: Scored) -> Iterator[str]:
     counts = scored.counts()
     shown = [each for each in Standing if counts[each] or each in (Standing.PASSED, *RED[:2])]
     yield f"{'revision':12}{'transport':10}" + "".join(f"{each.value:>{len(each.value) + 3}}" for each in shown)
-    for lane in scored.run.lanes:
-        own = scored.counts(lane)
+    for leg in scored.run.lanes:
+        own = scored.counts(leg)
         cells = "".join(f"{own[each]:>{len(each.value) + 3}}" for each in shown)
-        known = cells if lane.refusal is None else f"   not supported: {lane.refusal}"
-        yield f"{lane.revision:12}{lane.transport:10}{known}"
+        known = cells if leg.refusal is None else f"   not supported: {leg.refusal}"
+        yield f"{leg.revision:12}{leg.transport:10}{known}"

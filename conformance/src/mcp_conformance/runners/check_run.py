@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Part
     from mcp_core.revisions import Revision
 
-__all__ = ["RED", "judged", "server_judged"]
+__all__ = ["FAILING", "judged", "server_judged"]
 
-RED: Final = (Outcome.FAILED, Outcome.BROKEN)
+FAILING: Final = (Outcome.FAILED, Outcome.BROKEN)
 """Outcomes that are reported with a transcript."""
 
 
@@ -65,7 +65,7 @@ async def judged(
         return attrs.evolve(clean, outcome=Outcome.NOT_APPLICABLE, reason=str(why))
     except NotTestable as why:
         return attrs.evolve(clean, outcome=Outcome.NOT_TESTABLE, reason=str(why))
-    except Exception:  # noqa: BLE001  a fault of a check is told as one, and the others go on
+    except Exception:  # noqa: BLE001  an error of a check is reported, and the others continue
         found = attrs.evolve(clean, outcome=Outcome.BROKEN, reason=traceback.format_exc())
     else:
         return clean

@@ -118,7 +118,7 @@ async def run_client(
     found: dict[int, tuple[Lane, list[Verdict]]] = {}
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
-        trial = _Trial(
+        client_leg = _ClientLeg(
             command=command,
             settings=settings,
             places=places,
@@ -127,7 +127,7 @@ async def run_client(
             played=played,
             looked_at=looked_at,
         )
-        found[number] = await trial.run(checks, show)
+        found[number] = await client_leg.run(checks, show)
 
     async with open_nursery() as nursery:
         for number, (revision, transport) in enumerate(lanes):
@@ -136,13 +136,13 @@ async def run_client(
     return Run(
         role=Role.CLIENT,
         target=str(command),
-        lanes=tuple(lane for lane, _ in results),
+        lanes=tuple(leg for leg, _ in results),
         verdicts=tuple(verdict for _, verdicts in results for verdict in verdicts),
     )
 
 
 @attrs.define(kw_only=True, eq=False)
-class _Trial:
+class _ClientLeg:
     """A leg of a client: first whether the revision is supported, then all scenarios, then all checks."""
 
     command: ClientCommand
@@ -163,12 +163,12 @@ class _Trial:
         ]
         await self._play(SCENARIOS[_FIRST])
         refusal = _refusal(self.runs[_FIRST])
-        lane = Lane(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
+        leg = Lane(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
         if refusal is not None:
-            return lane, []
-        wanted = [each for each in _wanted(matching, self.looked_at) if each.name != _FIRST]
+            return leg, []
+        needed = [each for each in _needed(matching, self.looked_at) if each.name != _FIRST]
         async with open_nursery() as nursery:
-            for scenario in wanted:
+            for scenario in needed:
                 if scenario.belongs(self.revision, self.transport):
                     nursery.start_soon(self._play, scenario)
         # In the order of the table, so that two runs of the suite judge the same messages first.
@@ -181,7 +181,7 @@ class _Trial:
             verdict = await _verdict(each, client)
             verdicts.append(verdict)
             show(verdict)
-        return lane, verdicts
+        return leg, verdicts
 
     async def _play(self, scenario: Scenario) -> None:
         async with self.places:
@@ -189,7 +189,7 @@ class _Trial:
         self.played(f"{self.revision} {self.transport.value} {scenario.name}")
 
 
-def _wanted(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str] | None) -> list[Scenario]:
+def _needed(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str] | None) -> list[Scenario]:
     """Return the scenarios that the checks need; all if a check needs all, or those that are enough for it."""
     named = [need.removeprefix("scenario:") for each in checks for need in each.needs]
     passive = any(not each.needs for each in checks)
@@ -222,12 +222,12 @@ def _refusal_of_legacy(evidence: Evidence) -> str | None:
         return None
     if not offered:
         return "the client offered no version"
-    told = f"the client offered {', '.join(map(str, offered))}, and does not continue with {name}"
+    reason = f"the client offered {', '.join(map(str, offered))}, and does not continue with {name}"
     if not evidence.sent("notifications/initialized"):
-        return f"{told}: {evidence.ending}"
+        return f"{reason}: {evidence.ending}"
     later = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
-    said = {version for each in later if (version := each.header("mcp-protocol-version")) is not None}
-    return f"{told}, but with {', '.join(sorted(said))}" if said - {name} else None
+    versions = {version for each in later if (version := each.header("mcp-protocol-version")) is not None}
+    return f"{reason}, but with {', '.join(sorted(versions))}" if versions - {name} else None
 
 
 def _param(message: object, name: str) -> object:
@@ -248,7 +248,7 @@ async def play(
         transport: The transport.
     """
     if scenario.oauth_setup is not None:
-        return await _play_scene(command, settings, scenario, scenario.oauth_setup, revision)
+        return await _play_oauth(command, settings, scenario, scenario.oauth_setup, revision)
     transcript = Transcript()
     server = FakeServer(scenario.speaks or (revision,), settings.timeout)
     notes: dict[str, JsonValue] = {}
@@ -292,13 +292,13 @@ async def play(
     )
 
 
-async def _play_scene(
-    command: ClientCommand, settings: Settings, scenario: Scenario, oauth_setup: OAuthSetup, revision: Revision
+async def _play_oauth(
+    command: ClientCommand, settings: Settings, scenario: Scenario, setup: OAuthSetup, revision: Revision
 ) -> Evidence:
     """Run the client once in the OAuth testbed, whose MCP server requires a token."""
     transcript = Transcript()
-    async with open_testbed(oauth_setup.quirks) as testbed:
-        context = oauth_setup.enter(testbed, transcript)
+    async with open_testbed(setup.quirks) as testbed:
+        context = setup.enter(testbed, transcript)
         environment = _environment(scenario, revision, context)
         status, log = await _run(command.words(testbed.places.resource), environment, settings, transcript)
     return Evidence(
@@ -315,12 +315,12 @@ async def _play_scene(
 
 def _environment(scenario: Scenario, revision: Revision, context: JsonObject | None) -> dict[str, str]:
     """Return the environment variables of the client."""
-    told = {"MCP_CONFORMANCE_SCENARIO": scenario.name}
+    variables = {"MCP_CONFORMANCE_SCENARIO": scenario.name}
     if not scenario.free:
-        told["MCP_CONFORMANCE_PROTOCOL_VERSION"] = revision.name
+        variables["MCP_CONFORMANCE_PROTOCOL_VERSION"] = revision.name
     if context is not None:
-        told["MCP_CONFORMANCE_CONTEXT"] = json.dumps({"name": scenario.name, **context})
-    return told
+        variables["MCP_CONFORMANCE_CONTEXT"] = json.dumps({"name": scenario.name, **context})
+    return variables
 
 
 async def _run(
@@ -346,9 +346,9 @@ async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Ve
     """Judge the runs by one check."""
 
     def evidence() -> tuple[list[str], str]:
-        seen = client.looked_at
-        if seen is None:
+        shown = client.looked_at
+        if shown is None:
             return [], ""
-        return [f"in the scenario {seen.scenario.name}:", *seen.transcript.lines()[-_SHOWN:]], seen.log
+        return [f"in the scenario {shown.scenario.name}:", *shown.transcript.lines()[-_SHOWN:]], shown.log
 
     return await judged(check.id, client, partial(check.run, client), evidence)

@@ -19,7 +19,7 @@ from mcp_conformance.drivers.server.inventory import ServerInventory, read_inven
 from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
 from mcp_conformance.model.check import Role, Subject, Transport
 from mcp_conformance.model.verdict import Deviation, Lane, NotApplicable, NotTestable, Run
-from mcp_conformance.runners.check_run import RED, server_judged
+from mcp_conformance.runners.check_run import FAILING, server_judged
 from mcp_conformance.runners.server_exit import Vigil
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
@@ -70,15 +70,15 @@ async def run_server(
     verdicts: dict[int, list[Verdict]] = {}
     found: dict[int, Lane] = {}
     places = trio.CapacityLimiter(settings.jobs)
-    vigil = Vigil(target)
+    monitor = Vigil(target)
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         async with places:
-            lane = _Lane(target, settings, manifest, vigil, revision=revision, transport=transport, show=show)
-            refusal = await lane.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
+            leg = _ServerLeg(target, settings, manifest, monitor, revision=revision, transport=transport, show=show)
+            refusal = await leg.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
             log = "" if refusal is None else target.log
             found[number] = Lane(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
-            verdicts[number] = lane.verdicts
+            verdicts[number] = leg.verdicts
 
     async with open_nursery() as nursery:
         for number, (revision, transport) in enumerate(lanes):
@@ -92,7 +92,7 @@ async def run_server(
     )
 
 
-class _Lane:
+class _ServerLeg:
     """A leg of a server."""
 
     def __init__(
@@ -100,7 +100,7 @@ class _Lane:
         target: ServerTarget,
         settings: Settings,
         manifest: Manifest,
-        vigil: Vigil,
+        monitor: Vigil,
         *,
         revision: Revision,
         transport: Transport,
@@ -109,7 +109,7 @@ class _Lane:
         self._target: Final = target
         self._settings: Final = settings
         self._manifest: Final = manifest
-        self._vigil: Final = vigil
+        self._monitor: Final = monitor
         self._revision: Final = revision
         self._transport: Final = transport
         self._show: Final = show
@@ -118,7 +118,7 @@ class _Lane:
 
     async def run(self, checks: Sequence[Check[ServerUnderTest]]) -> str | None:
         """Run all checks of the leg. Return the reason when nothing could be tested."""
-        mine = [
+        matching = [
             check
             for subject in _ORDER
             for check in checks
@@ -127,12 +127,12 @@ class _Lane:
             and self._transport in check.transports
         ]
         try:
-            inventory = await self._vigil.reached(self._read_inventory)
+            inventory = await self._monitor.reached(self._read_inventory)
         except (Deviation, NotTestable) as why:
             return str(why)
         async with open_nursery() as nursery:
             connections = ConnectionPool(nursery)
-            watch = self._vigil.watch(f"{self._revision} over {self._transport.value}", connections.close)
+            watch = self._monitor.watch(f"{self._revision} over {self._transport.value}", connections.close)
             subject = ServerUnderTest(
                 target=self._target,
                 revision=self._revision,
@@ -143,9 +143,9 @@ class _Lane:
                 evidence=self._evidence,
                 connections=connections,
             )
-            for check in mine:
+            for check in matching:
                 verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run))
-                if verdict.outcome in RED:
+                if verdict.outcome in FAILING:
                     # The next check must not suffer from a connection that this one left behind.
                     await connections.close()
                 self.verdicts.append(verdict)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Attempt: TypeAlias = Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]]
 
-__all__ = ["Vigil", "Watch"]
+__all__ = ["LegMonitor", "Vigil"]
 
 _LOOKS: Final = 2
 """Maximum number of server exits while its inventory is taken, caused by another leg."""
@@ -52,11 +52,11 @@ class _End:
     def __str__(self) -> str:
         return f"the server exited with status {self.status} during {' and '.join(self.suspects)}"
 
-    def red(self) -> Deviation:
+    def deviation(self) -> Deviation:
         """Return the deviation of the check that caused the exit."""
         return Deviation("the server to keep running", str(self))
 
-    def bears(self) -> bool:
+    def clear_suspect(self) -> bool:
         """Clear one suspect, and return whether another one is left."""
         self.cleared += 1
         return self.cleared < len(self.suspects)
@@ -87,14 +87,14 @@ class Vigil:
         self._ends: Final[dict[LineProcess, _End]] = {}
         self._lost = ""
 
-    def watch(self, place: str, forget: Callable[[], Awaitable[None]]) -> Watch:
+    def watch(self, place: str, forget: Callable[[], Awaitable[None]]) -> LegMonitor:
         """Return the monitor of a leg.
 
         Args:
             place: Name of the leg.
             forget: Closes the connections of the leg before another process is used.
         """
-        return Watch(self, place, forget)
+        return LegMonitor(self, place, forget)
 
     async def ready(self) -> LineProcess | None:
         """Return the process to use; `None` when none is monitored.
@@ -185,17 +185,17 @@ class Vigil:
         return self._ends[process]
 
 
-class Watch:
+class LegMonitor:
     """The monitor of one leg, created by `Vigil.watch`.
 
     Args:
-        vigil: The monitor of the run.
+        monitor: The monitor of the run.
         place: Name of the leg.
         forget: Closes the connections of the leg.
     """
 
-    def __init__(self, vigil: Vigil, place: str, forget: Callable[[], Awaitable[None]]) -> None:
-        self._vigil: Final = vigil
+    def __init__(self, monitor: Vigil, place: str, forget: Callable[[], Awaitable[None]]) -> None:
+        self._monitor: Final = monitor
         self._place: Final = place
         self._forget: Final = forget
         self._used: LineProcess | None = None
@@ -212,13 +212,13 @@ class Watch:
             Deviation: The server exited during the check; or the exception of the check.
             NotTestable: The server exited before, and does not start again; or the exception of the check.
         """
-        process = await self._vigil.ready()
+        process = await self._monitor.ready()
         if process is None:
             await self._unwatched(check, subject, attempt)
             return
         end = await self._once(process, check, subject, attempt)
         if end is not None:
-            async with self._vigil._alone:  # noqa: SLF001  its other half
+            async with self._monitor._alone:  # noqa: SLF001  a class of this module
                 await self._again(end, check, subject, attempt)
 
     async def _unwatched(self, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt) -> None:
@@ -228,7 +228,7 @@ class Watch:
         except (NotApplicable, NotTestable):
             raise
         except Exception as other:
-            if reason := await self._vigil.gone(f"{check.id} in {self._place}"):
+            if reason := await self._monitor.gone(f"{check.id} in {self._place}"):
                 raise Deviation("the server to keep running", reason) from other
             raise
 
@@ -237,21 +237,21 @@ class Watch:
     ) -> None:
         """Repeat a suspect alone, while no other check starts."""
         try:
-            process = await self._vigil._living()  # noqa: SLF001  its other half
+            process = await self._monitor._living()  # noqa: SLF001  a class of this module
         except NotTestable as lost:
-            raise end.red() from lost
+            raise end.deviation() from lost
         if process is None or len(end.suspects) == 1:
-            raise end.red()
+            raise end.deviation()
         try:
             second = await self._once(process, check, subject, attempt)
         except Exception as other:
-            if not end.bears():
-                raise end.red() from other
+            if not end.clear_suspect():
+                raise end.deviation() from other
             raise
         if second is not None:
-            raise second.red()
-        if not end.bears():
-            raise end.red()
+            raise second.deviation()
+        if not end.clear_suspect():
+            raise end.deviation()
 
     async def _once(
         self, process: LineProcess, check: Check[ServerUnderTest], subject: ServerUnderTest, attempt: Attempt
@@ -261,7 +261,7 @@ class Watch:
             await self._forget()
         self._used = process
         name = f"{check.id} in {self._place}"
-        running = self._vigil._running  # noqa: SLF001  its other half
+        running = self._monitor._running  # noqa: SLF001  a class of this module
         running[name] = process
         try:
             try:
@@ -271,10 +271,10 @@ class Watch:
                     raise
             except Exception:
                 # Any exception is meaningless for the check if the server exited.
-                if not await self._vigil.ended(process):
+                if not await self._monitor.ended(process):
                     raise
             if process.status is None:
                 return None
-            return self._vigil._end(process)  # noqa: SLF001  its other half
+            return self._monitor._end(process)  # noqa: SLF001  a class of this module
         finally:
             del running[name]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from mcp_conformance.model.verdict import Verdict
 
-__all__ = ["Baseline", "Judgement", "Known", "judge", "read_baseline", "written"]
+__all__ = ["Baseline", "BaselineComparison", "Known", "judge", "read_baseline", "written"]
 
-_RED: Final = frozenset({Outcome.FAILED, Outcome.NOT_TESTABLE})
+_FAILING: Final = frozenset({Outcome.FAILED, Outcome.NOT_TESTABLE})
 """The outcomes that a baseline can excuse. An error of the suite is never an expected failure."""
 
 _LONGEST: Final = 300
@@ -80,13 +80,13 @@ class Baseline:
 
     def find(self, verdict: Verdict, today: datetime.date) -> Known | None:
         """Return the entry that excuses a verdict; `None` when no entry matches."""
-        if verdict.outcome not in _RED:
+        if verdict.outcome not in _FAILING:
             return None
         return next((entry for entry in self.known if entry.covers(verdict) and not entry.over(today)), None)
 
 
 @attrs.frozen(kw_only=True)
-class Judgement:
+class BaselineComparison:
     """The comparison of a run with a baseline."""
 
     new: tuple[Verdict, ...]
@@ -104,7 +104,7 @@ class Judgement:
         return not self.new and not self.stale
 
 
-def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date) -> Judgement:
+def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date) -> BaselineComparison:
     """Compare verdicts with a baseline.
 
     Args:
@@ -113,13 +113,13 @@ def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date)
         today: The date.
     """
     all_ = tuple(verdicts)
-    red = [verdict for verdict in all_ if verdict.outcome in _RED]
-    return Judgement(
-        new=tuple(verdict for verdict in red if baseline.find(verdict, today) is None),
-        known=tuple(verdict for verdict in red if baseline.find(verdict, today) is not None),
+    failed = [verdict for verdict in all_ if verdict.outcome in _FAILING]
+    return BaselineComparison(
+        new=tuple(verdict for verdict in failed if baseline.find(verdict, today) is None),
+        known=tuple(verdict for verdict in failed if baseline.find(verdict, today) is not None),
         stale=tuple(entry for entry in baseline.known if not entry.over(today) and _is_stale(entry, all_)),
         expired=tuple(
-            entry for entry in baseline.known if entry.over(today) and any(entry.covers(verdict) for verdict in red)
+            entry for entry in baseline.known if entry.over(today) and any(entry.covers(verdict) for verdict in failed)
         ),
     )
 
@@ -127,7 +127,7 @@ def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date)
 def _is_stale(entry: Known, verdicts: Iterable[Verdict]) -> bool:
     """Return whether the check of an entry ran and did not fail anywhere."""
     matching = [verdict for verdict in verdicts if entry.covers(verdict)]
-    return bool(matching) and not entry.flaky and not any(verdict.outcome in _RED for verdict in matching)
+    return bool(matching) and not entry.flaky and not any(verdict.outcome in _FAILING for verdict in matching)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -191,11 +191,11 @@ def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
     for verdict in verdicts:
         ran.setdefault(verdict.check, []).append(verdict)
     for check, matching in ran.items():
-        red = [verdict for verdict in matching if verdict.outcome in _RED]
-        if len(red) == len(matching) and not any(entry.covers(verdict) for entry in kept for verdict in red):
-            yield Known(check=check, reason=_reason(red[0]))
+        failed = [verdict for verdict in matching if verdict.outcome in _FAILING]
+        if len(failed) == len(matching) and not any(entry.covers(verdict) for entry in kept for verdict in failed):
+            yield Known(check=check, reason=_reason(failed[0]))
             continue
-        for verdict in red:
+        for verdict in failed:
             if not any(entry.covers(verdict) for entry in kept):
                 yield Known(
                     check=check, reason=_reason(verdict), revision=verdict.revision, transport=verdict.transport

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.model.check import Role
     from mcp_conformance.model.verdict import Lane, Run, Verdict
-    from mcp_conformance.scoring.baseline import Judgement, Known
+    from mcp_conformance.scoring.baseline import BaselineComparison, Known
     from mcp_conformance.suite.profile import Profile
 
 __all__ = ["RED", "Rules", "Scored", "Standing", "meets", "score"]
@@ -110,7 +110,7 @@ class Scored:
     """The rules of the score."""
     counted: tuple[Verdict, ...]
     """The verdicts that count."""
-    judgement: Judgement
+    comparison: BaselineComparison
     """The comparison of the counted verdicts with the baseline."""
 
     def standing(self, verdict: Verdict) -> Standing:
@@ -121,9 +121,9 @@ class Scored:
         """Return the entry of the baseline that excuses a verdict."""
         return self.rules.baseline.find(verdict, self.rules.today)
 
-    def counts(self, lane: Lane | None = None) -> Mapping[Standing, int]:
+    def counts(self, leg: Lane | None = None) -> Mapping[Standing, int]:
         """Return the number of verdicts by score, of a leg or of the whole run, including zeros."""
-        counter = Counter(map(self.standing, self.run.verdicts if lane is None else self.run.of(lane)))
+        counter = Counter(map(self.standing, self.run.verdicts if leg is None else self.run.of(leg)))
         return {standing: counter[standing] for standing in Standing}
 
     def those(self, standings: Iterable[Standing]) -> tuple[Verdict, ...]:
@@ -132,41 +132,39 @@ class Scored:
         return tuple(verdict for verdict in self.run.verdicts if self.standing(verdict) in wanted)
 
     @property
-    def unspoken(self) -> tuple[Lane, ...]:
+    def unsupported(self) -> tuple[Lane, ...]:
         """The legs of revisions that were requested by name and are not supported.
 
         Streamable HTTP came after HTTP+SSE: a server that supports HTTP+SSE in a revision does not need the other.
         """
         older = {
-            lane.revision
-            for lane in self.run.lanes
-            if lane.refusal is None and lane.transport == Transport.HTTP_SSE.value
+            leg.revision for leg in self.run.lanes if leg.refusal is None and leg.transport == Transport.HTTP_SSE.value
         }
         return tuple(
-            lane
-            for lane in self.run.lanes
-            if lane.refusal is not None
-            and lane.revision in self.rules.demanded
-            and not (lane.transport == Transport.HTTP.value and lane.revision in older)
+            leg
+            for leg in self.run.lanes
+            if leg.refusal is not None
+            and leg.revision in self.rules.demanded
+            and not (leg.transport == Transport.HTTP.value and leg.revision in older)
         )
 
     @property
     def status(self) -> int:
         """The exit status of the command: 0, 1 or 3, as documented in `--help`."""
         counts = self.counts()
-        if counts[Standing.BROKEN] or self.unspoken or not self.run.verdicts:
+        if counts[Standing.BROKEN] or self.unsupported or not self.run.verdicts:
             return 3
-        return 0 if self.judgement.good else 1
+        return 0 if self.comparison.good else 1
 
     @property
     def told(self) -> str:
         """The result of the run in a few words."""
         counts = self.counts()
-        if not self.run.verdicts or self.unspoken:
+        if not self.run.verdicts or self.unsupported:
             return "nothing to test" if not self.run.verdicts else "not supported"
         parts = [f"{counts[each]} {each.value}" for each in RED if counts[each]]
-        if self.judgement.stale:
-            parts.append(f"{len(self.judgement.stale)} stale in the baseline")
+        if self.comparison.stale:
+            parts.append(f"{len(self.comparison.stale)} stale in the baseline")
         return ", ".join(["passed", *parts] if self.status == 0 else parts)
 
 
@@ -177,4 +175,4 @@ def score(run: Run, rules: Rules) -> Scored:
         for verdict in run.verdicts
         if rules.counts(verdict, run.role) and not (rules.allow_untested and verdict.outcome is Outcome.NOT_TESTABLE)
     )
-    return Scored(run=run, rules=rules, counted=counted, judgement=judge(counted, rules.baseline, rules.today))
+    return Scored(run=run, rules=rules, counted=counted, comparison=judge(counted, rules.baseline, rules.today))

@@ -51,7 +51,7 @@ async def hears_changes(client: ClientUnderTest) -> None:
 
 
 @check("caching.client-no-rounds", proves=("caching.no-cache-of-mrtr-results",), needs=_NEEDS)
-async def no_rounds(client: ClientUnderTest) -> None:
+async def no_cached_retries(client: ClientUnderTest) -> None:
     """The result of a multi round-trip request is not cached."""
     reads = [
         each for each in _requests(client) if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-_ASKS: Final = "conformance_asks"
-_NEEDS: Final = (f"scenario:{_ASKS}",)
+_SCENARIO: Final = "conformance_asks"
+_NEEDS: Final = (f"scenario:{_SCENARIO}",)
 _LEGACY: Final = [each.name for each in LEGACY if each in between(R2025_06_18)]
 _FORMS: Final = ("ask_form", "ask_form_by_mode", "ask_choices")
 _SCHEMAS: Final = {
@@ -60,8 +60,8 @@ async def undeclared(client: ClientUnderTest) -> None:
 )
 async def form_without_mode(client: ClientUnderTest) -> None:
     """An elicitation without a mode is a form, with the same response as with the mode form."""
-    result_of(client, _ASKS, "ask_form_by_mode")
-    response = response_of(client, _ASKS, "ask_form")
+    result_of(client, _SCENARIO, "ask_form_by_mode")
+    response = response_of(client, _SCENARIO, "ask_form")
     if response is None or not isinstance(response.get("result"), dict):
         raise Deviation("the result of a form elicitation", brief(response))
 
@@ -78,7 +78,7 @@ async def form_without_mode(client: ClientUnderTest) -> None:
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has an action, and content of strings, numbers, booleans and lists of strings."""
-    for name, answer in answers(client, _ASKS, *_FORMS, "ask_url"):
+    for name, answer in answers(client, _SCENARIO, *_FORMS, "ask_url"):
         wrong = flaw(answer, "ElicitResult", client.revision)
         if wrong is not None:
             raise Deviation(f"an ElicitResult for {name}", f"{wrong} in {brief(answer)}")
@@ -92,7 +92,7 @@ async def result(client: ClientUnderTest) -> None:
 async def content_fits(client: ClientUnderTest) -> None:
     """An accepted form has content that conforms to the requestedSchema."""
     accepted = 0
-    for name, answer in answers(client, _ASKS, *_FORMS):
+    for name, answer in answers(client, _SCENARIO, *_FORMS):
         if answer.get("action") == "accept":
             accepted += 1
             _fits(answer, _SCHEMAS[name])
@@ -116,7 +116,7 @@ def _fits(answer: JsonObject, schema: JsonValue) -> None:
 )
 async def url_no_content(client: ClientUnderTest) -> None:
     """An accepted URL mode elicitation has no content."""
-    answer = result_of(client, _ASKS, "ask_url")
+    answer = result_of(client, _SCENARIO, "ask_url")
     if answer.get("action") != "accept":
         raise NotTestable("the user did not accept")
     if "content" in answer:
@@ -126,7 +126,7 @@ async def url_no_content(client: ClientUnderTest) -> None:
 @check("elicitation.client-id-opaque", proves=("elicitation.id-opaque",), needs=_NEEDS)
 async def id_opaque(client: ClientUnderTest) -> None:
     """The client accepts any string as elicitationId."""
-    response = response_of(client, _ASKS, "ask_url")
+    response = response_of(client, _SCENARIO, "ask_url")
     if error_code(response) == -32601:
         raise NotTestable("the client does not know elicitation/create, although it declares elicitation")
     if response is None or not isinstance(response.get("result"), dict):
@@ -154,11 +154,11 @@ async def undeclared_mode(client: ClientUnderTest) -> None:
 @check(
     "elicitation.client-complete-unknown",
     proves=("elicitation.complete-unknown-ignored",),
-    needs=("scenario:conformance_elicitation_complete", f"scenario:{_ASKS}"),
+    needs=("scenario:conformance_elicitation_complete", f"scenario:{_SCENARIO}"),
 )
 async def complete_unknown(client: ClientUnderTest) -> None:
     """A completion notification of an unknown elicitation is ignored."""
-    result_of(client, _ASKS, "ask_form")
+    result_of(client, _SCENARIO, "ask_form")
     evidence = client.run("conformance_elicitation_complete")
     response = response_of(client, evidence.scenario.name, "ask_form")
     if response is None or not isinstance(response.get("result"), dict) or evidence.status != 0:
@@ -172,12 +172,12 @@ async def complete_unknown(client: ClientUnderTest) -> None:
         "elicitation.validate-both",
         "elicitation.client-validates-content",
     ),
-    needs=("scenario:conformance_unfit_form", f"scenario:{_ASKS}"),
+    needs=("scenario:conformance_unfit_form", f"scenario:{_SCENARIO}"),
 )
 async def validates(client: ClientUnderTest) -> None:
     """Content of the user that violates the schema is not sent."""
     scenario = "conformance_unfit_form"
-    result_of(client, _ASKS, "ask_form")
+    result_of(client, _SCENARIO, "ask_form")
     response = response_of(client, scenario, "ask_form")
     answer = None if response is None else response.get("result")
     content = answer.get("content") if isinstance(answer, dict) else None

@@ -87,15 +87,15 @@ async def request_id_unique(client: ClientUnderTest) -> None:
     """No two requests of a session have the same id."""
     for evidence in client.all():
         for messages in evidence.conversations:
-            seen: set[bytes] = set()
+            used: set[bytes] = set()
             for message in messages:
                 # Another check covers requests whose method is that of a notification.
                 is_notification = str(message.get("method")).startswith("notifications/")
                 if "method" in message and not is_notification and isinstance(message.get("id"), int | str):
                     key = encoded(message["id"])
-                    if key in seen:
+                    if key in used:
                         raise Deviation("an id that no other request of the session had", brief(message))
-                    seen.add(key)
+                    used.add(key)
 
 
 @check("jsonrpc.client-request-id-in-flight", proves=("jsonrpc.request-id-unique-in-flight",))
@@ -159,7 +159,7 @@ async def known_methods(client: ClientUnderTest) -> None:
             raise Deviation(f"a method of {client.revision}", brief(message))
 
 
-_GONE: Final = frozenset(
+_REMOVED_METHODS: Final = frozenset(
     {
         "ping",
         "logging/setLevel",
@@ -176,7 +176,7 @@ _GONE: Final = frozenset(
 async def no_legacy_methods(client: ClientUnderTest) -> None:
     """A modern server gets no request that only legacy revisions define."""
     for message in client.run("tools_call").messages:
-        if isinstance(message, dict) and message.get("method") in _GONE:
+        if isinstance(message, dict) and message.get("method") in _REMOVED_METHODS:
             raise Deviation("no request of a legacy revision", brief(message))
 
 
@@ -267,8 +267,8 @@ async def response_id(client: ClientUnderTest) -> None:
     """Every request of the server gets a response with its id."""
     for request in _server_requests(client):
         if request.response is None:
-            seen = [each.get("id") for each in client.run("server-asks").responses]
-            raise Deviation(f"a response to {request.method} with the id {brief(request.request['id'])}", brief(seen))
+            used = [each.get("id") for each in client.run("server-asks").responses]
+            raise Deviation(f"a response to {request.method} with the id {brief(request.request['id'])}", brief(used))
 
 
 @check(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _STATE: Final = "sep-2322-client-request-state"
-_ROUNDS: Final = "conformance_rounds"
-_BOTH: Final = (f"scenario:{_STATE}", f"scenario:{_ROUNDS}")
+_ROUND_TRIPS: Final = "conformance_rounds"
+_BOTH: Final = (f"scenario:{_STATE}", f"scenario:{_ROUND_TRIPS}")
 _KINDS: Final = {
     "elicitation: 1": "ElicitResult",
     "sampling: 1": "CreateMessageResult",
@@ -85,7 +85,7 @@ async def answers(client: ClientUnderTest) -> None:
     for scenario, tool, keys in (
         (_STATE, "test_mrtr_echo_state", {"confirm"}),
         (_STATE, "test_mrtr_no_state", {"confirm"}),
-        (_ROUNDS, "ask_all_kinds", None),
+        (_ROUND_TRIPS, "ask_all_kinds", None),
     ):
         found = _calls(client, scenario, tool)
         expected = keys or {key for key in _KINDS if _declares(found[0], key.partition(":")[0])}
@@ -94,10 +94,10 @@ async def answers(client: ClientUnderTest) -> None:
             raise Deviation(f"inputResponses with {', '.join(sorted(expected))} for {tool}", brief(given))
 
 
-@check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUNDS}",))
+@check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUND_TRIPS}",))
 async def response_shape(client: ClientUnderTest) -> None:
     """Each input response has the type that its input request requires."""
-    given = _params(_retry(client, _ROUNDS, "ask_all_kinds")).get("inputResponses")
+    given = _params(_retry(client, _ROUND_TRIPS, "ask_all_kinds")).get("inputResponses")
     for key, kind in _KINDS.items():
         if isinstance(given, dict) and key in given:
             wrong = flaw(given[key], kind, client.revision)
@@ -121,10 +121,10 @@ async def no_state(client: ClientUnderTest) -> None:
         raise Deviation("no requestState", brief(params["requestState"]))
 
 
-@check("mrtr.client-latest-state", proves=("mrtr.state-latest-only",), needs=(f"scenario:{_ROUNDS}",))
+@check("mrtr.client-latest-state", proves=("mrtr.state-latest-only",), needs=(f"scenario:{_ROUND_TRIPS}",))
 async def latest_state(client: ClientUnderTest) -> None:
     """Of several requestStates the retry has only the latest."""
-    found = _calls(client, _ROUNDS, "ask_in_rounds")
+    found = _calls(client, _ROUND_TRIPS, "ask_in_rounds")
     if len(found) < 3:
         raise NotTestable(f"the client called ask_in_rounds {len(found)} times instead of three")
     if (first := _params(found[1]).get("requestState")) not in (STATE, *STATES):
@@ -136,7 +136,7 @@ async def latest_state(client: ClientUnderTest) -> None:
 @check("mrtr.client-new-id", proves=("mrtr.retry-new-id", "tools.retry-new-id"), needs=_BOTH)
 async def new_id(client: ClientUnderTest) -> None:
     """A retry has a new request id."""
-    for scenario, tool in ((_STATE, "test_mrtr_echo_state"), (_ROUNDS, "ask_in_rounds")):
+    for scenario, tool in ((_STATE, "test_mrtr_echo_state"), (_ROUND_TRIPS, "ask_in_rounds")):
         found = _calls(client, scenario, tool)
         _retry(client, scenario, tool)
         ids = [encoded(each["id"]) for each in found]
@@ -147,19 +147,19 @@ async def new_id(client: ClientUnderTest) -> None:
 def _retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
     """Yield pairs of a first request and its retry."""
     for name in ("ask_all_kinds", "ask_in_rounds"):
-        first, *others = _calls(client, _ROUNDS, name)
-        _retry(client, _ROUNDS, name)
+        first, *others = _calls(client, _ROUND_TRIPS, name)
+        _retry(client, _ROUND_TRIPS, name)
         yield from ((first, other) for other in others)
     for method, member in (("prompts/get", "name"), ("resources/read", "uri")):
         firsts: dict[JsonValue, JsonObject] = {}
-        for message in client.run(_ROUNDS).sent(method):
+        for message in client.run(_ROUND_TRIPS).sent(method):
             key = encoded(_params(message).get(member)).decode()
             if "inputResponses" in _params(message) and key in firsts:
                 yield firsts[key], message
             firsts.setdefault(key, message)
 
 
-@check("mrtr.client-same-params", proves=("mrtr.retry-same-params",), needs=(f"scenario:{_ROUNDS}",))
+@check("mrtr.client-same-params", proves=("mrtr.retry-same-params",), needs=(f"scenario:{_ROUND_TRIPS}",))
 async def same_params(client: ClientUnderTest) -> None:
     """A retry has the same params as the first request, except for the input responses and the state."""
     for first, again in _retries(client):
@@ -185,7 +185,7 @@ async def meta_on_retries(client: ClientUnderTest) -> None:
 async def no_cross_use(client: ClientUnderTest) -> None:
     """The input responses and the state of one request are not used in another."""
     _retry(client, _STATE, "test_mrtr_echo_state")
-    for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUNDS, "ask_nothing")):
+    for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUND_TRIPS, "ask_nothing")):
         for message in _calls(client, scenario, tool):
             if set(_params(message)) & set(_RETRY_MEMBERS):
                 raise Deviation(f"neither inputResponses nor requestState for {tool}", brief(message))

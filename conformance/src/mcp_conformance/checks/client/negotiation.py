@@ -22,7 +22,7 @@ _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _HTTP: Final = frozenset({Transport.HTTP})
 _STDIO: Final = frozenset({Transport.STDIO})
-_GONE_STATUS: Final = (400, 404, 405)
+_REJECTIONS: Final = (400, 404, 405)
 
 
 def _params(message: JsonObject) -> JsonObject:
@@ -231,7 +231,7 @@ async def posts_first(client: ClientUnderTest) -> None:
 
 
 async def _falls_back(evidence: Evidence) -> None:
-    refused = [each for each in evidence.exchanges if each.method == "POST" and each.status in _GONE_STATUS]
+    refused = [each for each in evidence.exchanges if each.method == "POST" and each.status in _REJECTIONS]
     if not refused:
         raise NotTestable("no request was rejected")
     after = [each for each in evidence.exchanges if each.number > refused[0].number]

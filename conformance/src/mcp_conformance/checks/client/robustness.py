@@ -223,9 +223,9 @@ async def demux(client: ClientUnderTest) -> None:
     found = reports(client, "conformance_two_subscriptions")
     if "told" not in evidence.notes or not found:
         raise NotTestable("the client does not open two subscriptions, or does not report their notifications")
-    heard = {name: found.get(name, {}).get("heard") for name in ("first", "second")}
-    if heard != {"first": False, "second": True}:
-        raise Deviation("a notification for the second subscription only", brief(dict(heard)))
+    notified = {name: found.get(name, {}).get("heard") for name in ("first", "second")}
+    if notified != {"first": False, "second": True}:
+        raise Deviation("a notification for the second subscription only", brief(dict(notified)))
 
 
 def _with_subscription(client: ClientUnderTest, name: str) -> Evidence:

@@ -31,7 +31,7 @@ __all__ = [
     "ACCEPT_STREAM",
     "EVIL",
     "Headers",
-    "Streamed",
+    "RecordedStream",
     "control",
     "error_code",
     "error_id",
@@ -63,7 +63,7 @@ EVIL = "evil.example"
 def http_peer(server: ServerUnderTest) -> HttpConnection:
     """Return the HTTP connection of the check."""
     if not isinstance(server.peer, HttpConnection):
-        raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
+        raise AssertionError("this check runs over HTTP")  # noqa: TRY004  an error of the suite
     return server.peer
 
 
@@ -72,7 +72,7 @@ async def session(server: ServerUnderTest, *, revision: str | None = None) -> As
     """Open a separate connection without a standalone stream."""
     async with server.open(handshake=False, revision=None if revision is None else REVISIONS[revision]) as peer:
         if not isinstance(peer, HttpConnection):
-            raise AssertionError("this check runs over HTTP")  # noqa: TRY004  the suite's own mistake
+            raise AssertionError("this check runs over HTTP")  # noqa: TRY004  an error of the suite
         await peer.shake_hands()
         yield peer
 
@@ -84,8 +84,8 @@ def probe(peer: HttpConnection) -> JsonObject:
 
 def without(headers: Sequence[tuple[str, str]], *names: str) -> Headers:
     """Return headers without those of some names."""
-    gone = {name.lower() for name in names}
-    return [(name, value) for name, value in headers if name.lower() not in gone]
+    dropped = {name.lower() for name in names}
+    return [(name, value) for name, value in headers if name.lower() not in dropped]
 
 
 def with_header(headers: Sequence[tuple[str, str]], name: str, value: str) -> Headers:
@@ -135,9 +135,9 @@ def require(answer: HttpResponse, statuses: Collection[int], what: str, *, code:
     Raises:
         Deviation: The response differs.
     """
-    wanted = f"HTTP {brief([*sorted(statuses)])[1:-1]}" if len(statuses) < 10 else f"HTTP {min(statuses)} or above"
+    expected = f"HTTP {brief([*sorted(statuses)])[1:-1]}" if len(statuses) < 10 else f"HTTP {min(statuses)} or above"
     if answer.status not in statuses or (code is not None and error_code(answer) != code):
-        raise Deviation(f"{wanted}{'' if code is None else f' with error {code}'} for {what}", shown(answer))
+        raise Deviation(f"{expected}{'' if code is None else f' with error {code}'} for {what}", shown(answer))
 
 
 async def control(peer: HttpConnection, message: JsonObject | None = None) -> JsonObject:
@@ -167,7 +167,7 @@ def progress_call(server: ServerUnderTest, peer: HttpConnection, token: str) -> 
 
 
 @attrs.frozen(kw_only=True)
-class Streamed:
+class RecordedStream:
     """An HTTP response that is an event stream."""
 
     headers: tuple[tuple[str, str], ...]
@@ -197,7 +197,7 @@ class Streamed:
 
 async def read_stream(
     peer: HttpConnection, message: JsonObject | None, *, last_event_id: str | None = None, deviant: str = ""
-) -> Streamed:
+) -> RecordedStream:
     """Read a stream to its end: the response to a request, or to a GET.
 
     Raises:
@@ -232,7 +232,7 @@ async def read_stream(
                 raise Deviation(f"a response to {method}", str(broken)) from broken
     if not found:
         raise Deviation(f"a response to {method}", f"no response within {peer.settings.timeout:g} seconds")
-    return Streamed(headers=found, events=tuple(events), ended=ended)
+    return RecordedStream(headers=found, events=tuple(events), ended=ended)
 
 
 async def serves_legacy(server: ServerUnderTest, revision: str) -> bool:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["REPLIES", "Conversation", "Question", "converse", "questions_of", "retried"]
+__all__ = ["REPLIES", "ClientRequest", "Conversation", "converse", "input_requests_of", "retried"]
 
-_ROUNDS: Final = 60
+_MAX_ROUND_TRIPS: Final = 60
 """Maximum number of round trips of a call."""
 _CONTENT: Final[JsonObject] = {"type": "text", "text": "A text."}
 
@@ -69,7 +69,7 @@ REPLIES: Final[Mapping[str, Reply]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Question:
+class ClientRequest:
     """A client request of the server."""
 
     key: str
@@ -86,19 +86,19 @@ class Question:
 class Conversation:
     """A call with its client requests."""
 
-    rounds: tuple[Answer, ...]
+    answers: tuple[Answer, ...]
     """Responses to the calls: one in legacy revisions, one per round trip in modern ones."""
-    questions: tuple[Question, ...]
+    client_requests: tuple[ClientRequest, ...]
     """The client requests, in order."""
 
     @property
     def answer(self) -> Answer:
         """The final response."""
-        return self.rounds[-1]
+        return self.answers[-1]
 
-    def asked(self, method: str) -> list[Question]:
+    def requests_of(self, method: str) -> list[ClientRequest]:
         """Return the client requests of one method."""
-        return [each for each in self.questions if each.method == method]
+        return [each for each in self.client_requests if each.method == method]
 
 
 def _params(whole: JsonObject) -> JsonObject:
@@ -106,13 +106,13 @@ def _params(whole: JsonObject) -> JsonObject:
     return params if isinstance(params, dict) else {}
 
 
-def questions_of(answer: Answer) -> list[Question]:
+def input_requests_of(answer: Answer) -> list[ClientRequest]:
     """Return the input requests of a response; empty when it requires no input."""
     result = answer.message.get("result")
-    asked = result.get("inputRequests") if isinstance(result, dict) else None
+    requests_of = result.get("inputRequests") if isinstance(result, dict) else None
     return [
-        Question(key=key, method=str(each.get("method")), params=_params(each), whole=each)
-        for key, each in (asked.items() if isinstance(asked, dict) else ())
+        ClientRequest(key=key, method=str(each.get("method")), params=_params(each), whole=each)
+        for key, each in (requests_of.items() if isinstance(requests_of, dict) else ())
         if isinstance(each, dict)
     ]
 
@@ -153,24 +153,24 @@ async def converse(
     params: JsonObject = {"name": name, "arguments": given}
     if spoken.revision.era is Era.LEGACY:
         return await _by_requests(spoken, params, replies, deviant)
-    return await _in_rounds(spoken, params, replies, deviant)
+    return await _by_mrtr(spoken, params, replies, deviant)
 
 
-async def _in_rounds(
+async def _by_mrtr(
     peer: SuiteConnection, params: JsonObject, replies: Mapping[str, Reply], deviant: str
 ) -> Conversation:
-    rounds: list[Answer] = []
-    questions: list[Question] = []
-    for _ in range(_ROUNDS):
-        rounds.append(await peer.request("tools/call", params, deviant=deviant if rounds else ""))
-        result = rounds[-1].message.get("result")
+    answers: list[Answer] = []
+    client_requests: list[ClientRequest] = []
+    for _ in range(_MAX_ROUND_TRIPS):
+        answers.append(await peer.request("tools/call", params, deviant=deviant if answers else ""))
+        result = answers[-1].message.get("result")
         if not isinstance(result, dict) or result.get("resultType") != "input_required":
-            return Conversation(rounds=tuple(rounds), questions=tuple(questions))
-        now = questions_of(rounds[-1])
-        questions += now
+            return Conversation(answers=tuple(answers), client_requests=tuple(client_requests))
+        now = input_requests_of(answers[-1])
+        client_requests += now
         responses: JsonObject = {each.key: replies[each.method](each.params) for each in now if each.method in replies}
-        params = retried(params, rounds[-1], responses)
-    raise Deviation(f"a final result within {_ROUNDS} round trips", str(rounds[-1]))
+        params = retried(params, answers[-1], responses)
+    raise Deviation(f"a final result within {_MAX_ROUND_TRIPS} round trips", str(answers[-1]))
 
 
 async def _by_requests(
@@ -187,8 +187,9 @@ async def _by_requests(
         peer.deviance = ""
         peer.replies.clear()
         peer.replies.update(before)
-    asked = [each for each in peer.inbox[since:] if "id" in each and each.get("method") in REPLIES]
-    questions = [
-        Question(key=str(each["id"]), method=str(each["method"]), params=_params(each), whole=each) for each in asked
+    requests_of = [each for each in peer.inbox[since:] if "id" in each and each.get("method") in REPLIES]
+    client_requests = [
+        ClientRequest(key=str(each["id"]), method=str(each["method"]), params=_params(each), whole=each)
+        for each in requests_of
     ]
-    return Conversation(rounds=(answer,), questions=tuple(questions))
+    return Conversation(answers=(answer,), client_requests=tuple(client_requests))

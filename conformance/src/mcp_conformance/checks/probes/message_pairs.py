@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Entry, Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["answered", "asked", "key_of", "notified", "objects"]
+__all__ = ["answered", "client_requests", "key_of", "notified", "objects"]
 
 
 def key_of(id: JsonValue) -> str:
@@ -57,14 +57,14 @@ def notified(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
                 yield params if isinstance(params, dict) else {}
 
 
-def asked(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
+def client_requests(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
     """Yield the params of the client requests of a method: of requests, and of input requests in results."""
     for transcript in server.evidence:
         for message in transcript.messages(sent=False):
             if isinstance(message, dict):
-                for question in [message] if "id" in message else []:
-                    if question.get("method") == method:
-                        params = question.get("params")
+                for request in [message] if "id" in message else []:
+                    if request.get("method") == method:
+                        params = request.get("params")
                         yield params if isinstance(params, dict) else {}
                 yield from _in_result(message, method)
 
@@ -72,7 +72,7 @@ def asked(server: ServerUnderTest, method: str) -> Iterator[JsonObject]:
 def _in_result(message: JsonObject, method: str) -> Iterator[JsonObject]:
     result = message.get("result")
     requests = result.get("inputRequests") if isinstance(result, dict) else None
-    for question in requests.values() if isinstance(requests, dict) else ():
-        if isinstance(question, dict) and question.get("method") == method:
-            params = question.get("params")
+    for request in requests.values() if isinstance(requests, dict) else ():
+        if isinstance(request, dict) and request.get("method") == method:
+            params = request.get("params")
             yield params if isinstance(params, dict) else {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Exchange", "Seen", "items", "member"]
+__all__ = ["Exchange", "RecordedMessages", "items", "member"]
 
 _LISTED: Final[Mapping[str, str]] = {
     "tools/list": "tools",
@@ -67,7 +67,7 @@ class Exchange:
         return "result" in self.response and kind in (None, "complete") and not task
 
 
-class Seen:
+class RecordedMessages:
     """The messages that the server sent.
 
     Args:
@@ -95,9 +95,9 @@ class Seen:
                     pending.setdefault(encoded(each["id"]), []).append((entry.exchange, each))
                 elif not entry.sent and "method" in each:
                     self.spoken.append(each)
-                elif not entry.sent and (asked := pending.get(encoded(each.get("id")))):
-                    place = next((n for n, (exchange, _) in enumerate(asked) if exchange == entry.exchange), 0)
-                    self.exchanges.append(Exchange(request=asked.pop(place)[1], response=each))
+                elif not entry.sent and (requests := pending.get(encoded(each.get("id")))):
+                    place = next((n for n, (exchange, _) in enumerate(requests) if exchange == entry.exchange), 0)
+                    self.exchanges.append(Exchange(request=requests.pop(place)[1], response=each))
 
     def results(self, *methods: str) -> Iterator[JsonValue]:
         """Yield the final results of methods."""
@@ -119,12 +119,12 @@ class Seen:
         """Return the params of the server's notifications or requests of a method."""
         return (each.get("params") for each in self.spoken if each.get("method") == method)
 
-    def questions(self, method: str) -> Iterator[JsonValue]:
+    def client_requests(self, method: str) -> Iterator[JsonValue]:
         """Yield the params of client requests: of requests, of input requests in results, and for tasks."""
         yield from self.notified(method)
         for each in self.exchanges:
-            asked = member(each.result, "inputRequests")
-            for request in asked.values() if isinstance(asked, dict) else ():
+            requests = member(each.result, "inputRequests")
+            for request in requests.values() if isinstance(requests, dict) else ():
                 if member(request, "method") == method:
                     yield member(request, "params")
 
@@ -201,4 +201,4 @@ class Seen:
         tools = list(self.listed("tools/list"))
         yield from self.having(tools, "inputSchema")
         yield from self.having(tools, "outputSchema")
-        yield from self.having(self.questions("elicitation/create"), "requestedSchema")
+        yield from self.having(self.client_requests("elicitation/create"), "requestedSchema")

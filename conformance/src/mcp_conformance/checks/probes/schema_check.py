@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from mcp_conformance.checks.probes.recorded_values import Seen
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VALID", "Flaw", "Pick", "conforms", "look", "one_of", "without"]
 
-Pick: TypeAlias = "Callable[[Seen], Iterable[JsonValue]]"
+Pick: TypeAlias = "Callable[[RecordedMessages], Iterable[JsonValue]]"
 """Selects the values of a kind from the recorded messages."""
 
 Flaw: TypeAlias = "Callable[[JsonValue, Revision], str | None]"
@@ -47,7 +47,7 @@ def look(
 
     async def run(server: ServerUnderTest) -> None:
         found = 0
-        for value in at(Seen(server.evidence)):
+        for value in at(RecordedMessages(server.evidence)):
             found += 1
             wrong = by(value, server.revision)
             if wrong is not None:

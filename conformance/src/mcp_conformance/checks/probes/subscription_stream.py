@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ACKNOWLEDGED", "LISTEN", "Heard", "is_tagged", "listening", "tag_of"]
+__all__ = ["ACKNOWLEDGED", "LISTEN", "SubscriptionStream", "is_tagged", "open_subscription", "tag_of"]
 
 LISTEN: Final = "subscriptions/listen"
 """Method of the request."""
@@ -30,7 +30,7 @@ ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 
 
 @attrs.define(kw_only=True, eq=False)
-class Heard:
+class SubscriptionStream:
     """A subscription, with the notifications received so far."""
 
     id: JsonValue
@@ -49,22 +49,22 @@ class Heard:
         """Whether the subscription has a response, or failed."""
         return self.answer is not None or self.failed is not None
 
-    def is_mine(self, message: JsonObject) -> bool:
+    def is_own(self, message: JsonObject) -> bool:
         """Return whether a notification has the id of this subscription."""
         return key_of(tag_of(message)) == key_of(self.id)
 
     def is_of_another(self, message: JsonObject) -> bool:
         """Return whether a notification has the id of another subscription of the connection, which may be active too."""
-        return not self.is_mine(message) and is_tagged(self.peer, message)
+        return not self.is_own(message) and is_tagged(self.peer, message)
 
     @property
     def messages(self) -> list[JsonObject]:
         """All notifications since the subscription began, of any subscription."""
         return self.peer.inbox[self.since :]
 
-    def mine(self, method: str | None = None) -> list[JsonObject]:
+    def own(self, method: str | None = None) -> list[JsonObject]:
         """Return the notifications of this subscription, of one method or all."""
-        return [each for each in self.messages if self.is_mine(each) and method in (None, each.get("method"))]
+        return [each for each in self.messages if self.is_own(each) and method in (None, each.get("method"))]
 
     async def wait(self, method: str, *, count: int = 1) -> list[JsonObject]:
         """Wait for notifications.
@@ -72,8 +72,8 @@ class Heard:
         Raises:
             Deviation: They were not received in time.
         """
-        await self.until(lambda: len(self.mine(method)) >= count, f"{method} on the stream of {LISTEN}")
-        return self.mine(method)
+        await self.until(lambda: len(self.own(method)) >= count, f"{method} on the stream of {LISTEN}")
+        return self.own(method)
 
     async def until(self, true: Callable[[], object], what: str) -> None:
         """Wait for a condition that depends on received messages.
@@ -107,31 +107,33 @@ def is_tagged(peer: SuiteConnection, message: JsonObject) -> bool:
 
 
 @asynccontextmanager
-async def listening(peer: SuiteConnection, wanted: JsonObject, *, id: JsonValue = None) -> AsyncIterator[Heard]:
+async def open_subscription(
+    peer: SuiteConnection, requested: JsonObject, *, id: JsonValue = None
+) -> AsyncIterator[SubscriptionStream]:
     """Open a subscription for a block, and cancel it at the end.
 
     Args:
         peer: The connection.
-        wanted: The filter.
+        requested: The filter.
         id: The id of the request; `None`: the next one.
     """
-    message = peer.message(LISTEN, {"notifications": wanted}, id=id)
-    heard = Heard(id=message["id"], peer=peer, since=len(peer.inbox))
+    message = peer.message(LISTEN, {"notifications": requested}, id=id)
+    subscription = SubscriptionStream(id=message["id"], peer=peer, since=len(peer.inbox))
 
     async def listen() -> None:
         try:
-            heard.answer = await peer.exchange(message)
+            subscription.answer = await peer.exchange(message)
         except Deviation as deviation:
-            heard.failed = deviation
+            subscription.failed = deviation
         peer.wake()
 
     async with open_nursery() as nursery:
         nursery.start_soon(listen)
         await trio.lowlevel.checkpoint()
         try:
-            yield heard
+            yield subscription
         finally:
             nursery.cancel_scope.cancel()
-            if peer.transport is Transport.STDIO and not heard.ended:
+            if peer.transport is Transport.STDIO and not subscription.ended:
                 with trio.CancelScope(shield=True):
                     await peer.notify("notifications/cancelled", {"requestId": message["id"]})

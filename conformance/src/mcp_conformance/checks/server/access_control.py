@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, questions_of, retried
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
 from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import Subject, Transport
@@ -21,7 +21,7 @@ _MODERN: Final = ("2026-07-28",)
 _TOOL: Final = "conformance_private"
 _RESOURCE: Final = "test://conformance/private"
 _PROMPT: Final = "conformance_private_prompt"
-_ASKING: Final = "test_input_required_result_request_state"
+_STATE_TOOL: Final = "test_input_required_result_request_state"
 
 
 async def _theirs_alone(server: ServerUnderTest, method: str, params: JsonObject) -> None:
@@ -72,9 +72,9 @@ async def completion_of_one_user(server: ServerUnderTest) -> None:
         values = _values(await server.peer.request("completion/complete", params))
         if not values:
             raise NotTestable("the control request failed: the first user gets no values")
-        told = _values(await other.request("completion/complete", params))
-    if told & values:
-        raise Deviation("no values that only the first user may see", brief([*sorted(told)]))
+        disclosed = _values(await other.request("completion/complete", params))
+    if disclosed & values:
+        raise Deviation("no values that only the first user may see", brief([*sorted(disclosed)]))
 
 
 def _values(answer: Answer) -> set[str]:
@@ -92,11 +92,11 @@ def _values(answer: Answer) -> set[str]:
 async def list_of_one_user(server: ServerUnderTest) -> None:
     """A list that differs between users does not have the cacheScope "public"."""
     async with other_user(server) as other:
-        mine = (await server.peer.request("tools/list")).result()
+        own = (await server.peer.request("tools/list")).result()
         theirs = (await other.request("tools/list")).result()
-    if mine.get("tools") == theirs.get("tools"):
+    if own.get("tools") == theirs.get("tools"):
         raise NotTestable(f"the control request failed: both users get the same tools, including {_TOOL}")
-    for each in (mine, theirs):
+    for each in (own, theirs):
         if each.get("cacheScope") != "private":
             raise Deviation(
                 'the cacheScope "private" for a list that differs between users', brief(each.get("cacheScope"))
@@ -118,22 +118,24 @@ async def list_of_one_user(server: ServerUnderTest) -> None:
 )
 async def state_of_another_user(server: ServerUnderTest) -> None:
     """A call with the requestState of another user is not continued."""
-    name, arguments = server.tool(_ASKING)
+    name, arguments = server.tool(_STATE_TOOL)
     params: JsonObject = {"name": name, "arguments": arguments}
     async with other_user(server) as other:
         answers: list[Answer] = []
         for peer in (server.peer, other):
             first = await server.peer.request("tools/call", params)
             if not isinstance(first.result().get("requestState"), str):
-                raise NotTestable(f"the control request failed: {_ASKING} returns no requestState: {first}")
+                raise NotTestable(f"the control request failed: {_STATE_TOOL} returns no requestState: {first}")
             given: JsonObject = {
-                each.key: REPLIES[each.method](each.params) for each in questions_of(first) if each.method in REPLIES
+                each.key: REPLIES[each.method](each.params)
+                for each in input_requests_of(first)
+                if each.method in REPLIES
             }
             answers.append(await peer.request("tools/call", retried(params, first, given)))
-    mine, theirs = answers
-    if mine.is_error or mine.result().get("resultType") != "complete":
+    own, theirs = answers
+    if own.is_error or own.result().get("resultType") != "complete":
         raise NotTestable(
-            f"the control request failed: the call of the requestState's own user is not completed: {mine}"
+            f"the control request failed: the call of the requestState's own user is not completed: {own}"
         )
     if not theirs.is_error and theirs.result().get("resultType") == "complete":
         raise Deviation("an error, or an InputRequiredResult, for the requestState of another user", str(theirs))

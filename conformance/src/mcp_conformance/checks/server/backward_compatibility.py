@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -112,7 +112,7 @@ async def legacy_results(server: ServerUnderTest) -> None:
         if server.inventory.has("tools"):
             await peer.request("tools/list")
         await peer.request("conformance/does-not-exist", deviant="an unknown method")
-        for each in Seen([peer.transcript]).exchanges:
+        for each in RecordedMessages([peer.transcript]).exchanges:
             if "resultType" in (each.result if isinstance(each.result, dict) else {}):
                 raise Deviation("no resultType in a legacy session", brief(each.response))
             if member(each.response, "error", "code") in (-32020, -32021, -32022):
@@ -138,10 +138,10 @@ async def modern_beside_legacy(server: ServerUnderTest) -> None:
 )
 async def no_core_tasks(server: ServerUnderTest) -> None:
     """The server declares nothing of the tasks of 2025-11-25: no capability tasks, no execution of tools."""
-    seen = Seen(server.evidence)
-    for capabilities in seen.capabilities():
+    recorded = RecordedMessages(server.evidence)
+    for capabilities in recorded.capabilities():
         if member(capabilities, "tasks") is not None:
             raise Deviation("no capability tasks", brief(capabilities))
-    for tool in seen.listed("tools/list"):
+    for tool in recorded.listed("tools/list"):
         if member(tool, "execution", "taskSupport") is not None:
             raise Deviation("no taskSupport", brief(tool))

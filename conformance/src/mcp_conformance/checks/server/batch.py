@@ -1,4 +1,4 @@
-"""Batches, which are arrays of messages, in 2025-03-26 only."""
+"""JSON-RPC batches, in 2025-03-26 only."""
 
 from __future__ import annotations
 

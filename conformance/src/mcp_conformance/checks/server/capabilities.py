@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import VALID, look
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
@@ -125,7 +125,7 @@ async def unknown(server: ServerUnderTest) -> None:
         "capability.client-not-relied-undeclared",
     ),
 )
-async def undeclared_not_asked(server: ServerUnderTest) -> None:
+async def undeclared_not_requested(server: ServerUnderTest) -> None:
     """The server sends no sampling, roots or elicitation request to a client that does not declare it."""
     calls = [
         server.tool("test_sampling", {"prompt": "Say yes."}),
@@ -147,7 +147,7 @@ async def undeclared_not_asked(server: ServerUnderTest) -> None:
 )
 async def list_changed_declared(server: ServerUnderTest) -> None:
     """Only a server that declares listChanged for a list sends its list_changed notification."""
-    for message in Seen(server.evidence).spoken:
+    for message in RecordedMessages(server.evidence).spoken:
         needed = _CHANGES.get(str(message.get("method")))
         if needed is not None and not server.inventory.has(needed):
             raise Deviation(f"no such notification from a server that does not declare {needed}", brief(message))
@@ -179,7 +179,7 @@ look(
     "experimental maps names to objects.",
     "capability.experimental-object",
     "schema.server-capabilities",
-    at=lambda seen: seen.having(seen.capabilities(), "experimental"),
+    at=lambda recorded: recorded.having(recorded.capabilities(), "experimental"),
     by=lambda value, _: (
         None
         if isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
@@ -200,7 +200,7 @@ look(
     "extensions maps identifiers to settings objects.",
     "capability.extension-negotiation-field",
     VALID,
-    at=lambda seen: seen.having(seen.capabilities(), "extensions"),
+    at=lambda recorded: recorded.having(recorded.capabilities(), "extensions"),
     by=_extensions,
     what="extensions",
 )
@@ -208,8 +208,11 @@ look(
     "capability.extension-id",
     "An extension identifier consists of a prefix of labels, a slash and a name.",
     "capability.extension-id-format",
-    at=lambda seen: (
-        name for each in seen.having(seen.capabilities(), "extensions") if isinstance(each, dict) for name in each
+    at=lambda recorded: (
+        name
+        for each in recorded.having(recorded.capabilities(), "extensions")
+        if isinstance(each, dict)
+        for name in each
     ),
     by=lambda value, _: None if _EXTENSION.fullmatch(str(value)) else "it is not an extension identifier",
     what="extension",
@@ -230,7 +233,7 @@ look(
 )
 async def respect_negotiated(server: ServerUnderTest) -> None:
     """The server returns only kinds of results of the negotiated version: no InputRequiredResult or task otherwise."""
-    for each in Seen(server.evidence).exchanges:
+    for each in RecordedMessages(server.evidence).exchanges:
         result = each.result if isinstance(each.result, dict) else {}
         if "inputRequests" in result or result.get("resultType") in ("input_required", "task"):
             raise Deviation("no kind of result that only 2026-07-28 has", brief(result))

@@ -13,7 +13,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.checks.probes.interactive_calls import Conversation, Question
+    from mcp_conformance.checks.probes.interactive_calls import ClientRequest, Conversation
     from mcp_conformance.drivers.server.suite_connection import Reply
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -33,13 +33,13 @@ async def _client_requests(
     *,
     arguments: JsonObject | None = None,
     replies: Mapping[str, Reply] = REPLIES,
-) -> list[Question]:
+) -> list[ClientRequest]:
     """Return the client requests of a method that a tool sends.
 
     Raises:
         NotTestable: The tool sends none.
     """
-    found = (await converse(server, fixture, arguments, replies=replies)).asked(method)
+    found = (await converse(server, fixture, arguments, replies=replies)).requests_of(method)
     if not found:
         raise NotTestable(f"the control request failed: {fixture} sends no {method}")
     return found
@@ -76,9 +76,9 @@ async def roots_request_shape(server: ServerUnderTest) -> None:
 )
 async def roots_not_without_capability(server: ServerUnderTest) -> None:
     """A client that does not declare roots gets no roots/list request."""
-    if not (await _with(server, {"roots": {}}, _ROOTS)).asked("roots/list"):
+    if not (await _with(server, {"roots": {}}, _ROOTS)).requests_of("roots/list"):
         raise NotTestable(f"the control request failed: {_ROOTS} sends no roots/list")
-    found = (await _with(server, {}, _ROOTS)).asked("roots/list")
+    found = (await _with(server, {}, _ROOTS)).requests_of("roots/list")
     if found:
         raise Deviation("no roots/list request to a client without roots", brief(found[0].whole))
 
@@ -153,9 +153,9 @@ def _model(loops: int) -> Mapping[str, Reply]:
     return {**REPLIES, "sampling/createMessage": sample}
 
 
-async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
+async def _loop(server: ServerUnderTest, loops: int = 2) -> list[ClientRequest]:
     """Return the sampling requests of a loop with a model that calls tools."""
-    requests = (await _with(server, _WITH_TOOLS, _SAMPLES, _model(loops))).asked("sampling/createMessage")
+    requests = (await _with(server, _WITH_TOOLS, _SAMPLES, _model(loops))).requests_of("sampling/createMessage")
     if not requests or "tools" not in requests[0].params:
         raise NotTestable(f"the control request failed: {_SAMPLES} offers no tools to the model")
     return requests
@@ -169,7 +169,7 @@ async def _loop(server: ServerUnderTest, loops: int = 2) -> list[Question]:
 async def no_tools_without_capability(server: ServerUnderTest) -> None:
     """A client that does not declare sampling.tools gets no sampling request with tools."""
     await _loop(server)
-    for each in (await _with(server, {"sampling": {}}, _SAMPLES)).asked("sampling/createMessage"):
+    for each in (await _with(server, {"sampling": {}}, _SAMPLES)).requests_of("sampling/createMessage"):
         if "tools" in each.params or "toolChoice" in each.params:
             raise Deviation("no tools and no toolChoice", brief(each.params))
 

@@ -16,7 +16,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks.probes.interactive_calls import Conversation, Question
+    from mcp_conformance.checks.probes.interactive_calls import ClientRequest, Conversation
     from mcp_conformance.drivers.server.suite_connection import Reply
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
@@ -43,7 +43,7 @@ async def _forms(server: ServerUnderTest) -> list[JsonObject]:
     found: list[JsonObject] = []
     for fixture in _FORMS:
         arguments = _ARGUMENTS if fixture == _FORM else None
-        found += [each.params for each in (await converse(server, fixture, arguments)).asked(_METHOD)]
+        found += [each.params for each in (await converse(server, fixture, arguments)).requests_of(_METHOD)]
     if not found:
         raise NotTestable("the control request failed: no form elicitation was received")
     return found
@@ -143,12 +143,12 @@ async def no_links(server: ServerUnderTest) -> None:
 )
 async def declined(server: ServerUnderTest) -> None:
     """A declined or cancelled elicitation leads to a response, which differs from that for an accepted one."""
-    accepted = _said((await _elicited(server, REPLIES[_METHOD])).answer)
+    accepted = _comparable((await _elicited(server, REPLIES[_METHOD])).answer)
     for action in ("decline", "cancel"):
         done = await _elicited(server, _only(action))
-        if not done.asked(_METHOD):
+        if not done.requests_of(_METHOD):
             raise NotTestable(f"the control request failed: {_FORM} sends no elicitation")
-        if _said(done.answer) == accepted:
+        if _comparable(done.answer) == accepted:
             raise Deviation(f"a response for {action} that differs from that for accept", str(done.answer))
     await server.peer.fence()
 
@@ -161,7 +161,7 @@ async def _elicited(server: ServerUnderTest, reply: Reply) -> Conversation:
     return await converse(server, _FORM, _ARGUMENTS, replies={**REPLIES, _METHOD: reply})
 
 
-def _said(answer: Answer) -> JsonObject:
+def _comparable(answer: Answer) -> JsonObject:
     """Return a response without the id, which differs each time."""
     return {key: value for key, value in answer.message.items() if key != "id"}
 
@@ -201,12 +201,12 @@ _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
 """The declared capabilities, the tool that is called, and the mode that must not be used."""
 
 
-async def _pages(server: ServerUnderTest) -> list[Question]:
+async def _pages(server: ServerUnderTest) -> list[ClientRequest]:
     """Return the URL mode elicitations of a tool."""
     server.tool(_URL)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
-    found = [each for each in done.asked(_METHOD) if each.params.get("mode") == "url"]
+    found = [each for each in done.requests_of(_METHOD) if each.params.get("mode") == "url"]
     if not found:
         raise NotTestable(f"the control request failed: {_URL} sends no URL mode elicitation")
     return found
@@ -228,7 +228,7 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
     for declared, fixture, mode in _MODES:
         async with server.share(capabilities=declared, evident=True) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
-        for each in done.asked(_METHOD):
+        for each in done.requests_of(_METHOD):
             if each.params.get("mode", "form") == mode:
                 raise Deviation(f"no elicitation with the mode {mode} for {brief(declared)}", brief(each.params))
 
@@ -291,7 +291,7 @@ async def complete_id(server: ServerUnderTest) -> None:
     server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
         done = await converse(server, _URL, peer=peer)
-        requested = {each.params.get("elicitationId") for each in done.asked(_METHOD)}
+        requested = {each.params.get("elicitationId") for each in done.requests_of(_METHOD)}
         text = await peer.expect(_COMPLETE, f"{_COMPLETE} after {_URL}")
         params = text.get("params")
         if not isinstance(params, dict) or params.get("elicitationId") not in requested:
@@ -305,7 +305,7 @@ async def complete_id(server: ServerUnderTest) -> None:
     needs=_NEEDS,
     subject=Subject.PROCESS,
 )
-async def complete_to_asked(server: ServerUnderTest) -> None:
+async def complete_to_requestor(server: ServerUnderTest) -> None:
     """Only the client that received the elicitation gets the completion notification."""
     server.tool(_URL)
     async with server.open(capabilities=_BOTH) as peer, server.open(capabilities=_BOTH) as other:
@@ -323,7 +323,7 @@ async def no_complete(server: ServerUnderTest) -> None:
     server.tool(_URL)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
-        if not done.asked(_METHOD):
+        if not done.requests_of(_METHOD):
             raise NotTestable(f"the control request failed: {_URL} sends no elicitation")
         await peer.fence()
         found = [each for each in peer.inbox if each.get("method") == _COMPLETE]

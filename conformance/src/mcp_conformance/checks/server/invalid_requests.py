@@ -159,13 +159,13 @@ async def stateless_connections(server: ServerUnderTest) -> None:
     name, arguments = server.tool("test_input_required_result_elicitation")
     params: JsonObject = {"name": name, "arguments": arguments}
     async with server.open() as first:
-        asked = (await first.request("tools/call", params)).result()
-    requests = asked.get("inputRequests")
+        required = (await first.request("tools/call", params)).result()
+    requests = required.get("inputRequests")
     if not isinstance(requests, dict):
-        raise Deviation("inputRequests in the result", brief(asked))
+        raise Deviation("inputRequests in the result", brief(required))
     answered: JsonObject = {
         "inputResponses": {key: {"action": "accept", "content": {"name": "Alice"}} for key in requests},
-        **({"requestState": asked["requestState"]} if "requestState" in asked else {}),
+        **({"requestState": required["requestState"]} if "requestState" in required else {}),
     }
     async with server.open() as second:
         answer = await second.request("tools/call", {**params, **answered})

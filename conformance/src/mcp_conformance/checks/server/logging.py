@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import notified
-from mcp_conformance.checks.probes.subscription_stream import listening
+from mcp_conformance.checks.probes.subscription_stream import open_subscription
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import Subject
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -167,13 +167,13 @@ async def on_own_stream(server: ServerUnderTest) -> None:
     """Log messages are sent on the stream of the request that set the level, and on no other."""
     if not any(server.inventory.has(f"{kind}.listChanged") for kind in ("tools", "prompts", "resources")):
         raise NotApplicable("the server supports no subscriptions")
-    async with listening(server.peer, {"toolsListChanged": True}) as heard:
-        await heard.acknowledged()
+    async with open_subscription(server.peer, {"toolsListChanged": True}) as subscription:
+        await subscription.acknowledged()
         answer = await _call(server, "debug", "test_logging_tool")
         await server.peer.fence()
         own = [each for each in answer.before if each.get("method") == _MESSAGE]
         elsewhere = [each for each in server.peer.inbox if each.get("method") == _MESSAGE and each not in answer.before]
-        tagged = [each for each in own if heard.is_mine(each)]
+        tagged = [each for each in own if subscription.is_own(each)]
     if not own and not elsewhere:
         raise NotTestable("the control request failed: nothing was logged")
     if tagged:

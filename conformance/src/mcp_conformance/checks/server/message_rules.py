@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -27,9 +27,9 @@ _CONCISE: Final = 300
 """Maximum length of a concise message, in characters."""
 
 
-def _requests(seen: Seen) -> Iterator[JsonValue]:
+def _requests(recorded: RecordedMessages) -> Iterator[JsonValue]:
     # A separate check covers notifications with an id.
-    return (each for each in seen.spoken if "id" in each and not _is_notification(each))
+    return (each for each in recorded.spoken if "id" in each and not _is_notification(each))
 
 
 look(
@@ -37,7 +37,7 @@ look(
     "A request of the server has an id that is a string or an integer.",
     "jsonrpc.request-id-type",
     "jsonrpc.request-id-not-null",
-    at=lambda seen: (member(each, "id") for each in _requests(seen)),
+    at=lambda recorded: (member(each, "id") for each in _requests(recorded)),
     by=lambda value, _: (
         None
         if isinstance(value, str | int) and not isinstance(value, bool)
@@ -56,7 +56,7 @@ look(
     "jsonrpc.notification-no-id",
     "A notification of the server has no id.",
     "jsonrpc.notification-no-id",
-    at=lambda seen: (each for each in seen.spoken if _is_notification(each)),
+    at=lambda recorded: (each for each in recorded.spoken if _is_notification(each)),
     by=lambda value, _: "it has an id" if isinstance(value, dict) and "id" in value else None,
     what="notification",
 )
@@ -64,7 +64,7 @@ look(
     "jsonrpc.error-message-concise",
     "The message of an error is one short sentence.",
     "jsonrpc.error-message-concise",
-    at=lambda seen: (member(each, "message") for each in seen.errors()),
+    at=lambda recorded: (member(each, "message") for each in recorded.errors()),
     by=lambda value, _: "it is long" if isinstance(value, str) and ("\n" in value or len(value) > _CONCISE) else None,
     what="error",
 )
@@ -75,7 +75,7 @@ async def request_id_unique(server: ServerUnderTest) -> None:
     """The server does not use a request id twice on a connection."""
     for transcript in server.evidence:
         used: set[bytes] = set()
-        for request in _requests(Seen([transcript])):
+        for request in _requests(RecordedMessages([transcript])):
             id = encoded(member(request, "id"))
             if id in used:
                 raise Deviation("an unused id", brief(request))
@@ -89,7 +89,7 @@ async def request_id_unique(server: ServerUnderTest) -> None:
 )
 async def server_no_requests(server: ServerUnderTest) -> None:
     """The server sends no requests: client requests are in results."""
-    for request in _requests(Seen(server.evidence)):
+    for request in _requests(RecordedMessages(server.evidence)):
         raise Deviation("no request of the server", brief(request))
 
 
@@ -97,7 +97,7 @@ look(
     "jsonrpc.result-type",
     "Every result has a resultType that is a string.",
     "jsonrpc.result-type-present",
-    at=lambda seen: (each.result for each in seen.exchanges if isinstance(each.result, dict)),
+    at=lambda recorded: (each.result for each in recorded.exchanges if isinstance(each.result, dict)),
     by=lambda value, _: (
         None if isinstance(member(value, "resultType"), str) else "resultType is missing or not a string"
     ),
@@ -115,7 +115,7 @@ look(
     "jsonrpc.result-type-complete",
     "The resultType of a result is complete, unless it requires input or belongs to an extension.",
     "jsonrpc.result-type-complete",
-    at=lambda seen: (each.result for each in seen.exchanges if isinstance(each.result, dict)),
+    at=lambda recorded: (each.result for each in recorded.exchanges if isinstance(each.result, dict)),
     by=_unknown_kind,
     what="result",
 )
@@ -132,7 +132,7 @@ look(
 )
 async def result_type_not_unadvertised(server: ServerUnderTest) -> None:
     """A client that did not declare the tasks extension in a request gets no task for it."""
-    for each in Seen(server.evidence).exchanges:
+    for each in RecordedMessages(server.evidence).exchanges:
         declared = member(each.request, "params", "_meta", CLIENT_CAPABILITIES, "extensions", TASKS_EXTENSION)
         if declared is None and member(each.result, "resultType") == "task":
             raise Deviation("no task for a client that did not declare the extension", brief(each.response))
@@ -141,8 +141,8 @@ async def result_type_not_unadvertised(server: ServerUnderTest) -> None:
 # --- error codes -----------------------------------------------------------------------------------------------------
 
 
-def _codes(seen: Seen) -> Iterator[JsonValue]:
-    return (member(each, "code") for each in seen.errors())
+def _codes(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    return (member(each, "code") for each in recorded.errors())
 
 
 def _outside(lowest: int, highest: int, *allowed: int) -> Flaw:
@@ -196,7 +196,7 @@ look(
     "error.reserved-codes-meaning",
     "-32021 is used only for a missing capability, and -32022 only for an unsupported version.",
     "error.reserved-codes-meaning",
-    at=lambda seen: seen.errors(),
+    at=lambda recorded: recorded.errors(),
     by=_meant,
     what="error",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, questions_of, retried
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, input_requests_of, retried
 from mcp_conformance.checks.probes.message_pairs import answered, objects
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import Subject, Transport
@@ -52,7 +52,7 @@ async def _first(
 
 
 def _responses(answer: Answer) -> JsonObject:
-    return {each.key: REPLIES[each.method](each.params) for each in questions_of(answer) if each.method in REPLIES}
+    return {each.key: REPLIES[each.method](each.params) for each in input_requests_of(answer) if each.method in REPLIES}
 
 
 async def _all_first(server: ServerUnderTest) -> list[tuple[str, Answer]]:
@@ -86,7 +86,7 @@ async def only_where_it_may_be(server: ServerUnderTest) -> None:
 
 
 @check("mrtr.asks-or-has-state", proves=("mrtr.at-least-one-field",), needs=_NEEDS)
-async def asks_or_has_state(server: ServerUnderTest) -> None:
+async def requests_or_state(server: ServerUnderTest) -> None:
     """An InputRequiredResult has inputRequests, requestState or both."""
     for _, answer in await _all_first(server):
         if "inputRequests" not in answer.result() and "requestState" not in answer.result():
@@ -133,7 +133,7 @@ def _check_unique_keys(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
 async def requests_kinds(server: ServerUnderTest) -> None:
     """An input request is an elicitation, a sampling request or a roots request."""
     for _, answer in await _all_first(server):
-        for each in questions_of(answer):
+        for each in input_requests_of(answer):
             if each.method not in REPLIES:
                 raise Deviation(" or ".join(REPLIES), brief(each.whole))
 
@@ -158,7 +158,7 @@ async def only_what_is_declared(server: ServerUnderTest) -> None:
         meta: JsonObject = {CLIENT_CAPABILITIES: declared}
         params: JsonObject = {"name": name, "arguments": arguments, "_meta": meta}
         answer = await server.peer.request("tools/call", params)
-        for each in questions_of(answer):
+        for each in input_requests_of(answer):
             if _CAPABILITIES.get(each.method) not in declared:
                 raise Deviation(f"input requests only for {brief([*declared])}", brief(each.whole))
 
@@ -172,7 +172,7 @@ async def completes(server: ServerUnderTest) -> None:
     """With responses to all input requests the result is complete."""
     for fixture in _FIXTURES:
         done = await converse(server, fixture)
-        if not done.questions:
+        if not done.client_requests:
             raise NotTestable(f"the control request failed: {fixture} requires no input")
         if done.answer.member("resultType") != "complete":
             raise Deviation("a complete result", str(done.answer))
@@ -226,7 +226,7 @@ async def without_retry(server: ServerUnderTest) -> None:
 
 
 @check("mrtr.asks-again", proves=("mrtr.re-request-missing",), needs=_NEEDS)
-async def asks_again(server: ServerUnderTest) -> None:
+async def requests_missing(server: ServerUnderTest) -> None:
     """Missing input responses in the retry are requested again."""
     params, answer = await _first(server)
     again = await server.peer.request("tools/call", retried(params, answer, {}))

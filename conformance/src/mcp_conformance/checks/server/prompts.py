@@ -55,13 +55,13 @@ async def arguments(server: ServerUnderTest) -> None:
     given: JsonObject = {"arg1": "conformance-one", "arg2": "conformance-two"}
     own = server.manifest.find("prompts", "test_prompt_with_arguments").arguments
     answer = await _get(server, "test_prompt_with_arguments", given)
-    text = _said(answer)
+    text = _text(answer)
     for value in (given if own is None else own).values():
         if str(value) not in text:
             raise Deviation(f"{value!r} in the messages", str(answer))
 
 
-def _said(answer: Answer) -> str:
+def _text(answer: Answer) -> str:
     """Return the text of all messages."""
     return " ".join(str(block.get("text")) for block in _blocks(answer, "text"))
 

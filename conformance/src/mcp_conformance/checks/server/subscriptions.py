@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
-from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, listening, tag_of
+from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, open_subscription, tag_of
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.model.check import Subject, Transport
@@ -15,7 +15,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks.probes.subscription_stream import Heard
+    from mcp_conformance.checks.probes.subscription_stream import SubscriptionStream
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import Answer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -67,8 +67,8 @@ async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject 
 @check("subscription.served", proves=("subscription.method-available",))
 async def served(server: ServerUnderTest) -> None:
     """A server that declares listChanged or subscribe serves `subscriptions/listen`."""
-    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
-        await heard.acknowledged()
+    async with open_subscription(server.peer, _filter(server, *_offered(server))) as subscription:
+        await subscription.acknowledged()
 
 
 @check("subscription.no-filter", proves=("subscription.filter-missing-invalid",))
@@ -85,30 +85,30 @@ async def no_filter(server: ServerUnderTest) -> None:
 )
 async def acknowledged_first(server: ServerUnderTest) -> None:
     """The first message with the id of the subscription is its acknowledgment."""
-    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
-        await heard.until(lambda: bool(heard.mine()), "an acknowledgment with the id of the subscription")
-        if heard.mine()[0].get("method") != ACKNOWLEDGED:
-            raise Deviation(ACKNOWLEDGED, brief(heard.mine()[0]))
+    async with open_subscription(server.peer, _filter(server, *_offered(server))) as subscription:
+        await subscription.until(lambda: bool(subscription.own()), "an acknowledgment with the id of the subscription")
+        if subscription.own()[0].get("method") != ACKNOWLEDGED:
+            raise Deviation(ACKNOWLEDGED, brief(subscription.own()[0]))
 
 
 @check("subscription.acknowledged-filter", proves=("subscription.ack-filter", "subscription.ack-subset"))
 async def acknowledged_filter(server: ServerUnderTest) -> None:
     """The acknowledgment contains the requested members that the server supports, and no others."""
     offered = _offered(server)
-    for wanted in (offered, offered[:1]):
-        async with listening(server.peer, _filter(server, *wanted)) as heard:
-            found = await heard.acknowledged()
+    for members in (offered, offered[:1]):
+        async with open_subscription(server.peer, _filter(server, *members)) as subscription:
+            found = await subscription.acknowledged()
         given = {name for name, value in found.items() if value not in (False, None, [])}
-        if given != set(wanted):
-            raise Deviation(f"{brief(_filter(server, *wanted))} to be acknowledged", brief(found))
+        if given != set(members):
+            raise Deviation(f"{brief(_filter(server, *members))} to be acknowledged", brief(found))
 
 
 @check("subscription.not-offered", proves=("subscription.unsupported-not-acked",))
 async def not_offered(server: ServerUnderTest) -> None:
     """The server does not acknowledge notifications that it does not declare."""
     _offered(server)
-    async with listening(server.peer, _filter(server, *_FLAGS)) as heard:
-        found = await heard.acknowledged()
+    async with open_subscription(server.peer, _filter(server, *_FLAGS)) as subscription:
+        found = await subscription.acknowledged()
     offered = [name for name, capability in _FLAGS.items() if server.inventory.has(capability)]
     more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
     if more:
@@ -120,33 +120,35 @@ async def same_id(server: ServerUnderTest) -> None:
     """The id of a subscription is that of its request, a number or a string."""
     offered = _offered(server)
     for id in (471147, "471148"):
-        async with listening(server.peer, _filter(server, *offered), id=id) as heard:
-            await heard.until(partial(_acknowledgements, heard), ACKNOWLEDGED)
-            tags = [tag_of(each) for each in _acknowledgements(heard)]
+        async with open_subscription(server.peer, _filter(server, *offered), id=id) as subscription:
+            await subscription.until(partial(_acknowledgements, subscription), ACKNOWLEDGED)
+            tags = [tag_of(each) for each in _acknowledgements(subscription)]
         if key_of(id) not in map(key_of, tags):
             raise Deviation(f"the subscription id {brief(id)}", brief(tags))
 
 
-def _acknowledgements(heard: Heard) -> list[JsonObject]:
-    return [each for each in heard.messages if each.get("method") == ACKNOWLEDGED]
+def _acknowledgements(subscription: SubscriptionStream) -> list[JsonObject]:
+    return [each for each in subscription.messages if each.get("method") == ACKNOWLEDGED]
 
 
 @check("subscription.stays-open", proves=("subscription.stays-open",))
 async def stays_open(server: ServerUnderTest) -> None:
     """An active subscription has no response."""
-    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
-        await heard.acknowledged()
+    async with open_subscription(server.peer, _filter(server, *_offered(server))) as subscription:
+        await subscription.acknowledged()
         for _ in range(3):
             await server.peer.fence()
-        if heard.ended:
-            raise Deviation("no response while the subscription is active", str(heard.answer or heard.failed))
+        if subscription.ended:
+            raise Deviation(
+                "no response while the subscription is active", str(subscription.answer or subscription.failed)
+            )
 
 
 @check("subscription.event-stream", proves=("subscription.http-sse",), transports=(Transport.HTTP,))
 async def event_stream(server: ServerUnderTest) -> None:
     """Over HTTP the response is an event stream."""
-    async with listening(server.peer, _filter(server, *_offered(server))) as heard:
-        await heard.until(lambda: bool(heard.messages), "an event stream")
+    async with open_subscription(server.peer, _filter(server, *_offered(server))) as subscription:
+        await subscription.until(lambda: bool(subscription.messages), "an event stream")
 
 
 # --- notifications
@@ -184,12 +186,12 @@ def _register() -> None:
         ) -> None:
             if member == "resourceSubscriptions":
                 server.require("resources", _WATCHED)
-            async with listening(server.peer, _filter(server, member)) as heard:
-                await heard.acknowledged()
+            async with open_subscription(server.peer, _filter(server, member)) as subscription:
+                await subscription.acknowledged()
                 await _trigger(
                     server, fixture, {"uri": _watched(server)} if member == "resourceSubscriptions" else None
                 )
-                await heard.wait(method)
+                await subscription.wait(method)
 
         SERVER_CHECKS.add(
             f"subscription.{words}",
@@ -216,13 +218,13 @@ def _by_tool(server: ServerUnderTest) -> tuple[str, str, str]:
 async def tagged(server: ServerUnderTest) -> None:
     """Every notification of a subscription has its id."""
     member, method, fixture = _by_tool(server)
-    async with listening(server.peer, _filter(server, member)) as heard:
-        await heard.acknowledged()
+    async with open_subscription(server.peer, _filter(server, member)) as subscription:
+        await subscription.acknowledged()
         await _trigger(server, fixture)
-        await heard.until(lambda: any(each.get("method") == method for each in heard.messages), method)
-        for each in heard.messages:
-            if each.get("method") == method and not heard.is_mine(each) and not heard.is_of_another(each):
-                raise Deviation(f"the id of the subscription, {brief(heard.id)}", brief(each))
+        await subscription.until(lambda: any(each.get("method") == method for each in subscription.messages), method)
+        for each in subscription.messages:
+            if each.get("method") == method and not subscription.is_own(each) and not subscription.is_of_another(each):
+                raise Deviation(f"the id of the subscription, {brief(subscription.id)}", brief(each))
 
 
 @check(
@@ -230,21 +232,25 @@ async def tagged(server: ServerUnderTest) -> None:
     proves=("subscription.only-requested-types", "subscription.omitted-is-false"),
     needs=("capability:tools.listChanged", "capability:prompts.listChanged"),
 )
-async def only_what_was_asked(server: ServerUnderTest) -> None:
+async def only_requested_types(server: ServerUnderTest) -> None:
     """A subscription gets no notifications whose member of the filter is missing or false."""
-    for wanted in ({"promptsListChanged": True}, {"promptsListChanged": True, "toolsListChanged": False}):
-        async with listening(server.peer, dict(wanted)) as heard:
-            await heard.acknowledged()
+    for members in ({"promptsListChanged": True}, {"promptsListChanged": True, "toolsListChanged": False}):
+        async with open_subscription(server.peer, dict(members)) as subscription:
+            await subscription.acknowledged()
             await _trigger(server, "test_trigger_tool_change")
             await _trigger(server, "test_trigger_prompt_change")
-            await heard.wait(_PROMPTS)
-            found = [each for each in heard.messages if each.get("method") == _TOOLS and not heard.is_of_another(each)]
+            await subscription.wait(_PROMPTS)
+            found = [
+                each
+                for each in subscription.messages
+                if each.get("method") == _TOOLS and not subscription.is_of_another(each)
+            ]
         if found:
             raise Deviation(f"no {_TOOLS}, which the filter does not contain", brief(found[0]))
 
 
 @check("subscription.not-unasked", proves=("subscription.no-unsubscribed-notifications",))
-async def not_unasked(server: ServerUnderTest) -> None:
+async def none_without_subscription(server: ServerUnderTest) -> None:
     """Without a subscription there are no change notifications, on the streams of other requests either."""
     _, method, fixture = _by_tool(server)
     since = len(server.peer.inbox)
@@ -264,11 +270,11 @@ async def not_unasked(server: ServerUnderTest) -> None:
 async def only_these_resources(server: ServerUnderTest) -> None:
     """A subscription to a resource gets notifications with its URI, and for no other resource."""
     watched, other = server.require("resources", _WATCHED), server.require("resources", "test://static-text")
-    async with listening(server.peer, {"resourceSubscriptions": [watched]}) as heard:
-        await heard.acknowledged()
+    async with open_subscription(server.peer, {"resourceSubscriptions": [watched]}) as subscription:
+        await subscription.acknowledged()
         await _trigger(server, "conformance_touch_resource", {"uri": other})
         await _trigger(server, "conformance_touch_resource", {"uri": watched})
-        for each in await heard.wait(_UPDATED):
+        for each in await subscription.wait(_UPDATED):
             params = each.get("params")
             uri = params.get("uri") if isinstance(params, dict) else None
             if not isinstance(uri, str) or not uri.startswith(watched):
@@ -280,8 +286,8 @@ async def several(server: ServerUnderTest) -> None:
     """With several subscriptions each gets the notification, with its own id."""
     member, method, fixture = _by_tool(server)
     async with (
-        listening(server.peer, _filter(server, member)) as one,
-        listening(server.peer, _filter(server, member)) as two,
+        open_subscription(server.peer, _filter(server, member)) as one,
+        open_subscription(server.peer, _filter(server, member)) as two,
     ):
         await one.acknowledged()
         await two.acknowledged()
@@ -294,17 +300,17 @@ async def several(server: ServerUnderTest) -> None:
 async def cancelled(server: ServerUnderTest) -> None:
     """After its end a subscription gets no notifications, while another one continues."""
     member, method, fixture = _by_tool(server)
-    async with listening(server.peer, _filter(server, member)) as other:
+    async with open_subscription(server.peer, _filter(server, member)) as other:
         await other.acknowledged()
-        async with listening(server.peer, _filter(server, member)) as gone:
-            await gone.acknowledged()
+        async with open_subscription(server.peer, _filter(server, member)) as ended:
+            await ended.acknowledged()
         await server.peer.fence()
-        known = len(gone.mine())
+        known = len(ended.own())
         await _trigger(server, fixture)
         await other.wait(method)
         await server.peer.fence()
-        if len(gone.mine()) > known:
-            raise Deviation("no notification for a cancelled subscription", brief(gone.mine()[-1]))
+        if len(ended.own()) > known:
+            raise Deviation("no notification for a cancelled subscription", brief(ended.own()[-1]))
 
 
 @check(
@@ -315,8 +321,8 @@ async def cancelled(server: ServerUnderTest) -> None:
 async def not_on_another_connection(server: ServerUnderTest) -> None:
     """A subscription ends with its connection: another connection gets no notifications before it subscribes."""
     member, method, fixture = _by_tool(server)
-    async with server.open() as first, listening(first, _filter(server, member)) as heard:
-        await heard.acknowledged()
+    async with server.open() as first, open_subscription(first, _filter(server, member)) as subscription:
+        await subscription.acknowledged()
     async with server.open() as second:
         name, arguments = server.tool(fixture)
         (await second.request("tools/call", {"name": name, "arguments": arguments})).result()
@@ -337,11 +343,11 @@ async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
         NotTestable: No message follows. Such a server takes the end of its input for the end of the transport, after
             which it has no client to notify.
     """
-    wanted = _filter(server, *_offered(server))
+    members = _filter(server, *_offered(server))
     async with server.open() as peer:
         if not isinstance(peer, StdioConnection):
             raise NotApplicable("the suite cannot end the server over this transport")
-        message = peer.message(LISTEN, {"notifications": wanted})
+        message = peer.message(LISTEN, {"notifications": members})
         await peer.post(message)
         await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
         before = len(peer.transcript.entries)

@@ -37,7 +37,7 @@ def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
         scored: The run.
         anchors: The anchors of the failures, by the identity of their verdicts.
     """
-    lanes = columns(scored)
+    legs = columns(scored)
     section = add(main, "section", id="checks")
     rows: dict[str, dict[tuple[str, str], Verdict]] = {}
     for verdict in scored.run.verdicts:
@@ -46,15 +46,15 @@ def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
     _filters(section, scored)
     table = add(add(section, "div", cls="wide", tabindex="0"), "table")
     add(table, "caption", "Score of each check", cls="said")
-    head_row(add(table, "thead"), "check", lanes)
+    head_row(add(table, "thead"), "check", legs)
     area, body = "", table
     for id in sorted(rows):
         check = find(id, scored.run.role)
         if check.area != area:
             area, body = check.area, add(table, "tbody")
             heading = add(body, "tr", cls="area", id=f"area-{slug(area)}")
-            add(heading, "th", area, scope="rowgroup", colspan=str(len(lanes) + 1))
-        _row(body, scored, check, rows[id], lanes=lanes, anchors=anchors)
+            add(heading, "th", area, scope="rowgroup", colspan=str(len(legs) + 1))
+        _row(body, scored, check, rows[id], legs=legs, anchors=anchors)
 
 
 def _filters(section: Element, scored: Scored) -> None:
@@ -75,15 +75,15 @@ def _row(
     check: Facts,
     verdicts: Mapping[tuple[str, str], Verdict],
     *,
-    lanes: Sequence[Lane],
+    legs: Sequence[Lane],
     anchors: Mapping[int, str],
 ) -> None:
     has = sorted({f"has-{slug(scored.standing(verdict).value)}" for verdict in verdicts.values()})
     row = add(body, "tr", cls=" ".join(["check", *has]))
     _name(add(row, "th", scope="row"), check, [revision for revision, _ in verdicts])
-    for number, lane in enumerate(lanes):
-        verdict = verdicts.get((lane.revision, lane.transport))
-        way = "way" if opens_group(lanes, number) else ""
+    for number, leg in enumerate(legs):
+        verdict = verdicts.get((leg.revision, leg.transport))
+        way = "way" if opens_group(legs, number) else ""
         if verdict is None:
             add(row, "td", cls=way)
             continue

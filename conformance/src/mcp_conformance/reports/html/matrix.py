@@ -35,7 +35,7 @@ def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
         scored: The run.
         anchors: The anchors of the failures, by the identity of their verdicts.
     """
-    lanes = columns(scored)
+    legs = columns(scored)
     section = add(main, "section", id="matrix")
     add(section, "h2", "By area, revision and transport")
     legend = add(section, "p", "Number of checks that passed, of those that apply:")
@@ -43,15 +43,15 @@ def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
         add(legend, "span", meaning, cls=f"key {slug(standing.value)}")
     table = add(add(section, "div", cls="wide", tabindex="0"), "table")
     add(table, "caption", "Number of checks that passed, of those that apply", cls="said")
-    head_row(add(table, "thead"), "area", lanes)
+    head_row(add(table, "thead"), "area", legs)
     areas = dict.fromkeys(verdict.check.partition(".")[0] for verdict in scored.run.verdicts)
     body = add(table, "tbody")
     for area in sorted(areas):
         row = add(body, "tr")
         add(add(row, "th", scope="row"), "a", area, href=f"#area-{slug(area)}")
-        for number, lane in enumerate(lanes):
-            matching = [verdict for verdict in scored.run.of(lane) if verdict.check.partition(".")[0] == area]
-            _cell(add(row, "td", cls="way" if opens_group(lanes, number) else ""), scored, matching, anchors)
+        for number, leg in enumerate(legs):
+            matching = [verdict for verdict in scored.run.of(leg) if verdict.check.partition(".")[0] == area]
+            _cell(add(row, "td", cls="way" if opens_group(legs, number) else ""), scored, matching, anchors)
 
 
 def _cell(cell: Element, scored: Scored, matching: Sequence[Verdict], anchors: Mapping[int, str]) -> None:
@@ -72,26 +72,26 @@ def _cell(cell: Element, scored: Scored, matching: Sequence[Verdict], anchors: M
 
 def columns(scored: Scored) -> list[Lane]:
     """Return the legs that ran, by transport."""
-    return sorted((lane for lane in scored.run.lanes if lane.refusal is None), key=lambda lane: lane.transport)
+    return sorted((leg for leg in scored.run.lanes if leg.refusal is None), key=lambda leg: leg.transport)
 
 
-def head_row(head: Element, first: str, lanes: Sequence[Lane]) -> None:
+def head_row(head: Element, first: str, legs: Sequence[Lane]) -> None:
     """Add the two head rows of a table with a column for each leg: transports above revisions.
 
     Args:
         head: The `thead`.
         first: The heading of the first column.
-        lanes: The legs.
+        legs: The legs.
     """
     over, under = add(head, "tr"), add(head, "tr")
     add(over, "th", first, rowspan="2", scope="col")
-    widths = Counter(lane.transport for lane in lanes)
-    for number, lane in enumerate(lanes):
-        if opens_group(lanes, number):
-            add(over, "th", lane.transport, colspan=str(widths[lane.transport]), scope="colgroup", cls="way")
-        add(under, "th", lane.revision, scope="col", cls="way" if opens_group(lanes, number) else "")
+    widths = Counter(leg.transport for leg in legs)
+    for number, leg in enumerate(legs):
+        if opens_group(legs, number):
+            add(over, "th", leg.transport, colspan=str(widths[leg.transport]), scope="colgroup", cls="way")
+        add(under, "th", leg.revision, scope="col", cls="way" if opens_group(legs, number) else "")
 
 
-def opens_group(lanes: Sequence[Lane], number: int) -> bool:
+def opens_group(legs: Sequence[Lane], number: int) -> bool:
     """Return whether a column is the first of its transport."""
-    return number == 0 or lanes[number - 1].transport != lanes[number].transport
+    return number == 0 or legs[number - 1].transport != legs[number].transport

@@ -142,14 +142,14 @@ def _rest(main: Element, scored: Scored) -> None:
     details = {reason: dict.fromkeys(verdict.check for verdict in group) for reason, group in untested.items()}
     _lines(main, "Not testable", {reason: ", ".join(checks) for reason, checks in details.items()})
     known: dict[str, str] = {}
-    for finding in findings(scored, scored.judgement.known):
+    for finding in findings(scored, scored.comparison.known):
         entry = scored.known(finding.first)
         known[f"{finding.first.check} ({finding.places})"] = "" if entry is None else entry.reason
     _lines(main, "Known", known)
-    _lines(main, "Stale in the baseline", {str(entry): "does not fail" for entry in scored.judgement.stale})
-    _lines(main, "Expired in the baseline", {str(entry): entry.reason for entry in scored.judgement.expired})
+    _lines(main, "Stale in the baseline", {str(entry): "does not fail" for entry in scored.comparison.stale})
+    _lines(main, "Expired in the baseline", {str(entry): entry.reason for entry in scored.comparison.expired})
     refused = {
-        f"{lane.revision} over {lane.transport}": lane.refusal for lane in scored.run.lanes if lane.refusal is not None
+        f"{leg.revision} over {leg.transport}": leg.refusal for leg in scored.run.lanes if leg.refusal is not None
     }
     _lines(main, "Not supported", refused)
 

@@ -11,7 +11,7 @@ from mcp_conformance.oauth_testbed.metadata_documents import is_among
 from mcp_conformance.scenarios.oauth import FOREIGN_ERROR
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks.auth.clients.violations import Seen
+    from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _DEFAULT: Final = "auth/metadata-default"
 _MOST: Final = 5
@@ -26,42 +26,42 @@ _FORGED: Final = (
 )
 
 
-def _authorized(found: Seen) -> bool:
+def _authorized(found: OAuthRun) -> bool:
     return bool(found.authorizations)
 
 
-def _redeemed(found: Seen) -> bool:
+def _redeemed(found: OAuthRun) -> bool:
     return bool(found.tokens)
 
 
-def _redeems(found: Seen) -> str | None:
+def _redeems(found: OAuthRun) -> str | None:
     """Return the token request for a response that had to be dropped; `None` if the client sent none."""
     return f"POST {found.tokens[0].place}" if found.tokens else None
 
 
-def _scopes(found: Seen) -> list[set[str]]:
+def _scopes(found: OAuthRun) -> list[set[str]]:
     return [set(single(each.query).get("scope", "").split()) for each in found.authorizations]
 
 
-def _resources(found: Seen) -> list[str]:
+def _resources(found: OAuthRun) -> list[str]:
     return [single(each.query).get("resource", "") for each in found.authorizations]
 
 
-def _too_many_scopes(found: Seen) -> str | None:
+def _too_many_scopes(found: OAuthRun) -> str | None:
     more = sorted(_scopes(found)[0] - {"notes:read", "offline_access"})
     return f"{' '.join(more)} requested in addition to notes:read" if more else None
 
 
-def _least_specific(found: Seen) -> str | None:
+def _least_specific(found: OAuthRun) -> str | None:
     url = found.testbed.places.resource
     return next((f"resource {each!a} for {url}" for each in _resources(found) if not is_among(each, {url})), None)
 
 
-def _with_slash(found: Seen) -> str | None:
+def _with_slash(found: OAuthRun) -> str | None:
     return next((f"resource {each!a}" for each in _resources(found) if urlsplit(each).path.endswith("/")), None)
 
 
-def _not_absolute(found: Seen) -> str | None:
+def _not_absolute(found: OAuthRun) -> str | None:
     for each in _resources(found):
         parts = urlsplit(each)
         if not parts.scheme or not parts.netloc or "#" in each:
@@ -69,45 +69,45 @@ def _not_absolute(found: Seen) -> str | None:
     return None
 
 
-def _fell_short(found: Seen) -> bool:
+def _fell_short(found: OAuthRun) -> bool:
     """Return whether a token with insufficient scope was rejected."""
     return any(answer is not None and answer.status == _FORBIDDEN for answer in found.testbed.answers)
 
 
-def _steps_up(found: Seen) -> str | None:
+def _steps_up(found: OAuthRun) -> str | None:
     if any("notes:write" in each for each in _scopes(found)):
         return None
     return f"requested scopes: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
 
 
-def _keeps_scopes(found: Seen) -> str | None:
+def _keeps_scopes(found: OAuthRun) -> str | None:
     later = _scopes(found)[1:]
     return next((f"scope {' '.join(sorted(each))!a}" for each in later if "notes:read" not in each), None)
 
 
-def _tries_on(found: Seen) -> str | None:
+def _tries_on(found: OAuthRun) -> str | None:
     count = len(found.authorizations)
     if count > _MOST:
         return f"{count} authorization requests"
     return found.evidence.ending if found.evidence.status is None else None
 
 
-def _verified(found: Seen) -> bool:
+def _verified(found: OAuthRun) -> bool:
     return found.testbed.server.looked_up
 
 
-def _proceeds(found: Seen) -> str | None:
+def _proceeds(found: OAuthRun) -> str | None:
     return f"GET {found.authorizations[0].place}" if found.authorizations else None
 
 
-def _smuggled(found: Seen) -> str | None:
+def _smuggled(found: OAuthRun) -> str | None:
     for each in found.testbed.requests:
         if each.header("x-smuggled") is not None:
             return f"{each.method} {each.place} has a header from the URL"
     return None
 
 
-def _shown(found: Seen) -> str | None:
+def _shown(found: OAuthRun) -> str | None:
     return f"{FOREIGN_ERROR!r} in its output" if FOREIGN_ERROR in found.evidence.log else None
 
 

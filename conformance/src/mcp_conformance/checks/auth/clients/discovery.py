@@ -11,7 +11,7 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks.auth.clients.violations import Seen
+    from mcp_conformance.checks.auth.clients.violations import OAuthRun
     from mcp_conformance.scenarios.evidence import ClientUnderTest
 
 _DEFAULT: Final = "auth/metadata-default"
@@ -21,29 +21,29 @@ _OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
 _WELL: Final = "/.well-known/oauth-authorization-server"
 
 
-def _looked(found: Seen) -> bool:
+def _looked(found: OAuthRun) -> bool:
     return any(".well-known" in each.url for each in found.testbed.requests)
 
 
-def _authorized(found: Seen) -> bool:
+def _authorized(found: OAuthRun) -> bool:
     return bool(found.authorizations)
 
 
-def _was_accepted(found: Seen) -> bool:
+def _was_accepted(found: OAuthRun) -> bool:
     return found.accepted > 0
 
 
-def _finds_server(found: Seen) -> str | None:
+def _finds_server(found: OAuthRun) -> str | None:
     """Return what is wrong when the client did not find the authorization server."""
     reached = found.testbed.server.looked_up or _goes_on(found)
     return None if reached else f"the authorization server is not found, {found.evidence.ending}"
 
 
-def _looked_up(found: Seen) -> bool:
+def _looked_up(found: OAuthRun) -> bool:
     return found.testbed.server.looked_up
 
 
-def _goes_on(found: Seen) -> str | None:
+def _goes_on(found: OAuthRun) -> str | None:
     """Return the first request to the authorization server; `None` if the client sent no such request."""
     requests = [*found.registrations, *found.authorizations, *found.tokens]
     return f"{requests[0].method} {requests[0].place}" if requests else None
@@ -53,7 +53,7 @@ def _goes_on(found: Seen) -> str | None:
 # -------------------------------------------------------------
 
 
-def _metadata_not_requested(found: Seen) -> str | None:
+def _metadata_not_requested(found: OAuthRun) -> str | None:
     before = found.testbed.requests
     metadata_at = next((i for i, each in enumerate(before) if each.path == _WELL), None)
     used = next((i for i, each in enumerate(before) if each.path in ("/register", "/authorize", "/token")), None)
@@ -62,14 +62,14 @@ def _metadata_not_requested(found: Seen) -> str | None:
     return None
 
 
-def _wrong_version(found: Seen) -> str | None:
+def _wrong_version(found: OAuthRun) -> str | None:
     for each in found.testbed.requests:
         if each.path == _WELL and each.header("mcp-protocol-version") != found.evidence.revision.name:
             return f"MCP-Protocol-Version is {each.header('mcp-protocol-version')!a}"
     return None
 
 
-def _at_base(found: Seen) -> str | None:
+def _at_base(found: OAuthRun) -> str | None:
     wrong = [each.url for each in found.testbed.requests if _WELL in each.path and each.path != _WELL]
     if wrong:
         return f"{wrong[0]} is requested"

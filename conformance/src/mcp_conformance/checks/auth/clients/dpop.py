@@ -13,22 +13,22 @@ from mcp_conformance.oauth_testbed.client_jwts import read_jwt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_conformance.checks.auth.clients.violations import Seen
+    from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _MODERN_ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 _BOUND: Final = ("auth/dpop", "auth/dpop-nonce")
 _NO_PROOF: Final = "sends no DPoP proofs"
 
 
-def _proofs(found: Seen) -> bool:
+def _proofs(found: OAuthRun) -> bool:
     return any(each.header("dpop") is not None for each in found.testbed.requests)
 
 
-def _bound_calls(found: Seen) -> bool:
+def _bound_calls(found: OAuthRun) -> bool:
     return _proofs(found) and any(each.header("authorization") is not None for each in found.calls)
 
 
-def _required_nonces(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
+def _required_nonces(found: OAuthRun, *, at_server: bool) -> list[tuple[int, str]]:
     """Return the nonces of rejected proofs, with the index of the request."""
     nonces: list[tuple[int, str]] = []
     for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
@@ -40,7 +40,7 @@ def _required_nonces(found: Seen, *, at_server: bool) -> list[tuple[int, str]]:
     return nonces
 
 
-def _nonce_was_required(found: Seen, *, at_server: bool) -> bool:
+def _nonce_was_required(found: OAuthRun, *, at_server: bool) -> bool:
     """Return whether a proof was rejected for its nonce, or had one from an earlier response."""
     if _required_nonces(found, at_server=at_server):
         return True
@@ -51,7 +51,7 @@ def _nonce_was_required(found: Seen, *, at_server: bool) -> bool:
     return any(proof is not None and "nonce" in proof.claims for proof in proofs)
 
 
-def _nonce_ignored(found: Seen, *, at_server: bool) -> str | None:
+def _nonce_ignored(found: OAuthRun, *, at_server: bool) -> str | None:
     for index, nonce in _required_nonces(found, at_server=at_server):
         place = found.testbed.requests[index].place
         again = next((each for each in found.testbed.requests[index + 1 :] if each.place == place), None)
@@ -75,7 +75,7 @@ def _nonce_rule(id: str, title: str, note: str, *, at_server: bool) -> Rule:
     )
 
 
-def _algorithm(found: Seen) -> str | None:
+def _algorithm(found: OAuthRun) -> str | None:
     for each in found.testbed.requests:
         proof = read_jwt(each.header("dpop") or "")
         if proof is not None and proof.header.get("alg") not in _MODERN_ALGORITHMS:
@@ -83,12 +83,12 @@ def _algorithm(found: Seen) -> str | None:
     return None
 
 
-def _proved_tokens(found: Seen) -> bool:
+def _proved_tokens(found: OAuthRun) -> bool:
     """Return whether a client that sends proofs requested tokens."""
     return _proofs(found) and bool(found.tokens)
 
 
-def _dpop(id: str, title: str, note: str, tested: Callable[[Seen], bool] = _bound_calls) -> Rule:
+def _dpop(id: str, title: str, note: str, tested: Callable[[OAuthRun], bool] = _bound_calls) -> Rule:
     return Rule(
         id=f"dpop.client-{id}",
         title=title,

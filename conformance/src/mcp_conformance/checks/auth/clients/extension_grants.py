@@ -15,7 +15,7 @@ from mcp_conformance.oauth_testbed.metadata_documents import is_among
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_conformance.checks.auth.clients.violations import Seen
+    from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _MANAGED: Final = "io.modelcontextprotocol/enterprise-managed-authorization"
@@ -35,11 +35,11 @@ _NO_EMPLOYEE: Final = "does not send a request to the identity provider"
 # --- client credentials --------------------------------------------------------------------------------------------------
 
 
-def _forms(found: Seen) -> list[dict[str, str]]:
+def _forms(found: OAuthRun) -> list[dict[str, str]]:
     return [single(each.form) for each in found.tokens]
 
 
-def _machine(found: Seen) -> bool:
+def _machine(found: OAuthRun) -> bool:
     """Return whether the client authenticates at the token endpoint in any way."""
     return any(_by_machine(each) for each in found.tokens)
 
@@ -54,17 +54,17 @@ def _by_machine(request: Request) -> bool:
     return form.get("client_id") == "machine" or shown.startswith("machine:") or "client_assertion" in form
 
 
-def _other_grant(found: Seen, expected: str) -> str | None:
+def _other_grant(found: OAuthRun, expected: str) -> str | None:
     grants = [form.get("grant_type") for form in _forms(found)]
     return next((f"grant_type {each!a}" for each in grants if each != expected), None)
 
 
-def _second_grant(found: Seen) -> str | None:
+def _second_grant(found: OAuthRun) -> str | None:
     first, *later = (form.get("grant_type") for form in _forms(found))
     return next((f"grant_type {each!a} after {first!a}" for each in later if each != first), None)
 
 
-def _unproved(found: Seen) -> str | None:
+def _unproved(found: OAuthRun) -> str | None:
     for each in found.tokens:
         form = single(each.form)
         if each.header("authorization") is None and not {"client_secret", "client_assertion"} & form.keys():
@@ -72,21 +72,21 @@ def _unproved(found: Seen) -> str | None:
     return None
 
 
-def _registers(found: Seen) -> str | None:
+def _registers(found: OAuthRun) -> str | None:
     return "the client registers dynamically" if found.registrations else None
 
 
-def _consents(found: Seen) -> str | None:
+def _consents(found: OAuthRun) -> str | None:
     return f"GET {found.authorizations[0].place}" if found.authorizations else None
 
 
-def _no_resource(found: Seen) -> str | None:
+def _no_resource(found: OAuthRun) -> str | None:
     right = {found.testbed.places.resource}
     named = [form.get("resource") for form in _forms(found)]
     return next((f"resource {each!a}" for each in named if each is None or not is_among(each, right)), None)
 
 
-def _no_assertion_type(found: Seen) -> str | None:
+def _no_assertion_type(found: OAuthRun) -> str | None:
     typed = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
     for form in _forms(found):
         if form.get("client_assertion_type") != typed:
@@ -94,38 +94,38 @@ def _no_assertion_type(found: Seen) -> str | None:
     return None
 
 
-def _asserted(found: Seen) -> bool:
+def _asserted(found: OAuthRun) -> bool:
     return any("client_assertion" in form for form in _forms(found))
 
 
 # --- workload identity federation ----------------------------------------------------------------------------------------
 
 
-def _workload(found: Seen) -> bool:
+def _workload(found: OAuthRun) -> bool:
     """Return whether the client sends the JWT of the platform."""
     return any("workload-0" in each.body.decode("latin-1") for each in found.tokens)
 
 
-def _assertion(found: Seen) -> str | None:
+def _assertion(found: OAuthRun) -> str | None:
     issued = {secret for secret in found.testbed.secrets if secret.startswith("workload-")}
     return next(
         (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") not in issued), None
     )
 
 
-def _known_otherwise(found: Seen) -> str | None:
+def _known_otherwise(found: OAuthRun) -> str | None:
     if found.registrations:
         return "the client registers dynamically"
     return "a client secret in a token request" if any("client_secret" in form for form in _forms(found)) else None
 
 
-def _not_reported(found: Seen) -> str | None:
+def _not_reported(found: OAuthRun) -> str | None:
     if found.evidence.status == 0 or not found.evidence.log.strip():
         return f"it exited with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
     return None
 
 
-def _again(found: Seen) -> str | None:
+def _again(found: OAuthRun) -> str | None:
     count = sum(form.get("grant_type") == _JWT_BEARER for form in _forms(found))
     return f"{count} token requests" if count > 1 else None
 
@@ -133,19 +133,19 @@ def _again(found: Seen) -> str | None:
 # --- enterprise-managed authorization ------------------------------------------------------------------------------------
 
 
-def _exchanges(found: Seen) -> Sequence[Request]:
+def _exchanges(found: OAuthRun) -> Sequence[Request]:
     return [each for each in found.testbed.requests if each.place == f"{found.testbed.idp.clients.issuer}/token"]
 
 
-def _asks_idp(found: Seen) -> bool:
+def _uses_idp(found: OAuthRun) -> bool:
     return bool(_exchanges(found))
 
 
-def _got_assertion(found: Seen) -> bool:
+def _has_assertion(found: OAuthRun) -> bool:
     return any(secret.startswith("id-jag-") for secret in found.testbed.secrets)
 
 
-def _undeclared(found: Seen) -> str | None:
+def _undeclared(found: OAuthRun) -> str | None:
     for each in found.calls:
         message = json_object(each.body) or {}
         params = message.get("params")
@@ -157,20 +157,20 @@ def _undeclared(found: Seen) -> str | None:
     return None
 
 
-def _id_jag_grant(found: Seen) -> str | None:
+def _id_jag_grant(found: OAuthRun) -> str | None:
     forms = _forms(found)
     right = [f for f in forms if f.get("grant_type") == _JWT_BEARER and f.get("assertion", "").startswith("id-jag-")]
     return None if right else f"token requests: {', '.join(str(f.get('grant_type')) for f in forms) or 'none'}"
 
 
-def _id_jag_shown(found: Seen) -> str | None:
+def _id_jag_shown(found: OAuthRun) -> str | None:
     for each in found.calls:
         if any("id-jag-" in value for _, value in each.headers):
             return "the MCP server gets the ID-JAG"
     return None if found.tokens else f"the ID-JAG is not sent; {found.ending}"
 
 
-def _at_server(found: Seen) -> str | None:
+def _at_server(found: OAuthRun) -> str | None:
     for each in found.tokens:
         header = (each.header("authorization") or "").partition(" ")
         if header[0].lower() != "basic" or not base64.b64decode(header[2]).startswith(b"app:"):
@@ -178,7 +178,7 @@ def _at_server(found: Seen) -> str | None:
     return None
 
 
-def _tokens(found: Seen) -> bool:
+def _tokens(found: OAuthRun) -> bool:
     return bool(found.tokens)
 
 
@@ -189,7 +189,7 @@ def _exchange(id: str, title: str) -> Rule:
         proves=(f"ema.{id}",),
         notes=(f"ema.{id}",),
         within=_EMPLOYEE,
-        tested=_asks_idp,
+        tested=_uses_idp,
         optional=_NO_EMPLOYEE,
     )
 
@@ -340,7 +340,7 @@ add_rules(
             title="A client with enterprise-managed authorization declares the extension.",
             proves=("ema.declared",),
             within=_EMPLOYEE,
-            tested=_asks_idp,
+            tested=_uses_idp,
             wrong=_undeclared,
             optional=_NO_EMPLOYEE,
         ),
@@ -355,7 +355,7 @@ add_rules(
             title="The token type N_A is accepted, and the ID-JAG is not sent to the MCP server.",
             proves=("ema.client-accepts-n-a",),
             within=_EMPLOYEE,
-            tested=_got_assertion,
+            tested=_has_assertion,
             wrong=_id_jag_shown,
             optional=_NO_EMPLOYEE,
         ),
@@ -382,7 +382,7 @@ add_rules(
             title="No user is sent to the authorization endpoint.",
             proves=("ema.no-interactive-redirect",),
             within=_EMPLOYEE,
-            tested=_asks_idp,
+            tested=_uses_idp,
             wrong=_consents,
             optional=_NO_EMPLOYEE,
         ),

@@ -8,36 +8,36 @@ from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
 from mcp_conformance.oauth_testbed.http_messages import single
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks.auth.clients.violations import Seen
+    from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _DEFAULT: Final = "auth/metadata-default"
 _OWN: Final = "auth/2025-03-26-oauth-metadata-backcompat"
 _OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
 
 
-def _looked(found: Seen) -> bool:
+def _looked(found: OAuthRun) -> bool:
     return any(".well-known" in each.url for each in found.testbed.requests)
 
 
-def _authorized(found: Seen) -> bool:
+def _authorized(found: OAuthRun) -> bool:
     return bool(found.authorizations)
 
 
-def _registered(found: Seen) -> bool:
+def _registered(found: OAuthRun) -> bool:
     return bool(found.registrations)
 
 
-def _client_ids(found: Seen) -> list[str]:
+def _client_ids(found: OAuthRun) -> list[str]:
     return [single(each.query).get("client_id", "") for each in found.authorizations]
 
 
-def _document_used(found: Seen) -> str | None:
+def _document_used(found: OAuthRun) -> str | None:
     if found.registrations:
         return "the client registers dynamically"
     return next((f"client_id {id!a} in an authorization request" for id in _client_ids(found) if "://" not in id), None)
 
 
-def _first_choice(found: Seen) -> str | None:
+def _first_choice(found: OAuthRun) -> str | None:
     if found.name == "auth/basic-cimd":
         return _document_used(found)
     other = [id for id in _client_ids(found) if id != "given-client"]
@@ -46,34 +46,34 @@ def _first_choice(found: Seen) -> str | None:
     return f"client_id {other[0]!a} in an authorization request" if other else None
 
 
-def _no_document(found: Seen) -> str | None:
+def _no_document(found: OAuthRun) -> str | None:
     return next((f"client_id {id!a} in an authorization request" for id in _client_ids(found) if "://" in id), None)
 
 
-def _has_document(found: Seen) -> bool:
+def _has_document(found: OAuthRun) -> bool:
     return any("://" in id for id in _client_ids(found))
 
 
-def _ended_after_refusal(found: Seen) -> str | None:
+def _ended_after_refusal(found: OAuthRun) -> str | None:
     if found.evidence.status is None:
         return found.evidence.ending
     return None if not found.authorizations else f"GET {found.authorizations[0].place}"
 
 
-def _reported(found: Seen) -> str | None:
+def _reported(found: OAuthRun) -> str | None:
     if found.evidence.status == 0 or not found.evidence.log.strip():
         return f"it exited with status {found.evidence.status}, and wrote {len(found.evidence.log)} characters about it"
     return None
 
 
-def _foreign_id_shown(found: Seen) -> str | None:
+def _foreign_id_shown(found: OAuthRun) -> str | None:
     shown = [each for each in found.testbed.requests if "given-client" in each.url + each.body.decode("latin-1")]
     return (
         f"{shown[0].method} {shown[0].place} contains the client id for another authorization server" if shown else None
     )
 
 
-def _migrated(found: Seen) -> bool:
+def _migrated(found: OAuthRun) -> bool:
     return found.testbed.server.retired
 
 

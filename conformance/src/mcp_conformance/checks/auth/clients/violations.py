@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 
-__all__ = ["PLAIN", "Rule", "Seen", "add_rules", "control", "scenes", "seen"]
+__all__ = ["PLAIN", "OAuthRun", "Rule", "add_rules", "control", "run_in", "runs_in"]
 
 PLAIN: Final = tuple(
     each.name for each in OAUTH_SCENARIOS if not any(word in each.name for word in ("credentials-", "wif", "enter"))
@@ -40,7 +40,7 @@ _JUDGED: Final[dict[str, set[str]]] = {}
 
 
 @attrs.frozen(eq=False)
-class Seen:
+class OAuthRun:
     """A run of a client in the OAuth testbed."""
 
     evidence: Evidence
@@ -90,7 +90,7 @@ class Seen:
         return f"in the scenario {self.name} {self.evidence.ending}"
 
 
-def seen(client: ClientUnderTest, name: str) -> Seen:
+def run_in(client: ClientUnderTest, name: str) -> OAuthRun:
     """Return the run of the client in a scenario.
 
     Raises:
@@ -103,20 +103,20 @@ def seen(client: ClientUnderTest, name: str) -> Seen:
     client.looked_at = evidence
     if not evidence.testbed.requests:
         raise NotTestable(f"the client sent no request in the scenario {name}: {evidence.ending}")
-    return Seen(evidence, evidence.testbed)
+    return OAuthRun(evidence, evidence.testbed)
 
 
-def scenes(client: ClientUnderTest, names: Iterable[str]) -> Iterator[Seen]:
+def runs_in(client: ClientUnderTest, names: Iterable[str]) -> Iterator[OAuthRun]:
     """Yield the runs of the client in some scenarios, if they are for this revision and the client sent requests."""
     for name in names:
         evidence = client.runs.get(name)
         if evidence is not None and evidence.testbed is not None and evidence.testbed.requests:
-            yield seen(client, name)
+            yield run_in(client, name)
 
 
-def _require_login(client: ClientUnderTest) -> Seen:
+def _require_login(client: ClientUnderTest) -> OAuthRun:
     """Return the control run. Raise `NotApplicable` when the client does not start a login in it."""
-    found = seen(client, _CONTROLS.get(client.revision.name, _CONTROL))
+    found = run_in(client, _CONTROLS.get(client.revision.name, _CONTROL))
     # Other requests, for instance to the endpoints of older revisions, are not a login.
     if not any(".well-known" in each.url or each.path in _ENDPOINTS for each in found.testbed.requests):
         raise NotApplicable(f"the client requests no token: {found.ending}")
@@ -135,7 +135,7 @@ def control(client: ClientUnderTest) -> None:
         raise NotTestable(f"the control request failed: no request had a token; {found.ending}")
 
 
-def _no_other_reason(found: Seen) -> None:
+def _no_other_reason(found: OAuthRun) -> None:
     """Raise `NotTestable` when the client failed because it broke another rule, which has its own check."""
     for violation in found.testbed.violations:
         # The testbed knows the rules of all revisions.
@@ -144,7 +144,7 @@ def _no_other_reason(found: Seen) -> None:
             raise NotTestable(problem)
 
 
-def _always(_: Seen) -> bool:
+def _always(_: OAuthRun) -> bool:
     return True
 
 
@@ -164,9 +164,9 @@ class Rule:
     """The scenarios."""
     gets_in: bool = False
     """Whether the client must succeed with a token in all scenarios in which it reached the point of `tested`."""
-    tested: Callable[[Seen], object] = _always
+    tested: Callable[[OAuthRun], object] = _always
     """Returns whether the client reached the point at which it could break the rule."""
-    wrong: Callable[[Seen], str | None] | None = None
+    wrong: Callable[[OAuthRun], str | None] | None = None
     """Returns any other violation; `None` without a violation."""
     optional: str = ""
     """What a client does not do that never reaches the point of `tested`, for an optional feature. The check does not
@@ -177,7 +177,7 @@ class Rule:
         """Judge the runs. A violation always counts; the absence of violations only if the client got a token."""
         if not self.optional:
             _require_login(client)
-        found = list(scenes(client, self.within))
+        found = list(runs_in(client, self.within))
         tested = [each for each in found if self.tested(each)]
         for each in tested if self.optional else found:
             for violation in each.testbed.violations:
@@ -200,7 +200,7 @@ class Rule:
         if not tested:
             raise NotTestable("the client never reached the point at which the rule could be tested")
 
-    def _deviation(self, client: ClientUnderTest, found: Seen, observed: str) -> Deviation:
+    def _deviation(self, client: ClientUnderTest, found: OAuthRun, observed: str) -> Deviation:
         client.looked_at = found.evidence
         return Deviation(self._expected(client), f"in the scenario {found.name}: {observed}")
 
@@ -212,11 +212,11 @@ class Rule:
 def _names(rule: Rule) -> tuple[str, ...]:
     """Return the scenarios for the revisions of the rule, with the controls."""
     names = {revision for id in rule.proves for revision in catalogue().revisions(id)}
-    wanted = (*(() if rule.optional else _ALL_CONTROLS), *rule.within)
+    needed = (*(() if rule.optional else _ALL_CONTROLS), *rule.within)
     return tuple(
         each.name
         for each in OAUTH_SCENARIOS
-        if each.name in wanted and any(revision.name in names for revision in each.revisions)
+        if each.name in needed and any(revision.name in names for revision in each.revisions)
     )
 
 

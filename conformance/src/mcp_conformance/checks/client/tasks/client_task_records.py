@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ASKS", "asked_run", "each_kind", "expect", "member", "step", "steps"]
+__all__ = ["TASK_SCENARIO", "each_kind", "expect", "member", "step", "steps", "task_run"]
 
-ASKS: Final = "conformance_asks_tasks"
+TASK_SCENARIO: Final = "conformance_asks_tasks"
 """The scenario with task-augmented client requests from their start to their end."""
 
 
@@ -28,7 +28,7 @@ def member(value: JsonValue, *names: str) -> JsonValue:
     return value
 
 
-def asked_run(client: ClientUnderTest, scenario: str = ASKS) -> Evidence:
+def task_run(client: ClientUnderTest, scenario: str = TASK_SCENARIO) -> Evidence:
     """Return a run with task-augmented client requests. Raise `NotApplicable` if the client declares none."""
     evidence = client.run(scenario)
     if not declares(client, scenario, "tasks.requests"):
@@ -36,13 +36,13 @@ def asked_run(client: ClientUnderTest, scenario: str = ASKS) -> Evidence:
     return evidence
 
 
-def steps(client: ClientUnderTest, tool: str, name: str, scenario: str = ASKS) -> list[JsonObject | None]:
+def steps(client: ClientUnderTest, tool: str, name: str, scenario: str = TASK_SCENARIO) -> list[JsonObject | None]:
     """Return the responses to one step of a tool's client requests, in order."""
-    evidence = asked_run(client, scenario)
+    evidence = task_run(client, scenario)
     return [each.response for each in evidence.server.client_requests if each.name == f"{tool}: {name}"]
 
 
-def step(client: ClientUnderTest, tool: str, name: str, scenario: str = ASKS) -> JsonObject:
+def step(client: ClientUnderTest, tool: str, name: str, scenario: str = TASK_SCENARIO) -> JsonObject:
     """Return the response to a step of a tool's client requests.
 
     Raises:
@@ -69,7 +69,7 @@ def each_kind(client: ClientUnderTest, name: str) -> Iterator[tuple[str, JsonObj
                 found += 1
                 yield kind, response
     if not found:
-        raise NotTestable(f"no task reached the step {name}: {client.run(ASKS).ending}")
+        raise NotTestable(f"no task reached the step {name}: {client.run(TASK_SCENARIO).ending}")
 
 
 def expect(response: JsonObject, code: int, what: str) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import declares, error_code
 from mcp_conformance.checks.client.tasks.client_task_records import (
-    ASKS,
-    asked_run,
+    TASK_SCENARIO,
     each_kind,
     expect,
     member,
     step,
     steps,
+    task_run,
 )
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _UNANSWERED: Final = "conformance_asks_tasks_unanswered"
 _DECLINED: Final = "conformance_asks_tasks_declined"
-_NEEDS: Final = (f"scenario:{ASKS}",)
+_NEEDS: Final = (f"scenario:{TASK_SCENARIO}",)
 
 
 # --- results
@@ -70,7 +70,7 @@ async def result(client: ClientUnderTest) -> None:
             if wrong is not None and not forgotten:
                 raise Deviation(f"a {kind}", f"{wrong}, in {brief(response)}")
     if not tried:
-        raise NotTestable(f"no task reached its result: {client.run(ASKS).ending}")
+        raise NotTestable(f"no task reached its result: {client.run(TASK_SCENARIO).ending}")
 
 
 def _failed(client: ClientUnderTest, tool: str) -> bool:
@@ -98,7 +98,7 @@ async def related_result(client: ClientUnderTest) -> None:
             if member(given, "result", "_meta", RELATED_TASK) != {"taskId": task_id(created)}:
                 raise Deviation(f"_meta with {RELATED_TASK}: taskId {task_id(created)}", brief(given))
     if not tried:
-        raise NotTestable(f"no task reached its result: {client.run(ASKS).ending}")
+        raise NotTestable(f"no task reached its result: {client.run(TASK_SCENARIO).ending}")
 
 
 def _plain_error(client: ClientUnderTest) -> tuple[JsonValue, JsonValue]:
@@ -157,10 +157,10 @@ async def listed(client: ClientUnderTest) -> None:
         member(each, "result", "taskId") for each in steps(client, MANY, "get") if member(each, "result") is not None
     }
     pages = steps(client, MANY, "list")
-    if not declares(client, ASKS, "tasks.list"):
+    if not declares(client, TASK_SCENARIO, "tasks.list"):
         raise NotApplicable("the client does not declare tasks.list")
     if not known or not pages:
-        raise NotTestable(f"{MANY} did not reach the list: {client.run(ASKS).ending}")
+        raise NotTestable(f"{MANY} did not reach the list: {client.run(TASK_SCENARIO).ending}")
     found: list[JsonValue] = []
     for page in pages:
         tasks = member(page, "result", "tasks")
@@ -176,7 +176,7 @@ async def listed(client: ClientUnderTest) -> None:
 async def list_cursor(client: ClientUnderTest) -> None:
     """An invalid cursor of `tasks/list` is answered with -32602."""
     response = step(client, UNKNOWN, "tasks/list")
-    if not declares(client, ASKS, "tasks.list"):
+    if not declares(client, TASK_SCENARIO, "tasks.list"):
         raise NotApplicable("the client does not declare tasks.list")
     expect(response, -32602, "an invalid cursor")
 
@@ -185,7 +185,7 @@ async def list_cursor(client: ClientUnderTest) -> None:
 async def unknown(client: ClientUnderTest) -> None:
     """Each request for an unknown task is answered with -32602."""
     methods = ["tasks/get", "tasks/result"]
-    if declares(client, ASKS, "tasks.cancel"):
+    if declares(client, TASK_SCENARIO, "tasks.cancel"):
         methods.append("tasks/cancel")
     for method in methods:
         expect(step(client, UNKNOWN, method), -32602, f"{method} of an unknown task")
@@ -194,13 +194,13 @@ async def unknown(client: ClientUnderTest) -> None:
 @check("tasks.client-gated", proves=("tasks.list-gated", "tasks.cancel-gated"), needs=_NEEDS)
 async def gated(client: ClientUnderTest) -> None:
     """`tasks/list` and `tasks/cancel` are served if they are declared, and are unknown methods otherwise."""
-    responses = {each.name: each.response for each in client.run(ASKS).server.client_requests}
+    responses = {each.name: each.response for each in client.run(TASK_SCENARIO).server.client_requests}
     for capability in ("tasks.list", "tasks.cancel"):
         method = capability.replace(".", "/")
         response = responses.get(f"{UNKNOWN}: {method}")
         if response is None:
-            raise NotTestable(f"{method} was not sent, or got no response: {client.run(ASKS).ending}")
-        has = declares(client, ASKS, capability)
+            raise NotTestable(f"{method} was not sent, or got no response: {client.run(TASK_SCENARIO).ending}")
+        has = declares(client, TASK_SCENARIO, capability)
         if has is (error_code(response) == -32601):
             state = "declared" if has else "not declared"
             raise Deviation(
@@ -219,7 +219,7 @@ def _cancelled(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
         NotApplicable: The client does not declare tasks, or their cancellation.
         NotTestable: The task had ended before.
     """
-    asked_run(client, scenario)
+    task_run(client, scenario)
     if not declares(client, scenario, "tasks.cancel"):
         raise NotApplicable("the client does not declare tasks.cancel")
     response = step(client, tool, "cancel", scenario)
@@ -247,7 +247,7 @@ async def cancelled(client: ClientUnderTest) -> None:
 @check("tasks.client-cancelled-stays", proves=("tasks.cancelled-stays",), needs=_NEEDS)
 async def cancelled_stays(client: ClientUnderTest) -> None:
     """A cancelled task stays cancelled, even if the user responds later."""
-    _cancelled(client, ASKS, CANCELS)
+    _cancelled(client, TASK_SCENARIO, CANCELS)
     response = step(client, CANCELS, "still")
     if member(response, "result", "status") != "cancelled" and error_code(response) != -32602:
         raise Deviation("the status cancelled", brief(response))
@@ -256,8 +256,8 @@ async def cancelled_stays(client: ClientUnderTest) -> None:
 @check("tasks.client-cancel-ended", proves=("tasks.cancel-terminal-error",), needs=_NEEDS)
 async def cancel_ended(client: ClientUnderTest) -> None:
     """Cancelling a task that has ended is answered with -32602."""
-    asked_run(client)
-    if not declares(client, ASKS, "tasks.cancel"):
+    task_run(client)
+    if not declares(client, TASK_SCENARIO, "tasks.cancel"):
         raise NotApplicable("the client does not declare tasks.cancel")
     for _, response in each_kind(client, "ended"):
         if member(response, "result", "status") not in ENDED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.client.tasks.client_task_records import ASKS, asked_run, each_kind, member, steps
+from mcp_conformance.checks.client.tasks.client_task_records import TASK_SCENARIO, each_kind, member, steps, task_run
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _UNANSWERED: Final = "conformance_asks_tasks_unanswered"
 _UNDECLARED: Final = "conformance_asks_tasks_undeclared"
-_NEEDS: Final = (f"scenario:{ASKS}",)
+_NEEDS: Final = (f"scenario:{TASK_SCENARIO}",)
 _STATUS: Final = "notifications/tasks/status"
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _STATUSES: Final = ("working", "input_required", *ENDED)
@@ -93,7 +93,7 @@ def _many(client: ClientUnderTest) -> list[JsonObject | None]:
     """Return the responses to requests with different ttl. Raise `NotTestable` when there are not enough."""
     found = steps(client, MANY, "create")
     if len(found) < 4:
-        raise NotTestable(f"{MANY} was not called: {client.run(ASKS).ending}")
+        raise NotTestable(f"{MANY} was not called: {client.run(TASK_SCENARIO).ending}")
     return found
 
 
@@ -111,9 +111,9 @@ async def ttl_limit(client: ClientUnderTest) -> None:
 @check("tasks.client-ids", proves=("tasks.id-unique", "tasks.id-entropy"), needs=_NEEDS)
 async def ids(client: ClientUnderTest) -> None:
     """Task ids are long and unique, and cannot be derived from one another."""
-    asked_run(client)
+    task_run(client)
     found = [
-        task_id(each.response) for each in client.run(ASKS).server.client_requests if each.name.endswith(": create")
+        task_id(each.response) for each in client.run(TASK_SCENARIO).server.client_requests if each.name.endswith(": create")
     ]
     known = [each for each in found if each is not None]
     if len(known) < 2:
@@ -134,7 +134,7 @@ def _shown(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
 
 def _task_objects(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
     """Yield all task objects of the client in order, with the method of the message."""
-    evidence = asked_run(client)
+    evidence = task_run(client)
     found = 0
     names = {
         each.request["id"]: each.method
@@ -186,7 +186,7 @@ async def fields(client: ClientUnderTest) -> None:
         wrong = flaw(whole, "Task", client.revision)
         if wrong is not None:
             raise Deviation(f"a task in {method} according to the schema", f"{wrong}, in {brief(task)}")
-    for each in asked_run(client).server.client_requests:
+    for each in task_run(client).server.client_requests:
         listed = member(each.response, "result")
         if each.method == "tasks/list" and listed is not None and not isinstance(member(listed, "tasks"), list):
             raise Deviation("an array of tasks in tasks/list", brief(listed))
@@ -231,7 +231,7 @@ async def transitions(client: ClientUnderTest) -> None:
 @check("tasks.client-answers-unrelated", proves=("tasks.no-related-meta-in-answers",), needs=_NEEDS)
 async def answers_unrelated(client: ClientUnderTest) -> None:
     """The results of requests about a task have no related task in `_meta`."""
-    for each in asked_run(client).server.client_requests:
+    for each in task_run(client).server.client_requests:
         if each.method in (*_FLAT, "tasks/list") and member(each.response, "result", "_meta", RELATED_TASK) is not None:
             raise Deviation(f"no {RELATED_TASK} in _meta of the result of {each.method}", brief(each.response))
 
@@ -239,7 +239,7 @@ async def answers_unrelated(client: ClientUnderTest) -> None:
 @check("tasks.client-told-unrelated", proves=("tasks.status-notification-no-related-meta",), needs=_NEEDS)
 async def status_unrelated(client: ClientUnderTest) -> None:
     """A status notification of a task has no related task in `_meta`."""
-    found = asked_run(client).sent(_STATUS)
+    found = task_run(client).sent(_STATUS)
     for message in found:
         if member(message, "params", "_meta", RELATED_TASK) is not None:
             raise Deviation(f"no {RELATED_TASK} in _meta of {_STATUS}", brief(message))
@@ -277,9 +277,9 @@ async def undeclared(client: ClientUnderTest) -> None:
 @check("tasks.client-exhaustive", proves=("tasks.requests-exhaustive",), needs=_NEEDS)
 async def exhaustive(client: ClientUnderTest) -> None:
     """A params.task is ignored in a request whose type cannot be declared for tasks."""
-    found = [each for each in client.run(ASKS).server.client_requests if each.name == PLAIN_PING]
+    found = [each for each in client.run(TASK_SCENARIO).server.client_requests if each.name == PLAIN_PING]
     if not found:
-        raise NotTestable(f"the client did not call {PLAIN_PING}: {client.run(ASKS).ending}")
+        raise NotTestable(f"the client did not call {PLAIN_PING}: {client.run(TASK_SCENARIO).ending}")
     answer = member(found[0].response, "result")
     if not isinstance(answer, dict) or "task" in answer:
         raise Deviation("the result of ping", brief(found[0].response))
@@ -290,7 +290,7 @@ async def exhaustive(client: ClientUnderTest) -> None:
 
 def _progress(client: ClientUnderTest) -> list[JsonObject]:
     """Return the progress notifications of the client. Raise `NotApplicable` without any."""
-    found = asked_run(client).sent("notifications/progress")
+    found = task_run(client).sent("notifications/progress")
     if not found:
         raise NotApplicable("the client reports no progress")
     return found
@@ -300,7 +300,7 @@ def _progress(client: ClientUnderTest) -> list[JsonObject]:
 async def same_token(client: ClientUnderTest) -> None:
     """Progress of a task has the token of the request that created it."""
     given = {
-        member(each.request, "params", "_meta", PROGRESS_TOKEN) for each in asked_run(client).server.client_requests
+        member(each.request, "params", "_meta", PROGRESS_TOKEN) for each in task_run(client).server.client_requests
     }
     for message in _progress(client):
         if member(message, "params", "progressToken") not in given - {None}:
@@ -311,7 +311,7 @@ async def same_token(client: ClientUnderTest) -> None:
 async def stops(client: ClientUnderTest) -> None:
     """No progress of a task is reported after it has ended."""
     _progress(client)
-    evidence = asked_run(client)
+    evidence = task_run(client)
     tokens = {
         task_id(each.response): member(each.request, "params", "_meta", PROGRESS_TOKEN)
         for each in evidence.server.client_requests

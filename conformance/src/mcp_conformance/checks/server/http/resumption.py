@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcp_conformance.checks.probes.http_requests import Streamed, http_peer, progress_call, read_stream, session
+from mcp_conformance.checks.probes.http_requests import RecordedStream, http_peer, progress_call, read_stream, session
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _NEEDS = ("capability:tools",)
 
 
-async def _streams(server: ServerUnderTest, peer: HttpConnection, *tokens: str) -> list[tuple[JsonObject, Streamed]]:
+async def _streams(server: ServerUnderTest, peer: HttpConnection, *tokens: str) -> list[tuple[JsonObject, RecordedStream]]:
     """Return calls with their streams, one after another. Require event ids."""
-    found: list[tuple[JsonObject, Streamed]] = []
+    found: list[tuple[JsonObject, RecordedStream]] = []
     for token in tokens:
         request = progress_call(server, peer, token)
         stream = await read_stream(peer, request)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcp_conformance.checks.probes.http_requests import (
-    Streamed,
+    RecordedStream,
     http_peer,
     probe,
     progress_call,
@@ -109,7 +109,7 @@ async def related(server: ServerUnderTest) -> None:
     """With two concurrent requests the stream of each contains only its own notifications."""
     peer = http_peer(server)
     tokens = ("related-one", "related-two")
-    streams: dict[str, Streamed] = {}
+    streams: dict[str, RecordedStream] = {}
 
     async def call(token: str) -> None:
         streams[token] = await read_stream(peer, calls[token])

@@ -28,7 +28,7 @@ _PAGE: Final = "a request of a foreign page"
 
 def _peer(server: ServerUnderTest) -> SseConnection:
     if not isinstance(server.peer, SseConnection):
-        raise AssertionError("this check runs over HTTP+SSE")  # noqa: TRY004  the suite's own mistake
+        raise AssertionError("this check runs over HTTP+SSE")  # noqa: TRY004  an error of the suite
     return server.peer
 
 

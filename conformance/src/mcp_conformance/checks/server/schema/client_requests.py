@@ -14,7 +14,7 @@ from mcp_core.revisions import R2024_11_05, R2025_03_26, between
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.checks.probes.recorded_values import Seen
+    from mcp_conformance.checks.probes.recorded_values import RecordedMessages
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
 
@@ -35,13 +35,13 @@ _PRIMITIVES: Final = {
 }
 
 
-def _sampling(seen: Seen) -> Iterator[JsonValue]:
-    return seen.questions("sampling/createMessage")
+def _sampling(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    return recorded.client_requests("sampling/createMessage")
 
 
-def _sampled(seen: Seen) -> Iterator[JsonValue]:
+def _sampled(recorded: RecordedMessages) -> Iterator[JsonValue]:
     """Yield the content blocks of the sampling messages."""
-    for params in _sampling(seen):
+    for params in _sampling(recorded):
         for message in items(member(params, "messages")):
             content = member(message, "content")
             yield from content if isinstance(content, list) else [content]
@@ -62,7 +62,7 @@ look(
     "The priorities of model preferences are numbers from 0 to 1, and the hints are objects.",
     "schema.model-preferences",
     VALID,
-    at=lambda seen: seen.having(_sampling(seen), "modelPreferences"),
+    at=lambda recorded: recorded.having(_sampling(recorded), "modelPreferences"),
     by=conforms("ModelPreferences"),
     what="modelPreferences",
 )
@@ -94,18 +94,18 @@ look(
     "A tool_result in a sampling message has a toolUseId and an array of content.",
     "schema.tool-result-content",
     VALID,
-    at=lambda seen: (each for each in _sampled(seen) if member(each, "type") == "tool_result"),
+    at=lambda recorded: (each for each in _sampled(recorded) if member(each, "type") == "tool_result"),
     by=conforms("ToolResultContent"),
     what="tool_result",
 )
 
 
-def _forms(seen: Seen) -> Iterator[JsonValue]:
-    return (each for each in seen.questions("elicitation/create") if member(each, "mode") != "url")
+def _forms(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    return (each for each in recorded.client_requests("elicitation/create") if member(each, "mode") != "url")
 
 
-def _fields(seen: Seen) -> Iterator[JsonValue]:
-    for params in _forms(seen):
+def _fields(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    for params in _forms(recorded):
         properties = member(params, "requestedSchema", "properties")
         yield from properties.values() if isinstance(properties, dict) else ()
 
@@ -166,7 +166,9 @@ look(
     "schema.elicit-primitives-2025-06-18",
     "schema.elicit-primitives-2025-11-25",
     VALID,
-    at=lambda seen: (each for each in _fields(seen) if not _is_choice(each) and _flat(each, R2024_11_05) is None),
+    at=lambda recorded: (
+        each for each in _fields(recorded) if not _is_choice(each) and _flat(each, R2024_11_05) is None
+    ),
     by=_primitive,
     what="field of a form",
 )
@@ -185,7 +187,7 @@ look(
     "schema.elicit-enums-2025-11-25",
     "schema.elicit-primitives-2025-06-18",
     VALID,
-    at=lambda seen: (each for each in _fields(seen) if _is_choice(each) and _flat(each, R2024_11_05) is None),
+    at=lambda recorded: (each for each in _fields(recorded) if _is_choice(each) and _flat(each, R2024_11_05) is None),
     by=_choice,
     what="enum in a form",
 )
@@ -196,9 +198,9 @@ def _url(value: JsonValue, revision: Revision) -> str | None:
     return found or (None if urlsplit(str(member(value, "url"))).scheme else "its url is not a URI")
 
 
-def _urls(seen: Seen) -> Iterator[JsonValue]:
-    yield from (each for each in seen.questions("elicitation/create") if member(each, "mode") == "url")
-    for error in seen.errors():
+def _urls(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    yield from (each for each in recorded.client_requests("elicitation/create") if member(each, "mode") == "url")
+    for error in recorded.errors():
         if member(error, "code") == _URL_REQUIRED:
             yield from items(member(error, "data", "elicitations"))
 
@@ -216,7 +218,7 @@ look(
     "schema.elicitation-complete",
     "notifications/elicitation/complete has an elicitationId.",
     "schema.elicitation-complete-params",
-    at=lambda seen: seen.notified("notifications/elicitation/complete"),
+    at=lambda recorded: recorded.notified("notifications/elicitation/complete"),
     by=conforms("ElicitationCompleteNotificationParams"),
     what="notifications/elicitation/complete",
 )
@@ -224,7 +226,7 @@ look(
     "schema.url-elicitation-required",
     "The error -32042 has an array of elicitations in its data.",
     "schema.url-elicitation-required-error",
-    at=lambda seen: (each for each in seen.errors() if member(each, "code") == _URL_REQUIRED),
+    at=lambda recorded: (each for each in recorded.errors() if member(each, "code") == _URL_REQUIRED),
     by=lambda value, _: (
         None if items(member(value, "data", "elicitations")) else "data.elicitations is not an array with entries"
     ),
@@ -235,7 +237,9 @@ look(
     "An InputRequiredResult has a map of inputRequests, or a requestState.",
     "jsonrpc.result-type-input-required",
     VALID,
-    at=lambda seen: (each.result for each in seen.exchanges if member(each.result, "resultType") == "input_required"),
+    at=lambda recorded: (
+        each.result for each in recorded.exchanges if member(each.result, "resultType") == "input_required"
+    ),
     by=lambda value, revision: (
         flaw({**value, "inputRequests": {}}, "InputRequiredResult", revision)
         if isinstance(value, dict) and isinstance(value.get("inputRequests"), dict)

@@ -8,7 +8,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_03_26, R2025_06_18, between
@@ -34,7 +34,7 @@ for _type, _definition, _id in (
         _id,
         _BLOCKS,
         VALID,
-        at=partial(Seen.blocks_of, kind=_type),
+        at=partial(RecordedMessages.blocks_of, kind=_type),
         by=conforms(_definition, "annotations", "icons"),
         what=f"content of type {_type}",
     )
@@ -44,7 +44,7 @@ look(
     "schema.embedded-resource",
     _BLOCKS,
     VALID,
-    at=lambda seen: seen.blocks_of("resource"),
+    at=lambda recorded: recorded.blocks_of("resource"),
     by=conforms("EmbeddedResource", "annotations"),
     what="embedded resource",
 )
@@ -64,15 +64,15 @@ look(
     "schema.tool-content-kinds-2025-03-26",
     "schema.tool-content-kinds-2025-06-18",
     _BLOCKS,
-    at=lambda seen: (member(each, "type") for each in seen.blocks()),
+    at=lambda recorded: (member(each, "type") for each in recorded.blocks()),
     by=_kind,
     what="content type",
 )
 
 
-def _binary(seen: Seen) -> Iterator[JsonValue]:
-    yield from seen.having((*seen.blocks_of("image"), *seen.blocks_of("audio")), "data")
-    yield from seen.having(seen.contents(), "blob")
+def _binary(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    yield from recorded.having((*recorded.blocks_of("image"), *recorded.blocks_of("audio")), "data")
+    yield from recorded.having(recorded.contents(), "blob")
 
 
 def _base64(value: JsonValue, _: Revision) -> str | None:
@@ -96,8 +96,8 @@ look(
 )
 
 
-def _annotations(seen: Seen) -> Iterator[JsonValue]:
-    return seen.having(seen.holders(), "annotations")
+def _annotations(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    return recorded.having(recorded.holders(), "annotations")
 
 
 look(
@@ -118,7 +118,7 @@ look(
     "lastModified is an ISO 8601 timestamp.",
     "schema.annotations-last-modified",
     "schema.annotations-timestamp",
-    at=lambda seen: seen.having(_annotations(seen), "lastModified"),
+    at=lambda recorded: recorded.having(_annotations(recorded), "lastModified"),
     by=lambda value, _: None if isinstance(value, str) and _TIMESTAMP.fullmatch(value) else "it is not a timestamp",
     what="lastModified",
 )

@@ -14,7 +14,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.checks.probes.recorded_values import Seen
+    from mcp_conformance.checks.probes.recorded_values import RecordedMessages
     from mcp_conformance.checks.probes.schema_check import Pick
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
@@ -32,7 +32,7 @@ look(
     "schema.tool",
     "schema.title",
     VALID,
-    at=lambda seen: seen.listed("tools/list"),
+    at=lambda recorded: recorded.listed("tools/list"),
     by=conforms("Tool", *_LATER),
     what="tool",
 )
@@ -41,7 +41,7 @@ look(
     "The hints of a tool are booleans, and its title is a string.",
     "schema.tool-annotations",
     VALID,
-    at=lambda seen: seen.having(seen.listed("tools/list"), "annotations"),
+    at=lambda recorded: recorded.having(recorded.listed("tools/list"), "annotations"),
     by=conforms("ToolAnnotations"),
     what="tool annotations",
 )
@@ -60,7 +60,7 @@ look(
     "The outputSchema of a tool is an object, and until 2025-11-25 it has the type object.",
     "schema.tool-output-schema",
     VALID,
-    at=lambda seen: seen.having(seen.listed("tools/list"), "outputSchema"),
+    at=lambda recorded: recorded.having(recorded.listed("tools/list"), "outputSchema"),
     by=_output_schema,
     what="outputSchema",
 )
@@ -68,7 +68,7 @@ look(
     "schema.tool-execution",
     "The taskSupport of a tool is forbidden, optional or required.",
     "schema.tool-execution",
-    at=lambda seen: seen.having(seen.listed("tools/list"), "execution"),
+    at=lambda recorded: recorded.having(recorded.listed("tools/list"), "execution"),
     by=conforms("ToolExecution"),
     what="tool execution",
 )
@@ -77,7 +77,7 @@ look(
     "The result of a tool has an array of content, and isError is a boolean.",
     "schema.call-tool-result",
     VALID,
-    at=lambda seen: seen.outcomes("tools/call"),
+    at=lambda recorded: recorded.outcomes("tools/call"),
     by=conforms("CallToolResult", "structuredContent", "_meta", emptied="content"),
     what="tool result",
 )
@@ -85,7 +85,7 @@ look(
     "schema.structured-content",
     "structuredContent is an object until 2025-11-25.",
     "schema.structured-content",
-    at=lambda seen: seen.having(seen.outcomes("tools/call"), "structuredContent"),
+    at=lambda recorded: recorded.having(recorded.outcomes("tools/call"), "structuredContent"),
     by=lambda value, _: None if isinstance(value, dict) else "it is not an object",
     what="structuredContent",
 )
@@ -94,7 +94,7 @@ look(
 
 
 def _results_of(method: str) -> Pick:
-    return lambda seen: seen.results(method)
+    return lambda recorded: recorded.results(method)
 
 
 for _method, _definition, _member, _ids in (
@@ -114,9 +114,9 @@ for _method, _definition, _member, _ids in (
     )
 
 
-def _paged(seen: Seen) -> Iterator[JsonValue]:
+def _paged(recorded: RecordedMessages) -> Iterator[JsonValue]:
     lists = ("tools/list", "resources/list", "resources/templates/list", "prompts/list", "tasks/list")
-    return seen.having(seen.results(*lists), "nextCursor")
+    return recorded.having(recorded.results(*lists), "nextCursor")
 
 
 look(
@@ -144,7 +144,7 @@ look(
     "schema.resource",
     "schema.title",
     VALID,
-    at=lambda seen: seen.listed("resources/list"),
+    at=lambda recorded: recorded.listed("resources/list"),
     by=_resource,
     what="resource",
 )
@@ -153,7 +153,7 @@ look(
     "Each resource template has a uriTemplate and a name.",
     "schema.resource-template",
     VALID,
-    at=lambda seen: seen.listed("resources/templates/list"),
+    at=lambda recorded: recorded.listed("resources/templates/list"),
     by=conforms("ResourceTemplate", *_LATER),
     what="resource template",
 )
@@ -169,7 +169,7 @@ look(
     "The result of resources/read has an array of contents.",
     "schema.resource-contents",
     VALID,
-    at=lambda seen: seen.results("resources/read"),
+    at=lambda recorded: recorded.results("resources/read"),
     by=conforms("ReadResourceResult", "_meta", emptied="contents"),
     what="result of resources/read",
 )
@@ -178,7 +178,9 @@ look(
     "The contents of a resource have a URI, and a text or a blob.",
     "schema.resource-contents",
     VALID,
-    at=lambda seen: (each for result in seen.results("resources/read") for each in items(member(result, "contents"))),
+    at=lambda recorded: (
+        each for result in recorded.results("resources/read") for each in items(member(result, "contents"))
+    ),
     by=_contents,
     what="resource contents",
 )
@@ -187,7 +189,7 @@ look(
     "notifications/resources/updated has a URI.",
     "schema.resource-updated",
     VALID,
-    at=lambda seen: seen.notified("notifications/resources/updated"),
+    at=lambda recorded: recorded.notified("notifications/resources/updated"),
     by=conforms("ResourceUpdatedNotificationParams"),
     what="notifications/resources/updated",
 )
@@ -200,7 +202,7 @@ look(
     "schema.prompt",
     "schema.title",
     VALID,
-    at=lambda seen: seen.listed("prompts/list"),
+    at=lambda recorded: recorded.listed("prompts/list"),
     by=conforms("Prompt", *_LATER),
     what="prompt",
 )
@@ -219,14 +221,14 @@ look(
     "The result of prompts/get has an array of messages, each with one content object.",
     "schema.get-prompt-result",
     VALID,
-    at=lambda seen: seen.results("prompts/get"),
+    at=lambda recorded: recorded.results("prompts/get"),
     by=_prompt_result,
     what="result of prompts/get",
 )
 
 
-def _roles(seen: Seen) -> Iterator[JsonValue]:
-    holders = [*seen.results("prompts/get"), *seen.questions("sampling/createMessage")]
+def _roles(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    holders = [*recorded.results("prompts/get"), *recorded.client_requests("sampling/createMessage")]
     return (member(each, "role") for holder in holders for each in items(member(holder, "messages")))
 
 
@@ -244,7 +246,7 @@ look(
     "The result of completion/complete has an array of strings, and optionally total and hasMore.",
     "schema.complete-result",
     VALID,
-    at=lambda seen: seen.results("completion/complete"),
+    at=lambda recorded: recorded.results("completion/complete"),
     by=conforms("CompleteResult", "_meta"),
     what="result of completion/complete",
 )
@@ -252,9 +254,11 @@ look(
 # --- icons -----------------------------------------------------------------------------------------------------------
 
 
-def _icons(seen: Seen) -> Iterator[JsonValue]:
-    holders = [*seen.listed(), *seen.implementations(), *seen.blocks_of("resource_link")]
-    return (icon for icons in seen.having(holders, "icons") for icon in (icons if isinstance(icons, list) else [icons]))
+def _icons(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    holders = [*recorded.listed(), *recorded.implementations(), *recorded.blocks_of("resource_link")]
+    return (
+        icon for icons in recorded.having(holders, "icons") for icon in (icons if isinstance(icons, list) else [icons])
+    )
 
 
 look(
@@ -276,7 +280,7 @@ look(
     "The sizes of an icon are an array of WxH or any.",
     "schema.icon-sizes",
     "schema.icon-sizes-format",
-    at=lambda seen: seen.having(_icons(seen), "sizes"),
+    at=lambda recorded: recorded.having(_icons(recorded), "sizes"),
     by=lambda value, _: (
         None
         if isinstance(value, list) and all(isinstance(each, str) and _SIZE.fullmatch(each) for each in value)
@@ -304,7 +308,7 @@ look(
     "schema.dialect-valid",
     "schema.dialect-default",
     "schema.valid-schemas",
-    at=lambda seen: seen.schemas(),
+    at=lambda recorded: recorded.schemas(),
     by=_valid_schema,
     what="JSON Schema",
 )
@@ -313,7 +317,7 @@ look(
     "The published schemas use JSON Schema 2020-12.",
     "schema.dialect-recommended",
     "schema.recommended-2020-12",
-    at=lambda seen: (member(each, "$schema") for each in seen.schemas()),
+    at=lambda recorded: (member(each, "$schema") for each in recorded.schemas()),
     by=lambda value, _: None if value in (None, _DIALECT, f"{_DIALECT}#") else "it is another dialect",
     what="$schema",
 )

@@ -26,7 +26,7 @@ look(
     "The params of each message of the server are an object.",
     "schema.params-object",
     VALID,
-    at=lambda seen: seen.having(seen.spoken, "params"),
+    at=lambda recorded: recorded.having(recorded.spoken, "params"),
     by=lambda value, _: None if isinstance(value, dict) else "it is not an object",
     what="params",
 )
@@ -34,7 +34,7 @@ look(
     "schema.empty-result",
     "An empty result is an object without data.",
     "schema.empty-result",
-    at=lambda seen: seen.results("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
+    at=lambda recorded: recorded.results("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
     by=lambda value, _: (
         None if isinstance(value, dict) and not without(value, "_meta") else "it is not an empty object"
     ),
@@ -65,8 +65,10 @@ look(
     "schema.request-methods-server-elicitation",
     "schema.request-methods-server-tasks",
     # A separate check covers notifications with an id.
-    at=lambda seen: (
-        each["method"] for each in seen.spoken if "id" in each and not str(each["method"]).startswith("notifications/")
+    at=lambda recorded: (
+        each["method"]
+        for each in recorded.spoken
+        if "id" in each and not str(each["method"]).startswith("notifications/")
     ),
     by=_request,
     what="request",
@@ -84,7 +86,7 @@ look(
     "The server sends only notifications that the revision defines for servers.",
     "schema.notification-methods-server",
     "schema.notification-methods-server-elicitation-tasks",
-    at=lambda seen: (each["method"] for each in seen.spoken if "id" not in each),
+    at=lambda recorded: (each["method"] for each in recorded.spoken if "id" not in each),
     by=_notification,
     what="notification",
 )
@@ -104,7 +106,7 @@ look(
     "schema.implementation-details",
     "schema.implementation-website-url",
     VALID,
-    at=lambda seen: seen.implementations(),
+    at=lambda recorded: recorded.implementations(),
     by=_implementation,
     what="serverInfo",
 )
@@ -115,7 +117,7 @@ look(
     "schema.server-capability-completions",
     "schema.server-capability-tasks",
     VALID,
-    at=lambda seen: seen.capabilities(),
+    at=lambda recorded: recorded.capabilities(),
     by=conforms("ServerCapabilities", "experimental", "extensions"),
     what="capabilities",
 )
@@ -125,7 +127,7 @@ look(
     "schema.cancelled-params",
     "schema.cancelled-params-optional-id",
     VALID,
-    at=lambda seen: seen.notified("notifications/cancelled"),
+    at=lambda recorded: recorded.notified("notifications/cancelled"),
     by=conforms("CancelledNotificationParams"),
     what="notifications/cancelled",
 )
@@ -135,7 +137,7 @@ look(
     "schema.progress-params",
     "schema.progress-message",
     VALID,
-    at=lambda seen: seen.notified("notifications/progress"),
+    at=lambda recorded: recorded.notified("notifications/progress"),
     by=conforms("ProgressNotificationParams"),
     what="notifications/progress",
 )
@@ -144,7 +146,7 @@ look(
     "notifications/message has a level and data.",
     "schema.log-message-params",
     VALID,
-    at=lambda seen: seen.notified("notifications/message"),
+    at=lambda recorded: recorded.notified("notifications/message"),
     by=lambda value, revision: (
         conforms("LoggingMessageNotificationParams")({**value, "level": "info"}, revision)
         if isinstance(value, dict) and isinstance(value.get("level"), str)
@@ -157,7 +159,7 @@ look(
     "The level of a log message is one of the eight levels.",
     "schema.logging-level",
     VALID,
-    at=lambda seen: (member(each, "level") for each in seen.notified("notifications/message")),
+    at=lambda recorded: (member(each, "level") for each in recorded.notified("notifications/message")),
     by=one_of(*_LEVELS),
     what="log level",
 )

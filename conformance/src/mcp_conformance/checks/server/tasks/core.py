@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, items, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, items, member
 from mcp_conformance.checks.probes.schema_check import conforms, look
 from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
@@ -205,9 +205,9 @@ look(
     "Results and notifications about a task itself have no related task in `_meta`.",
     "tasks.no-related-meta-in-answers",
     "tasks.status-notification-no-related-meta",
-    at=lambda seen: (
-        *seen.results("tasks/get", "tasks/list", "tasks/cancel"),
-        *seen.notified("notifications/tasks/status"),
+    at=lambda recorded: (
+        *recorded.results("tasks/get", "tasks/list", "tasks/cancel"),
+        *recorded.notified("notifications/tasks/status"),
     ),
     by=lambda value, _: "it has a related task" if member(value, "_meta", RELATED_TASK) is not None else None,
     what="result or notification about a task",
@@ -216,9 +216,9 @@ look(
     "schema.related-task",
     "A related task is an object with a taskId.",
     "schema.related-task",
-    at=lambda seen: (
+    at=lambda recorded: (
         found
-        for value in (*seen.results("tasks/result"), *seen.questions("elicitation/create"))
+        for value in (*recorded.results("tasks/result"), *recorded.client_requests("elicitation/create"))
         if (found := member(value, "_meta", RELATED_TASK)) is not None
     ),
     by=conforms("RelatedTaskMetadata"),
@@ -233,6 +233,6 @@ look(
 )
 async def undeclared_client(server: ServerUnderTest) -> None:
     """The server sends no task-augmented request to a client that does not declare tasks."""
-    for message in Seen(server.evidence).spoken:
+    for message in RecordedMessages(server.evidence).spoken:
         if member(message, "params", "task") is not None:
             raise Deviation("no task in a request to the client", brief(message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.probes.task_calls import DECLARED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
@@ -114,7 +114,7 @@ async def param_ignored(server: ServerUnderTest) -> None:
 )
 async def only_of_calls(server: ServerUnderTest) -> None:
     """Only `tools/call` creates tasks; every other result has the resultType complete, also those about tasks."""
-    for each in Seen(server.evidence).exchanges:
+    for each in RecordedMessages(server.evidence).exchanges:
         kind = member(each.result, "resultType")
         if kind == "task" and each.method != "tools/call":
             raise Deviation(f"no task for {each.method}", brief(each.response))
@@ -126,7 +126,7 @@ async def only_of_calls(server: ServerUnderTest) -> None:
 @check("tasks.advertised", proves=("tasks.server-advertises",), subject=Subject.EVIDENCE)
 async def advertised(server: ServerUnderTest) -> None:
     """A server that creates tasks declares the extension."""
-    made = [each for each in Seen(server.evidence).exchanges if member(each.result, "resultType") == "task"]
+    made = [each for each in RecordedMessages(server.evidence).exchanges if member(each.result, "resultType") == "task"]
     if made and member(server.inventory.capabilities, "extensions", TASKS_EXTENSION) is None:
         raise Deviation(f"{TASKS_EXTENSION} among the extensions", brief(made[0].response))
 
@@ -135,9 +135,9 @@ look(
     "tasks.no-request-state",
     "A task has no requestState.",
     "tasks.no-request-state",
-    at=lambda seen: (
+    at=lambda recorded: (
         each.result
-        for each in seen.exchanges
+        for each in recorded.exchanges
         if each.method == "tasks/get" or member(each.result, "resultType") == "task"
     ),
     by=lambda value, _: "it has a requestState" if isinstance(value, dict) and "requestState" in value else None,
@@ -147,7 +147,7 @@ look(
     "tasks.no-related-task",
     "The result in a task does not name the task in `_meta`.",
     "tasks.inlined-result-no-related-task",
-    at=lambda seen: seen.having(seen.results("tasks/get"), "result"),
+    at=lambda recorded: recorded.having(recorded.results("tasks/get"), "result"),
     by=lambda value, _: (
         "it has a related task" if member(value, "_meta", "io.modelcontextprotocol/related-task") is not None else None
     ),

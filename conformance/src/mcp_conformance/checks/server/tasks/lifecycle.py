@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import Seen, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.checks.probes.task_calls import ENDED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
@@ -32,15 +32,15 @@ _FROM: Final = {
 }
 
 
-def _shown(seen: Seen) -> Iterator[JsonObject]:
+def _shown(recorded: RecordedMessages) -> Iterator[JsonObject]:
     """Yield all tasks in messages of the server, in both forms."""
-    for value in seen.tasks():
+    for value in recorded.tasks():
         if isinstance(value, dict):
             yield value
-    for each in seen.exchanges:
+    for each in recorded.exchanges:
         if isinstance(each.result, dict) and each.result.get("resultType") == "task":
             yield each.result
-    for value in seen.notified("notifications/tasks"):
+    for value in recorded.notified("notifications/tasks"):
         if isinstance(value, dict):
             yield value
 
@@ -82,10 +82,10 @@ async def get_at_once(server: ServerUnderTest) -> None:
     await ask(server, "tasks/cancel", {"taskId": task})
 
 
-def _started(seen: Seen) -> Iterator[JsonValue]:
+def _started(recorded: RecordedMessages) -> Iterator[JsonValue]:
     return (
         member(each.result, "task", "status")
-        for each in seen.exchanges
+        for each in recorded.exchanges
         if isinstance(member(each.result, "task"), dict) and isinstance(member(each.request, "params", "task"), dict)
     )
 
@@ -140,7 +140,7 @@ look(
     "tasks.created-at",
     "tasks.last-updated-at",
     "tasks.task-fields",
-    at=lambda seen: (each.get(name) for each in _shown(seen) for name in ("createdAt", "lastUpdatedAt")),
+    at=lambda recorded: (each.get(name) for each in _shown(recorded) for name in ("createdAt", "lastUpdatedAt")),
     by=lambda value, _: None if isinstance(value, str) and _STAMP.fullmatch(value) else "it is not a timestamp",
     what="timestamp",
 )
@@ -149,7 +149,7 @@ look(
     "The status of a task is working, input_required, completed, failed or cancelled.",
     "schema.task-status",
     "tasks.status-values",
-    at=lambda seen: (each.get("status") for each in _shown(seen)),
+    at=lambda recorded: (each.get("status") for each in _shown(recorded)),
     by=one_of("working", "input_required", *ENDED),
     what="status",
 )
@@ -167,11 +167,11 @@ look(
 )
 async def transitions(server: ServerUnderTest) -> None:
     """The status of a task follows the defined transitions, and a terminal status is final."""
-    seen_any = False
+    has_tasks = False
     for transcript in server.evidence:
         status: dict[str, str] = {}
-        seen = Seen([transcript])
-        for each in seen.exchanges:
+        recorded = RecordedMessages([transcript])
+        for each in recorded.exchanges:
             if each.method != "tasks/get" or not isinstance(each.result, dict):
                 continue
             task, new = str(each.result.get("taskId")), str(each.result.get("status"))
@@ -179,8 +179,8 @@ async def transitions(server: ServerUnderTest) -> None:
             if new not in _FROM.get(old, (old,)):
                 raise Deviation(f"no transition from {old} to {new}", brief(each.result))
             status[task] = new
-            seen_any = True
-    if not seen_any:
+            has_tasks = True
+    if not has_tasks:
         raise NotApplicable("the server had no tasks")
 
 
