@@ -140,7 +140,7 @@ async def test_a_browser_that_does_not_come_back_leaves_nothing_to_judge(login: 
     async with open_raw_issuer(None) as issuer:
         verdicts = await judged(issuer, login())
     assert {each.outcome for each in verdicts} == {Outcome.NOT_TESTABLE}
-    assert all("the browser did not come back" in each.reason and why in each.reason for each in verdicts)
+    assert all("the browser did not return" in each.reason and why in each.reason for each in verdicts)
 
 
 async def test_nobody_is_sent_to_a_browser_again_that_did_not_come_back() -> None:

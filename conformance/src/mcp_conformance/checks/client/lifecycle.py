@@ -186,11 +186,11 @@ async def meta_info_shape(client: ClientUnderTest) -> None:
 
 @check("discover.client-params", proves=("discover.params-only-meta",))
 async def discover_params(client: ClientUnderTest) -> None:
-    """`server/discover` has no params besides `_meta`."""
+    """`server/discover` has no params other than `_meta`."""
     found = [each for each in _modern_requests(client) if each["method"] == "server/discover"]
     for message in found:
         if set(_params(message)) - {"_meta"}:
-            raise Deviation("no params besides _meta", brief(message))
+            raise Deviation("no params other than _meta", brief(message))
     if not found:
         raise NotApplicable("the client does not send server/discover")
 

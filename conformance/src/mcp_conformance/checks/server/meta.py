@@ -264,10 +264,7 @@ _KEYS: Final = {
     "label": (
         ("meta.label-format", "meta.prefix-label-format"),
         _bad_label,
-        (
-            "labels that start with a letter, end with a letter or digit, and have only letters, digits and hyphens "
-            "between"
-        ),
+        "labels of letters, digits and hyphens that start with a letter and end with a letter or digit",
     ),
     "name": (("meta.name-format",), _bad_name, "a name that starts and ends with a letter or digit"),
     "reserved-before-last": (("meta.reserved-prefix-any",), _reserved_anywhere, "no reserved prefix"),
