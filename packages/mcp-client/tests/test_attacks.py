@@ -1,4 +1,4 @@
-"""Attacks on a client as it is when nothing was set, on real sockets. docs/topics/threat-model.md lists these and all others."""
+"""Attacks on a client with default settings, on real sockets. docs/topics/threat-model.md lists all attacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 import trio
-from zoo import OK, Asked, modern, question, serving
+from zoo import OK, ReceivedRequest, client_request, modern, serving
 from zoo import Reply as Answering
 from zoo import legacy as old
 
@@ -29,13 +29,13 @@ def without(*kinds: str) -> Mapping[str, str]:
 
 
 ENDPOINTS: Final = without("loopback")
-"""No authorization server on this machine is there, and everywhere else nobody is sent."""
+"""URLs that no client opens in a browser. Loopback URLs are left out, since the testbed has such URLs itself."""
 PAGES: Final = {kind: url for kind, url in STRANGE_URLS.items() if not url.startswith(("http://", "https://"))}
-"""What is left out is a page of the web, if not a good one: that is for the user to say, who is shown where it leads."""
+"""URLs that are not web pages. The application shows users where a web page leads, so users decide about those."""
 
 
-def recorder(folder: Path) -> tuple[str, Path]:
-    """A browser that writes down that it was started, as the words of a variable; and where."""
+def recording_browser(folder: Path) -> tuple[str, Path]:
+    """Return the command of a browser that records its start, and the file of the record."""
     program, written = folder / "browser.py", folder / "started"
     program.write_text(f"open({str(written)!r}, 'a').write('x')\n")
     return f"{sys.executable} {program}", written
@@ -43,52 +43,52 @@ def recorder(folder: Path) -> tuple[str, Path]:
 
 @pytest.mark.spec("security.authorization-url-schemes", "security.no-shell-open", "security.sanitize-urls")
 @pytest.mark.parametrize("url", ENDPOINTS.values(), ids=ENDPOINTS)
-async def test_no_program_is_started_for_a_page_that_is_none(url: str, tmp_path: Path) -> None:
-    browser, written = recorder(tmp_path)
-    told: list[str] = []
-    async with open_testbed(Quirks(server_metadata={"authorization_endpoint": url})) as world:
-        agent = SystemBrowser(environment={"BROWSER": browser}, show_message=told.append)
+async def test_authorization_endpoint_not_web_page_starts_no_browser(url: str, tmp_path: Path) -> None:
+    browser, written = recording_browser(tmp_path)
+    shown: list[str] = []
+    async with open_testbed(Quirks(server_metadata={"authorization_endpoint": url})) as testbed:
+        agent = SystemBrowser(environment={"BROWSER": browser}, show_message=shown.append)
         with pytest.raises(AuthorizationError):
-            async with open_http(world.places.resource, auth=OAuth("App", user_agent=agent)):
+            async with open_http(testbed.places.resource, auth=OAuth("App", user_agent=agent)):
                 pass
-        assert [str(violation) for violation in world.violations] == []
+        assert [str(violation) for violation in testbed.violations] == []
     assert not written.exists()
-    assert told == []
+    assert shown == []
 
 
 @pytest.mark.spec("security.sanitize-urls")
 @pytest.mark.parametrize("url", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_an_application_is_not_sent_to_a_page_that_is_none(era: str, url: str) -> None:
+async def test_elicitation_url_not_web_page_rejected(era: str, url: str) -> None:
     visited: list[str] = []
     answered = trio.Event()
     answers: list[JsonObject] = []
     params: JsonObject = {"mode": "url", "message": "Pay.", "url": url}
 
-    async def visit(asked: ElicitRequestURLParams) -> ElicitResult:
-        visited.append(asked.url)
+    async def elicit_url(params_received: ElicitRequestURLParams) -> ElicitResult:
+        visited.append(params_received.url)
         return ElicitResult(action="accept")
 
-    async def calls(asked: Asked, reply: Answering) -> None:
-        if era == "legacy" and asked.rpc == "tools/call":
+    async def call(request: ReceivedRequest, reply: Answering) -> None:
+        if era == "legacy" and request.rpc == "tools/call":
             await reply.stream()
-            await reply.event(question(7, params={**params, "elicitationId": "1"}))
+            await reply.event(client_request(7, params={**params, "elicitationId": "1"}))
             await answered.wait()
             await reply.event_result(OK)
             await reply.end()
         else:
-            asking: JsonObject = {"method": "elicitation/create", "params": params}
-            await reply.result({"resultType": "input_required", "inputRequests": {"q": asking}})
+            input_request: JsonObject = {"method": "elicitation/create", "params": params}
+            await reply.result({"resultType": "input_required", "inputRequests": {"q": input_request}})
 
-    server = modern(calls) if era == "modern" else old(calls)
+    server = modern(call) if era == "modern" else old(call)
 
-    async def answer(asked: Asked, reply: Answering) -> None:
-        if asked.body and asked.rpc == "response":
-            answers.append(asked.message)
+    async def answer(request: ReceivedRequest, reply: Answering) -> None:
+        if request.body and request.rpc == "response":
+            answers.append(request.message)
             answered.set()
-        await server(asked, reply)
+        await server(request, reply)
 
-    async with serving(answer) as served, open_http(served.url, handlers=Handlers(elicit_url=visit)) as client:
+    async with serving(answer) as served, open_http(served.url, handlers=Handlers(elicit_url=elicit_url)) as client:
         if era == "modern":
             with pytest.raises(RequestFailed, match="the user can only be sent to an http or https URL"):
                 await client.call_tool("pay")
@@ -96,21 +96,21 @@ async def test_an_application_is_not_sent_to_a_page_that_is_none(era: str, url: 
             await client.call_tool("pay")
     assert visited == []
     if era == "legacy":
-        (told,) = answers
-        assert "error" in told
+        (error_reply,) = answers
+        assert "error" in error_reply
 
 
 @pytest.mark.spec("auth.client-only-own-as-tokens", "security.redirect-targets-validated")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_server_cannot_send_a_token_on_to_a_stranger(status: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_redirect_to_other_origin_gets_no_token(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     away = Reply(status=status, headers=(("Location", "{evil}/mcp"),))
-    async with open_testbed(Quirks(replies={Part.MCP: away})) as world:
-        token = world.recorder.new("access", world.places.origin)
+    async with open_testbed(Quirks(replies={Part.MCP: away})) as testbed:
+        token = testbed.recorder.new("access", testbed.places.origin)
         headers = {"Authorization": f"Bearer {token}"}
         with pytest.raises(McpError) as caught:
-            async with open_http(world.places.resource, headers=headers) as client:
+            async with open_http(testbed.places.resource, headers=headers) as client:
                 await client.list_tools()
-        assert world.requests
-        assert not any(request.origin == world.places.evil for request in world.requests)
+        assert testbed.requests
+        assert not any(request.origin == testbed.places.evil for request in testbed.requests)
     assert token not in f"{caught.value} {caplog.text}"

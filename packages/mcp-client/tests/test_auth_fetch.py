@@ -1,4 +1,4 @@
-"""Requests to URLs of strangers: where they may lead, and how much they may cost."""
+"""Requests for the URLs of peers: allowed addresses, and bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from zoo import Asked, Reply, page, serving
+from zoo import ReceivedRequest, Reply, page, serving
 
 from mcp_client import Tls
 from mcp_client.auth.fetch import GuardedFetch, surroundings
@@ -54,7 +54,7 @@ CLASSES = {
 }
 
 
-Found: TypeAlias = (
+AddressInfo: TypeAlias = (
     tuple[Literal[socket.AddressFamily.AF_INET], socket.SocketKind, int, str, tuple[str, int]]
     | tuple[
         Literal[socket.AddressFamily.AF_INET6],
@@ -68,10 +68,10 @@ Found: TypeAlias = (
 
 @attrs.define
 class Names(trio.abc.HostnameResolver):
-    """Resolves names as a test wants it, each time another way if it likes."""
+    """A resolver with fixed answers; a name with several answers returns them in turn."""
 
-    known: dict[str, list[list[str]]]
-    asked: list[str] = attrs.field(factory=list)
+    answers_by_name: dict[str, list[list[str]]]
+    queries: list[str] = attrs.field(factory=list)
 
     async def getaddrinfo(
         self,
@@ -81,15 +81,15 @@ class Names(trio.abc.HostnameResolver):
         type: int = 0,
         proto: int = 0,
         flags: int = 0,
-    ) -> list[Found]:
+    ) -> list[AddressInfo]:
         await trio.lowlevel.checkpoint()
         assert host is not None
         name = host.decode()
-        self.asked.append(name)
-        turns = self.known.get(name)
-        if turns is None:
+        self.queries.append(name)
+        answers = self.answers_by_name.get(name)
+        if answers is None:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        addresses = turns.pop(0) if len(turns) > 1 else turns[0]
+        addresses = answers.pop(0) if len(answers) > 1 else answers[0]
         assert isinstance(port, int)
         return [
             (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port, 0, 0))
@@ -99,24 +99,24 @@ class Names(trio.abc.HostnameResolver):
         ]
 
     async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
-        raise AssertionError("nobody asks for that")
+        raise AssertionError("unexpected reverse lookup")
 
 
 @attrs.define
-class Dialled:
-    """Where connections were attempted."""
+class DialRecorder:
+    """Records the addresses of connection attempts."""
 
-    to: list[str] = attrs.field(factory=list)
+    addresses: list[str] = attrs.field(factory=list)
 
 
 @pytest.fixture
-def dialled(monkeypatch: pytest.MonkeyPatch) -> Dialled:
-    """Records each address that a connection is made to. Only 127.0.0.1 is there."""
-    dialled = Dialled()
+def dial_recorder(monkeypatch: pytest.MonkeyPatch) -> DialRecorder:
+    """Record each address that a connection is made to. Only 127.0.0.1 accepts."""
+    dial_recorder = DialRecorder()
     real = trio.open_tcp_stream
 
     async def connect(host: str, port: int) -> trio.SocketStream:
-        dialled.to.append(host)
+        dial_recorder.addresses.append(host)
         if host == "203.0.114.1":
             await trio.sleep_forever()
         if host != "127.0.0.1":
@@ -124,12 +124,12 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> Dialled:
         return await real(host, port)
 
     monkeypatch.setattr("mcp_client.auth.fetch.trio.open_tcp_stream", connect)
-    return dialled
+    return dial_recorder
 
 
 @contextmanager
-def resolving(known: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Names]:
-    names = Names({name: [list(turn) for turn in turns] for name, turns in known.items()})
+def resolving(answers_by_name: Mapping[str, Sequence[Sequence[str]]]) -> Iterator[Names]:
+    names = Names({name: [list(answer) for answer in answers] for name, answers in answers_by_name.items()})
     before = trio.socket.set_custom_hostname_resolver(names)
     try:
         yield names
@@ -146,14 +146,14 @@ async def fetching(
     proxies: Mapping[str, str] | Literal[False] | None = False,
 ) -> AsyncIterator[GuardedFetch]:
     async with open_private_nursery() as nursery:
-        fetch = GuardedFetch(site(nursery, url, tls=tls, proxies=proxies), networks)
+        fetch = GuardedFetch(target_at(nursery, url, tls=tls, proxies=proxies), networks)
         try:
             yield fetch
         finally:
             await fetch.aclose()
 
 
-def site(
+def target_at(
     nursery: trio.Nursery,
     url: str,
     *,
@@ -184,20 +184,22 @@ def step(kind: str, url: str, *, configured: bool = False) -> Request:
 
 @pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges")
 @pytest.mark.parametrize("kind", STEPS)
-@pytest.mark.parametrize(("address", "named"), CLASSES.items())
-@pytest.mark.parametrize("company", [[], ["93.184.216.34"]], ids=["alone", "beside a public one"])
-async def test_a_name_that_leads_to_an_address_which_is_no_strangers_affair_is_not_asked(
-    kind: str, address: str, named: str, company: list[str], dialled: Dialled
+@pytest.mark.parametrize(("address", "address_class"), CLASSES.items())
+@pytest.mark.parametrize("other_addresses", [[], ["93.184.216.34"]], ids=["alone", "beside a public one"])
+async def test_fetch_name_resolves_to_non_public_address_refused(
+    kind: str, address: str, address_class: str, other_addresses: list[str], dial_recorder: DialRecorder
 ) -> None:
-    with resolving({"as.example": [[*company, address]]}):
+    with resolving({"as.example": [[*other_addresses, address]]}):
         async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
             answer = await fetch.perform(step(kind, "https://as.example/x"))
     assert isinstance(answer, Unreachable)
-    assert f"resolves to a {named} address ({ipaddress.ip_address(address)}), unlike the server" in answer.reason
-    assert dialled.to == []
+    assert (
+        f"resolves to a {address_class} address ({ipaddress.ip_address(address)}), unlike the server" in answer.reason
+    )
+    assert dial_recorder.addresses == []
 
 
-async def test_a_name_is_resolved_once_and_the_connection_goes_where_it_led(dialled: Dialled) -> None:
+async def test_fetch_connects_to_checked_address(dial_recorder: DialRecorder) -> None:
     async with serving(page(200, b"{}")) as server:
         port = server.url.split(":")[2].split("/")[0]
         rebinding = {"rebind.localhost": [["127.0.0.1"], ["10.0.0.1"]]}
@@ -205,28 +207,28 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_where_it_led(dial
             async with fetching() as fetch:
                 answer = await fetch.perform(step("document", f"http://rebind.localhost:{port}/x"))
         assert isinstance(answer, FetchedResponse)
-        assert names.asked == ["rebind.localhost"]
-        assert dialled.to == ["127.0.0.1"]
-        assert server.asked[0].headers["host"] == f"rebind.localhost:{port}"
+        assert names.queries == ["rebind.localhost"]
+        assert dial_recorder.addresses == ["127.0.0.1"]
+        assert server.requests[0].headers["host"] == f"rebind.localhost:{port}"
 
 
-async def test_each_new_connection_is_judged_anew(dialled: Dialled) -> None:
-    async def once(asked: Asked, reply: Reply) -> None:
+async def test_fetch_new_connection_checks_address_again(dial_recorder: DialRecorder) -> None:
+    async def respond_and_close(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(200, b"{}", "application/json", {"Connection": "close"})
         reply.closed = True
 
-    async with serving(once) as server:
+    async with serving(respond_and_close) as server:
         port = server.url.split(":")[2].split("/")[0]
         with resolving({"rebind.localhost": [["127.0.0.1"], ["10.0.0.1"]]}):
             async with fetching() as fetch:
                 url = f"http://rebind.localhost:{port}/x"
                 assert isinstance(await fetch.perform(step("document", url)), FetchedResponse)
                 assert isinstance(await fetch.perform(step("document", url)), Unreachable)
-    assert dialled.to == ["127.0.0.1"]
+    assert dial_recorder.addresses == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("address", CLASSES)
-async def test_what_the_user_configured_may_be_anywhere(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetch_configured_url_any_address_allowed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     connected: list[str] = []
 
     async def connect(host: str, port: int) -> trio.SocketStream:
@@ -240,8 +242,8 @@ async def test_what_the_user_configured_may_be_anywhere(address: str, monkeypatc
     assert connected == ["idp.internal"]
 
 
-async def test_addresses_are_tried_one_after_the_other(
-    dialled: Dialled, autojump_clock: trio.testing.MockClock
+async def test_fetch_addresses_tried_in_order(
+    dial_recorder: DialRecorder, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with serving(page(200, b"{}")) as server:
         port = server.url.split(":")[2].split("/")[0]
@@ -250,16 +252,16 @@ async def test_addresses_are_tried_one_after_the_other(
                 assert isinstance(
                     await fetch.perform(step("document", f"http://many.localhost:{port}/x")), FetchedResponse
                 )
-    assert dialled.to == ["203.0.114.1", "203.0.114.2", "127.0.0.1"]
+    assert dial_recorder.addresses == ["203.0.114.1", "203.0.114.2", "127.0.0.1"]
 
 
-async def test_a_name_that_nobody_knows_is_told(dialled: Dialled) -> None:
+async def test_fetch_unknown_name_returns_unreachable(dial_recorder: DialRecorder) -> None:
     with resolving({"empty.example": [[]]}):
         async with fetching() as fetch:
-            nobody = await fetch.perform(step("document", "https://nobody.example/x"))
+            unknown = await fetch.perform(step("document", "https://nobody.example/x"))
             empty = await fetch.perform(step("document", "https://empty.example/x"))
-    assert isinstance(nobody, Unreachable)
-    assert "Name or service not known" in nobody.reason
+    assert isinstance(unknown, Unreachable)
+    assert "Name or service not known" in unknown.reason
     assert isinstance(empty, Unreachable)
     assert "has no address" in empty.reason
 
@@ -281,39 +283,39 @@ async def test_a_name_that_nobody_knows_is_told(dialled: Dialled) -> None:
         ("http://unknown.localhost/mcp", None, {AddressClass.LOOPBACK}),
     ],
 )
-async def test_where_strangers_may_send_us_follows_from_where_the_server_is(
+async def test_fetch_allowed_networks_follow_server_address(
     url: str, addresses: list[str] | None, more: set[AddressClass]
 ) -> None:
     host = url.split("/")[2].split(":", maxsplit=1)[0]
     with resolving({} if addresses is None else {host: [addresses]}):
         async with open_private_nursery() as nursery:
-            assert (await surroundings(site(nursery, url))).networks == PUBLIC | more
+            assert (await surroundings(target_at(nursery, url))).networks == PUBLIC | more
 
 
 @pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges")
 @pytest.mark.parametrize("inner", ["127.0.0.1", "10.0.0.1", "::ffff:127.0.0.1", "100.64.0.1"])
-async def test_a_server_whose_name_moves_to_an_inner_address_opens_nothing(inner: str) -> None:
+async def test_fetch_server_name_rebound_to_inner_address_allows_public_only(inner: str) -> None:
     reached = [ipaddress.ip_address("93.184.216.34")]
     with resolving({"mcp.example": [[inner]]}):
         async with open_private_nursery() as nursery:
-            moved = attrs.evolve(site(nursery, "https://mcp.example/mcp"), addresses=lambda: reached)
+            moved = attrs.evolve(target_at(nursery, "https://mcp.example/mcp"), addresses=lambda: reached)
             assert (await surroundings(moved)).networks == PUBLIC
 
 
 @pytest.mark.parametrize("kind", STEPS)
-async def test_a_server_whose_name_moves_in_a_flow_is_asked_where_it_was(kind: str, dialled: Dialled) -> None:
+async def test_fetch_server_name_rebound_uses_first_address(kind: str, dial_recorder: DialRecorder) -> None:
     with resolving({"mcp.example": [["127.0.0.1"], ["93.184.216.34"]], "as.example": [["10.0.0.1"]]}) as names:
         async with open_private_nursery() as nursery:
-            here = site(nursery, "https://mcp.example/mcp")
-            around = await surroundings(here)
-            fetch = GuardedFetch(here, around.networks, addresses=around.addresses)
+            target = target_at(nursery, "https://mcp.example/mcp")
+            around = await surroundings(target)
+            fetch = GuardedFetch(target, around.networks, addresses=around.addresses)
             assert isinstance(await fetch.perform(step(kind, "https://mcp.example/x")), Unreachable)
             assert isinstance(await fetch.perform(step(kind, "https://as.example/x")), Unreachable)
             await fetch.aclose()
-    assert (names.asked, dialled.to) == (["mcp.example", "as.example"], ["127.0.0.1"])
+    assert (names.queries, dial_recorder.addresses) == (["mcp.example", "as.example"], ["127.0.0.1"])
 
 
-async def test_a_client_remembers_where_its_connections_led() -> None:
+async def test_address_recorder_keeps_connected_addresses() -> None:
     recorder = AddressRecorder()
     async with serving(page(200, b"{}")) as server:
         port = int(server.url.split(":")[2].split("/")[0])
@@ -323,7 +325,7 @@ async def test_a_client_remembers_where_its_connections_led() -> None:
     assert recorder.addresses() == (ipaddress.ip_address("127.0.0.1"),)
 
 
-async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_fetch_silent_name_server_times_out(autojump_clock: trio.testing.MockClock) -> None:
     class Silent(Names):
         async def getaddrinfo(
             self,
@@ -333,13 +335,13 @@ async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.t
             type: int = 0,
             proto: int = 0,
             flags: int = 0,
-        ) -> list[Found]:
+        ) -> list[AddressInfo]:
             await trio.sleep_forever()
 
     before = trio.socket.set_custom_hostname_resolver(Silent({}))
     try:
         async with open_private_nursery() as nursery:
-            assert (await surroundings(site(nursery, "https://mcp.example/mcp"))).networks == PUBLIC
+            assert (await surroundings(target_at(nursery, "https://mcp.example/mcp"))).networks == PUBLIC
         async with fetching() as fetch:
             answer = await fetch.perform(step("document", "https://as.example/x"))
     finally:
@@ -348,82 +350,82 @@ async def test_a_name_server_that_is_silent_opens_nothing(autojump_clock: trio.t
     assert "5 s" in answer.reason
 
 
-async def test_behind_a_proxy_names_are_the_proxys_affair_and_addresses_are_not(dialled: Dialled) -> None:
+async def test_fetch_behind_proxy_does_not_resolve_names(dial_recorder: DialRecorder) -> None:
     async with serving(page(200, b"{}")) as proxy:
         proxies = {"http": proxy.url.removesuffix("/mcp")}
         with resolving({}) as names:
             async with open_private_nursery() as nursery:
-                behind = site(nursery, "http://mcp.localhost/mcp", proxies=proxies)
+                behind = target_at(nursery, "http://mcp.localhost/mcp", proxies=proxies)
                 assert (await surroundings(behind)).networks == LOCAL
             async with fetching(proxies=proxies) as fetch:
                 answer = await fetch.perform(step("document", "http://as.localhost/x"))
     assert isinstance(answer, FetchedResponse)
-    assert proxy.asked[0].target == "http://as.localhost/x"
-    assert names.asked == []
+    assert proxy.requests[0].target == "http://as.localhost/x"
+    assert names.queries == []
 
 
-# --- what is sent, and what comes ------------------------------------------------------------------------------------
+# --- requests and responses ------------------------------------------------------------------------------------------
 
 
-async def test_what_is_asked_is_sent_as_the_step_says_and_nothing_else() -> None:
+async def test_fetch_sends_only_headers_of_step() -> None:
     async with serving(page(200, b'{"a": 1}', "application/json")) as server, fetching() as fetch:
         for kind in STEPS:
             answer = await fetch.perform(step(kind, server.url))
             assert isinstance(answer, FetchedResponse)
             assert (answer.status, answer.body) == (200, b'{"a": 1}')
             assert answer.header("content-type") == "application/json"
-    document, registration, token = server.asked
+    document, registration, token = server.requests
     assert (document.method, document.body) == ("GET", b"")
     assert (registration.method, registration.body) == ("POST", b'{"client_name":"Tester"}')
     assert (token.method, token.body) == ("POST", b"a=b+c%26d")
     assert document.headers["accept"] == "application/json"
-    for asked in server.asked:
-        assert asked.headers["user-agent"] == "mcp-client"
-        assert not {"cookie", "authorization"} & set(asked.headers)
+    for request in server.requests:
+        assert request.headers["user-agent"] == "mcp-client"
+        assert not {"cookie", "authorization"} & set(request.headers)
 
 
-async def test_cookies_are_not_kept() -> None:
-    async def sets(asked: Asked, reply: Reply) -> None:
+async def test_fetch_cookies_not_stored() -> None:
+    async def set_cookie(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(200, b"{}", None, {"Set-Cookie": "a=b"})
 
-    async with serving(sets) as server, fetching() as fetch:
+    async with serving(set_cookie) as server, fetching() as fetch:
         await fetch.perform(step("document", server.url))
         await fetch.perform(step("document", server.url))
-    assert all("cookie" not in asked.headers for asked in server.asked)
+    assert all("cookie" not in request.headers for request in server.requests)
 
 
-async def test_a_user_agent_that_the_step_names_is_sent_in_place_of_ours() -> None:
+async def test_fetch_user_agent_of_step_replaces_default() -> None:
     async with serving(page(200, b"{}")) as server, fetching() as fetch:
         await fetch.perform(FetchJson(url=server.url, why="test", headers=(("user-agent", "own"),)))
-    assert server.asked[0].headers["user-agent"] == "own"
+    assert server.requests[0].headers["user-agent"] == "own"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_document_may_be_one_redirect_away_on_the_same_origin(status: int) -> None:
-    async def moved(asked: Asked, reply: Reply) -> None:
-        if asked.target == "/mcp":
+async def test_fetch_document_same_origin_redirect_followed(status: int) -> None:
+    async def redirect(request: ReceivedRequest, reply: Reply) -> None:
+        if request.target == "/mcp":
             await reply.body(status, b"", None, {"Location": "/there?x=1"})
         else:
             await reply.body(200, b"{}")
 
-    async with serving(moved) as server, fetching() as fetch:
+    async with serving(redirect) as server, fetching() as fetch:
         answer = await fetch.perform(step("document", server.url))
     assert isinstance(answer, FetchedResponse)
     assert answer.status == 200
-    assert [asked.target for asked in server.asked] == ["/mcp", "/there?x=1"]
+    assert [request.target for request in server.requests] == ["/mcp", "/there?x=1"]
 
 
 @pytest.mark.parametrize("kind", ["registration", "token"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_what_is_posted_is_posted_to_nobody_else(kind: str, status: int) -> None:
-    async def moved(asked: Asked, reply: Reply) -> None:
+async def test_fetch_post_redirect_not_followed(kind: str, status: int) -> None:
+    async def redirect(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(status, b"", None, {"Location": "/there"})
 
-    async with serving(moved) as server, fetching() as fetch:
+    async with serving(redirect) as server, fetching() as fetch:
         answer = await fetch.perform(step(kind, server.url))
     assert isinstance(answer, FetchedResponse)
     assert answer.status == status
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.spec("security.redirect-targets-validated")
@@ -442,28 +444,28 @@ async def test_what_is_posted_is_posted_to_nobody_else(kind: str, status: int) -
         ("\\\\evil.example", "characters"),
     ],
 )
-async def test_a_redirect_that_leads_elsewhere_is_not_followed(location: str, reason: str) -> None:
-    async def moved(asked: Asked, reply: Reply) -> None:
+async def test_fetch_redirect_to_other_origin_refused(location: str, reason: str) -> None:
+    async def redirect(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(302, b"", None, {"Location": location})
 
-    async with serving(moved) as server, fetching() as fetch:
+    async with serving(redirect) as server, fetching() as fetch:
         answer = await fetch.perform(step("document", server.url))
     assert isinstance(answer, Unreachable)
     assert reason in answer.reason
-    assert len(server.asked) <= 2
+    assert len(server.requests) <= 2
 
 
-async def test_a_redirect_without_a_location_is_an_answer() -> None:
+async def test_fetch_redirect_without_location_returned() -> None:
     async with serving(page(302)) as server, fetching() as fetch:
         answer = await fetch.perform(step("document", server.url))
     assert isinstance(answer, FetchedResponse)
     assert answer.status == 302
 
 
-async def test_of_an_answer_that_is_too_long_no_more_is_read_than_shows_it() -> None:
+async def test_fetch_body_over_limit_stops_reading() -> None:
     sent = 0
 
-    async def endless(asked: Asked, reply: Reply) -> None:
+    async def endless(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal sent
         await reply.stream()
         while True:
@@ -477,8 +479,8 @@ async def test_of_an_answer_that_is_too_long_no_more_is_read_than_shows_it() -> 
 
 
 @pytest.mark.parametrize("where", ["before the head", "in the body"])
-async def test_an_answer_that_does_not_come_is_given_up(where: str, autojump_clock: trio.testing.MockClock) -> None:
-    async def slow(asked: Asked, reply: Reply) -> None:
+async def test_fetch_slow_response_times_out(where: str, autojump_clock: trio.testing.MockClock) -> None:
+    async def slow(request: ReceivedRequest, reply: Reply) -> None:
         if where == "in the body":
             await reply.stream()
         await reply.hang()
@@ -497,8 +499,8 @@ async def test_an_answer_that_does_not_come_is_given_up(where: str, autojump_clo
         (b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\n", "the response is HTTP/2.0"),
     ],
 )
-async def test_document_with_ambiguous_framing_or_foreign_version_is_refused(head: bytes, reason: str) -> None:
-    async def answer(asked: Asked, reply: Reply) -> None:
+async def test_fetch_ambiguous_framing_or_http_version_refused(head: bytes, reason: str) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         await reply.raw(head + b"{}")
 
     async with serving(answer) as server, fetching() as fetch:
@@ -507,11 +509,11 @@ async def test_document_with_ambiguous_framing_or_foreign_version_is_refused(hea
     assert reason in refused.reason
 
 
-async def test_an_answer_that_is_compressed_is_none() -> None:
-    async def packed(asked: Asked, reply: Reply) -> None:
+async def test_fetch_compressed_response_refused() -> None:
+    async def respond_compressed(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(200, b"x", "application/json", {"Content-Encoding": "gzip"})
 
-    async with serving(packed) as server, fetching() as fetch:
+    async with serving(respond_compressed) as server, fetching() as fetch:
         answer = await fetch.perform(step("document", server.url))
     assert isinstance(answer, Unreachable)
     assert "gzip" in answer.reason
@@ -521,19 +523,19 @@ async def test_an_answer_that_is_compressed_is_none() -> None:
 
 
 @asynccontextmanager
-async def over_tls(authority: trustme.CA, name: str) -> AsyncIterator[tuple[int, list[object]]]:
-    """A server of one answer each; tells the certificates that it was shown."""
+async def tls_server(authority: trustme.CA, name: str) -> AsyncIterator[tuple[int, list[object]]]:
+    """Serve one response per connection over TLS; yield the port and the client certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(name).configure_cert(context)
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_OPTIONAL
-    shown: list[object] = []
+    certificates: list[object] = []
 
     async def handle(stream: trio.SSLStream[trio.SocketStream]) -> None:
         try:
             while b"\r\n\r\n" not in await stream.receive_some():
                 pass
-            shown.append(stream.getpeercert())
+            certificates.append(stream.getpeercert())
             await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             await stream.aclose()
         except trio.BrokenResourceError:
@@ -544,16 +546,16 @@ async def over_tls(authority: trustme.CA, name: str) -> AsyncIterator[tuple[int,
         nursery.start_soon(trio.serve_listeners, handle, [listener])
         transport = listener.transport_listener
         assert isinstance(transport, trio.SocketListener)
-        yield transport.socket.getsockname()[1], shown
+        yield transport.socket.getsockname()[1], certificates
 
 
-async def test_the_certificate_has_to_be_for_the_name_though_the_address_is_pinned(
+async def test_fetch_pinned_address_still_checks_certificate_name(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     authority = trustme.CA()
     ca_file = tmp_path_factory.mktemp("tls") / "ca.pem"
     authority.cert_pem.write_to_path(str(ca_file))
-    async with over_tls(authority, "right.localhost") as (port, _):
+    async with tls_server(authority, "right.localhost") as (port, _):
         names = {"right.localhost": [["127.0.0.1"]], "wrong.localhost": [["127.0.0.1"]]}
         with resolving(names):
             async with fetching(tls=Tls(ca_file=ca_file)) as fetch:
@@ -564,7 +566,7 @@ async def test_the_certificate_has_to_be_for_the_name_though_the_address_is_pinn
     assert "another host name" in wrong.reason
 
 
-async def test_our_certificate_is_shown_to_the_server_and_to_no_stranger(
+async def test_fetch_client_certificate_sent_to_server_only(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     authority = trustme.CA()
@@ -572,8 +574,11 @@ async def test_our_certificate_is_shown_to_the_server_and_to_no_stranger(
     authority.cert_pem.write_to_path(str(files / "ca.pem"))
     authority.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(str(files / "own.pem"))
     tls = Tls(ca_file=files / "ca.pem", certificate=files / "own.pem")
-    async with over_tls(authority, "mcp.localhost") as (own, by_server), over_tls(authority, "as.localhost") as other:
-        port, by_stranger = other
+    async with (
+        tls_server(authority, "mcp.localhost") as (own, shown_to_server),
+        tls_server(authority, "as.localhost") as other,
+    ):
+        port, shown_to_other = other
         with resolving({"mcp.localhost": [["127.0.0.1"]], "as.localhost": [["127.0.0.1"]]}):
             async with fetching(url=f"https://mcp.localhost:{own}/mcp", tls=tls) as fetch:
                 assert isinstance(
@@ -582,15 +587,15 @@ async def test_our_certificate_is_shown_to_the_server_and_to_no_stranger(
                 assert isinstance(
                     await fetch.perform(step("document", f"https://as.localhost:{port}/x")), FetchedResponse
                 )
-    assert [bool(each) for each in by_server] == [True]
-    assert [bool(each) for each in by_stranger] == [False]
+    assert [bool(each) for each in shown_to_server] == [True]
+    assert [bool(each) for each in shown_to_other] == [False]
 
 
-async def test_a_context_of_the_users_own_is_used_as_it_is() -> None:
+async def test_fetch_tls_context_of_user_used() -> None:
     authority = trustme.CA()
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    async with over_tls(authority, "as.localhost") as (port, _):
+    async with tls_server(authority, "as.localhost") as (port, _):
         with resolving({"as.localhost": [["127.0.0.1"]]}):
             async with fetching(tls=context) as fetch:
                 assert isinstance(

@@ -1,4 +1,4 @@
-"""Tokens and clients that are kept, for this program and for others."""
+"""Stored tokens and client registrations, shared between programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from auth_world import Person, World, call, connected, oauth, protected, shown
+from auth_world import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
 
 from mcp_client import open_http
 from mcp_client.auth import MemoryStore
@@ -25,121 +25,121 @@ from mcp_core.errors import (
 )
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 
-# --- what is kept ------------------------------------------------------------------------------------------------------
+# --- stored credentials -------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_kept_serves_the_next_program_without_a_login() -> None:
-    world = World()
-    person = Person(world)
+async def test_stored_tokens_next_program_needs_no_login() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
-    async with protected(world) as server:
-        async with open_http(server.url, auth=oauth(world, person, store=store)) as client:
+    async with protected(testbed) as server:
+        async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as client:
             await call(client)
-        async with open_http(server.url, auth=oauth(world, person, store=store)) as client:
+        async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as client:
             await call(client)
-        world.revoke()
-        async with open_http(server.url, auth=oauth(world, person, store=store)) as client:
+        testbed.revoke()
+        async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as client:
             await call(client)
-    assert person.logins == 1
-    assert world.grants_made == ["authorization_code", "refresh_token"]
+    assert user_agent.logins == 1
+    assert testbed.grants_made == ["authorization_code", "refresh_token"]
 
 
-async def test_tokens_that_another_program_got_meanwhile_are_used_and_not_got_again() -> None:
-    world = World()
-    person = Person(world)
+async def test_stored_tokens_refreshed_by_other_program_reused() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
     async with (
-        connected(world, oauth(world, person, store=store)) as (server, one),
-        open_http(server.url, auth=oauth(world, person, store=store)) as other,
+        connected(testbed, oauth(testbed, user_agent, store=store)) as (server, one),
+        open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as other,
     ):
-        world.revoke()
+        testbed.revoke()
         async with trio.open_nursery() as nursery:
             for client in (one, other) * 4:
                 nursery.start_soon(call, client)
-        assert world.grants_made == ["authorization_code", "refresh_token"]
-        # Newer ones that have ended, too, are renewed by the newer refresh token.
-        world.revoke()
+        assert testbed.grants_made == ["authorization_code", "refresh_token"]
+        # Newer tokens that have expired are renewed with the newer refresh token.
+        testbed.revoke()
         await call(other)
-        world.now += 3600
+        testbed.now += 3600
         await call(one)
-    assert person.logins == 1
+    assert user_agent.logins == 1
 
 
-async def test_scopes_that_another_program_got_meanwhile_need_not_be_asked_for() -> None:
-    world = World(needed={"tools/call write": "notes:write"})
-    person = Person(world)
+async def test_stored_scopes_granted_to_other_program_reused() -> None:
+    testbed = AuthTestbed(required_scopes={"tools/call write": "notes:write"})
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
     async with (
-        connected(world, oauth(world, person, store=store)) as (server, one),
-        open_http(server.url, auth=oauth(world, person, store=store)) as other,
+        connected(testbed, oauth(testbed, user_agent, store=store)) as (server, one),
+        open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as other,
     ):
         await call(one, "write")
         await call(other, "write")
-    assert person.logins == 2
+    assert user_agent.logins == 2
 
 
-async def test_who_logged_out_in_another_program_is_asked_to_log_in_again() -> None:
-    world = World()
-    person = Person(world)
+async def test_logout_in_other_program_requires_login() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
-    async with connected(world, oauth(world, person, store=store)) as (server, client):
+    async with connected(testbed, oauth(testbed, user_agent, store=store)) as (server, client):
         await store.save_tokens(server.url, None)
-        world.revoke()
+        testbed.revoke()
         await call(client)
-    assert world.grants_made == ["authorization_code"] * 2
+    assert testbed.grants_made == ["authorization_code"] * 2
 
 
-async def test_a_login_that_fails_leaves_what_is_kept() -> None:
-    world = World()
-    person = Person(world)
+async def test_stored_tokens_failed_refresh_kept() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
-    async with connected(world, oauth(world, person, store=store)) as (server, client):
+    async with connected(testbed, oauth(testbed, user_agent, store=store)) as (server, client):
         kept = await store.load_tokens(server.url)
-        world.revoke()
-        world.token_status = 503
+        testbed.revoke()
+        testbed.token_status = 503
         with pytest.raises(TokenRefused):
             await client.call_tool("echo")
         assert await store.load_tokens(server.url) == kept
-        world.token_status = 200
+        testbed.token_status = 200
         await call(client)
-    assert world.grants_made == ["authorization_code", "refresh_token", "refresh_token"]
+    assert testbed.grants_made == ["authorization_code", "refresh_token", "refresh_token"]
 
 
-async def test_tokens_that_are_void_are_deleted() -> None:
-    world = World()
-    person = Person(world)
+async def test_stored_tokens_invalid_deleted() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
-    async with connected(world, oauth(world, person, store=store)) as (server, client):
-        world.forget()
-        person.failure = AuthorizationRefused("no")
+    async with connected(testbed, oauth(testbed, user_agent, store=store)) as (server, client):
+        testbed.revoke_all()
+        user_agent.failure = AuthorizationRefused("no")
         with pytest.raises(AuthorizationRefused):
             await client.call_tool("echo")
         assert await store.load_tokens(server.url) is None
-        person.failure = None
+        user_agent.failure = None
         await call(client)
-    assert shown(world)[-2:] == [None, "Bearer " + list(world.tokens)[-1]]
+    assert authorization_headers(testbed)[-2:] == [None, "Bearer " + list(testbed.tokens)[-1]]
 
 
-async def test_a_client_that_is_registered_is_kept_and_its_port_is_used_again() -> None:
-    world = World(refreshes=False)
-    person = Person(world)
+async def test_registered_client_and_port_reused() -> None:
+    testbed = AuthTestbed(refreshes=False)
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
-    async with protected(world) as server:
+    async with protected(testbed) as server:
         for _program in range(2):
-            async with open_http(server.url, auth=oauth(world, person, store=store)) as client:
+            async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as client:
                 await call(client)
-            world.forget()
-        # Also when nothing is known but the name and the server.
+            testbed.revoke_all()
+        # Also when only the client name and the server are known.
         await store.save_tokens(server.url, None)
-        async with open_http(server.url, auth=oauth(world, person, store=store)) as client:
+        async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as client:
             await call(client)
-    assert world.clients == ["c1"]
-    assert len(set(person.ports)) == 1
-    assert person.ports[0] is not None
-    assert 49_152 <= person.ports[0] < 65_536
+    assert testbed.clients == ["c1"]
+    assert len(set(user_agent.ports)) == 1
+    assert user_agent.ports[0] is not None
+    assert 49_152 <= user_agent.ports[0] < 65_536
 
 
-async def test_a_client_is_written_down_once() -> None:
+async def test_registered_client_saved_once() -> None:
     class Counting(MemoryStore):
         saved = 0
 
@@ -147,69 +147,69 @@ async def test_a_client_is_written_down_once() -> None:
             self.saved += 1
             await super().save_client(issuer, client)
 
-    world = World(refreshes=False)
+    testbed = AuthTestbed(refreshes=False)
     store = Counting()
-    async with connected(world, oauth(world, store=store)) as (_, client):
-        world.forget()
+    async with connected(testbed, oauth(testbed, store=store)) as (_, client):
+        testbed.revoke_all()
         await call(client)
     assert store.saved == 1
 
 
-async def test_a_client_is_kept_as_soon_as_it_is_registered_whatever_becomes_of_the_login() -> None:
-    world = World()
-    person = Person(world)
-    person.failure = AuthorizationRefused("no")
+async def test_registered_client_failed_login_stored() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
+    user_agent.failure = AuthorizationRefused("no")
     store = MemoryStore()
-    async with protected(world) as server:
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationRefused):
-            async with open_http(server.url, auth=oauth(world, person, store=store)):
+            async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)):
                 pass
-        kept = await store.load_client(world.issuer)
+        kept = await store.load_client(testbed.issuer)
     assert kept is not None
     assert kept.client_id == "c1"
 
 
-async def test_a_person_can_be_asked_for_a_client_id_which_is_kept() -> None:
-    world = World(registers=False)
-    person = Person(world)
+async def test_client_id_from_user_stored() -> None:
+    testbed = AuthTestbed(registers=False)
+    user_agent = FakeUserAgent(testbed)
     store = MemoryStore()
-    async with protected(world) as server:
+    async with protected(testbed) as server:
         with pytest.raises(RegistrationFailed, match="no client id"):
-            async with open_http(server.url, auth=oauth(world, person, store=store)):
+            async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)):
                 pass
-        person.client = ClientRecord(client_id="by-hand", issuer=None)
-        async with open_http(server.url, auth=oauth(world, person, store=store)) as client:
+        user_agent.client = ClientRecord(client_id="by-hand", issuer=None)
+        async with open_http(server.url, auth=oauth(testbed, user_agent, store=store)) as client:
             await call(client)
-        assert await store.load_client(world.issuer) is not None
-    assert world.authorized[0]["client_id"] == "by-hand"
+        assert await store.load_client(testbed.issuer) is not None
+    assert testbed.authorized[0]["client_id"] == "by-hand"
 
 
 @pytest.mark.spec(
     "auth.as-change-no-reuse", "auth.as-change-reregister", "auth.no-cross-as-credentials", "auth.client-own-as-tokens"
 )
-async def test_a_server_that_moved_to_another_authorization_server_gets_nothing_of_before() -> None:
-    world = World()
-    person = Person(world)
-    async with connected(world, oauth(world, person)) as (_, client):
-        world.issuer_path = "/two"
-        world.revoke()
+async def test_issuer_changed_credentials_not_reused() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
+    async with connected(testbed, oauth(testbed, user_agent)) as (_, client):
+        testbed.issuer_path = "/two"
+        testbed.revoke()
         await call(client)
-    assert person.logins == 2
-    assert world.clients == ["c1", "c2"]
-    assert world.grants_made == ["authorization_code"] * 2, "the refresh token was not shown to the new one"
-    later = [asked for asked in world.asked if asked.target.startswith("/two")]
-    assert all(b"r5" not in asked.body and b"c1" not in asked.body for asked in later)
+    assert user_agent.logins == 2
+    assert testbed.clients == ["c1", "c2"]
+    assert testbed.grants_made == ["authorization_code"] * 2, "the refresh token was shown to the new issuer"
+    later = [request for request in testbed.requests if request.target.startswith("/two")]
+    assert all(b"r5" not in request.body and b"c1" not in request.body for request in later)
 
 
-class Broken(MemoryStore):
-    """A store in which something fails."""
+class FailingStore(MemoryStore):
+    """A store in which one operation fails."""
 
     def __init__(self, failing: str) -> None:
         super().__init__()
         self.failing = failing
 
-    def fail(self, what: str) -> None:
-        if what == self.failing:
+    def fail(self, operation: str) -> None:
+        if operation == self.failing:
             raise CredentialStoreError("the keyring is locked")
 
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
@@ -230,85 +230,85 @@ class Broken(MemoryStore):
 
 
 @pytest.mark.parametrize("failing", ["load_tokens", "load_client"])
-async def test_a_store_that_cannot_be_read_is_told_to_the_caller(failing: str) -> None:
-    world = World()
-    async with protected(world) as server:
+async def test_store_read_failure_raises(failing: str) -> None:
+    testbed = AuthTestbed()
+    async with protected(testbed) as server:
         with pytest.raises(McpError, match="the keyring is locked"):
-            async with open_http(server.url, auth=oauth(world, store=Broken(failing))):
+            async with open_http(server.url, auth=oauth(testbed, store=FailingStore(failing))):
                 pass
 
 
 @pytest.mark.parametrize("failing", ["save_tokens", "save_client"])
-async def test_a_store_that_cannot_be_written_costs_no_login(failing: str, caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    person = Person(world)
-    async with connected(world, oauth(world, person, store=Broken(failing))) as (_, client):
+async def test_store_write_failure_logged_and_login_kept(failing: str, caplog: pytest.LogCaptureFixture) -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
+    async with connected(testbed, oauth(testbed, user_agent, store=FailingStore(failing))) as (_, client):
         await call(client)
-    assert person.logins == 1
+    assert user_agent.logins == 1
     assert "not stored, but used: " in caplog.text
     assert "error=the keyring is locked" in caplog.text
 
 
-async def test_a_store_that_takes_too_long_costs_no_login(
+async def test_store_write_timeout_logged_and_login_kept(
     caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     class Slow(MemoryStore):
         async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
             await trio.sleep_forever()
 
-    world = World()
-    async with connected(world, oauth(world, store=Slow())) as (_, client):
+    testbed = AuthTestbed()
+    async with connected(testbed, oauth(testbed, store=Slow())) as (_, client):
         await call(client)
     assert "the store timed out" in caplog.text
 
 
-async def test_what_a_store_has_for_another_server_is_not_used() -> None:
-    class Confused(MemoryStore):
+async def test_store_tokens_of_other_server_ignored() -> None:
+    class WrongServerStore(MemoryStore):
         async def load_tokens(self, server_url: str) -> TokenRecord | None:
             kept = await super().load_tokens(server_url)
             return None if kept is None else attrs.evolve(kept, server_url="https://other.example/mcp")
 
-    world = World()
-    store = Confused()
-    async with protected(world) as server:
+    testbed = AuthTestbed()
+    store = WrongServerStore()
+    async with protected(testbed) as server:
         for _program in range(2):
-            async with open_http(server.url, auth=oauth(world, store=store)) as client:
+            async with open_http(server.url, auth=oauth(testbed, store=store)) as client:
                 await call(client)
-    assert world.grants_made == ["authorization_code"] * 2
+    assert testbed.grants_made == ["authorization_code"] * 2
 
 
-async def test_a_token_that_could_not_be_kept_is_refreshed_all_the_same() -> None:
-    world = World()
-    person = Person(world)
-    async with connected(world, oauth(world, person, store=Broken("save_tokens"))) as (_, client):
-        world.revoke()
+async def test_unstored_token_refreshed() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
+    async with connected(testbed, oauth(testbed, user_agent, store=FailingStore("save_tokens"))) as (_, client):
+        testbed.revoke()
         await call(client)
-        world.revoke()
+        testbed.revoke()
         await call(client)
-        assert person.logins == 1
-        world.forget()
+        assert user_agent.logins == 1
+        testbed.revoke_all()
         await call(client)
-    assert world.grants_made == ["authorization_code", *["refresh_token"] * 3, "authorization_code"]
-    assert person.logins == 2
+    assert testbed.grants_made == ["authorization_code", *["refresh_token"] * 3, "authorization_code"]
+    assert user_agent.logins == 2
 
 
-async def test_tokens_that_another_program_got_are_not_deleted_with_ours() -> None:
-    world = World()
-    person = Person(world)
+async def test_stored_tokens_of_other_program_not_deleted() -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
 
-    class Shared(MemoryStore):
-        """Another program logs in anew, without the lock, while this one is refused."""
+    class SharedStore(MemoryStore):
+        """A store to which another program writes a new login without the lock, while this one is refused."""
 
         async def load_client(self, issuer: str) -> ClientRecord | None:
-            kept = await self.load_tokens(world.url)
+            kept = await self.load_tokens(testbed.url)
             if kept is not None:
-                await self.save_tokens(world.url, attrs.evolve(kept, access_token="t0", refresh_token="r0"))
+                await self.save_tokens(testbed.url, attrs.evolve(kept, access_token="t0", refresh_token="r0"))
             return await super().load_client(issuer)
 
-    store = Shared()
-    async with connected(world, oauth(world, person, store=store)) as (server, client):
-        world.forget()
-        person.failure = AuthorizationRefused("no")
+    store = SharedStore()
+    async with connected(testbed, oauth(testbed, user_agent, store=store)) as (server, client):
+        testbed.revoke_all()
+        user_agent.failure = AuthorizationRefused("no")
         with pytest.raises(AuthorizationRefused):
             await client.call_tool("echo")
         kept = await store.load_tokens(server.url)
@@ -316,55 +316,55 @@ async def test_tokens_that_another_program_got_are_not_deleted_with_ours() -> No
     assert kept.refresh_token == "r0"
 
 
-async def test_programs_that_share_a_file_refresh_once(tmp_path: Path) -> None:
-    world = World()
-    person = Person(world)
+async def test_shared_file_store_refreshes_once(tmp_path: Path) -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
     key = b"k" * 32
-    async with protected(world) as server, AsyncExitStack() as stack:
+    async with protected(testbed) as server, AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
-                open_http(server.url, auth=oauth(world, person, store=FileStore(tmp_path / "kept", key=key)))
+                open_http(server.url, auth=oauth(testbed, user_agent, store=FileStore(tmp_path / "kept", key=key)))
             )
             for _program in range(3)
         ]
-        assert person.logins == 1
-        world.revoke()
+        assert user_agent.logins == 1
+        testbed.revoke()
         async with trio.open_nursery() as nursery:
             for client in clients * 3:
                 nursery.start_soon(call, client)
-    assert world.grants_made == ["authorization_code", "refresh_token"]
+    assert testbed.grants_made == ["authorization_code", "refresh_token"]
 
 
 # --- logging out -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("refreshes", [True, False])
-async def test_who_logs_out_leaves_nothing_and_has_the_tokens_revoked(refreshes: bool) -> None:
-    world = World(refreshes=refreshes)
+async def test_logout_deletes_and_revokes_tokens(refreshes: bool) -> None:
+    testbed = AuthTestbed(refreshes=refreshes)
     store = MemoryStore()
-    auth = oauth(world, store=store)
-    async with connected(world, auth) as (server, client):
+    auth = oauth(testbed, store=store)
+    async with connected(testbed, auth) as (server, client):
         kept = await store.load_tokens(server.url)
         assert kept is not None
         assert await auth.log_out(server.url)
         assert await store.load_tokens(server.url) is None
-        assert world.revoked == [kept.refresh_token if refreshes else kept.access_token]
+        assert testbed.revoked == [kept.refresh_token if refreshes else kept.access_token]
         assert not await auth.log_out(server.url)
         await call(client)
-    assert shown(world)[-2:] == [None, f"Bearer {list(world.tokens)[-1]}"]
+    assert authorization_headers(testbed)[-2:] == [None, f"Bearer {list(testbed.tokens)[-1]}"]
 
 
-async def test_who_logs_out_has_the_tokens_deleted_also_where_they_cannot_be_revoked() -> None:
-    world = World()
+async def test_logout_revocation_failure_still_deletes_tokens() -> None:
+    testbed = AuthTestbed()
     store = MemoryStore()
-    auth = oauth(world, store=store)
-    async with connected(world, auth) as (server, client):
-        for revokes, status, sentence in ((True, 503, "status 503"), (False, 200, "no revocation_endpoint")):
-            world.revokes, world.token_status = revokes, status
-            with pytest.raises(AuthorizationError, match=sentence):
+    auth = oauth(testbed, store=store)
+    async with connected(testbed, auth) as (server, client):
+        for revokes, status, message in ((True, 503, "status 503"), (False, 200, "no revocation_endpoint")):
+            testbed.revokes, testbed.token_status = revokes, status
+            with pytest.raises(AuthorizationError, match=message):
                 await auth.log_out(server.url)
             assert await store.load_tokens(server.url) is None
-            world.token_status = 200
+            testbed.token_status = 200
             await call(client)
 
 
@@ -389,19 +389,19 @@ trio.run(main)
 """
 
 
-async def test_of_several_processes_one_refreshes(tmp_path: Path) -> None:
-    """Each refresh token is good for one use: a second refresh with the same one would be refused, and need a person."""
-    world = World()
+async def test_shared_file_store_processes_refresh_once(tmp_path: Path) -> None:
+    # The testbed rejects the second use of a refresh token, which would lead to another login.
+    testbed = AuthTestbed()
     path = tmp_path / "tokens"
-    async with protected(world) as server:
+    async with protected(testbed) as server:
         store = FileStore(path, key=b"k" * 32)
-        async with open_http(server.url, auth=oauth(world, Person(world), store=store)) as client:
+        async with open_http(server.url, auth=oauth(testbed, FakeUserAgent(testbed), store=store)) as client:
             await call(client)
         tokens = await store.load_tokens(server.url)
         assert tokens is not None
         await store.save_tokens(server.url, attrs.evolve(tokens, expires_at=0.0))
-        # No token is given before all have seen that theirs has ended.
-        world.gate = gate = trio.Event()
+        # The token endpoint responds when all processes have loaded the expired token.
+        testbed.token_blocker = blocker = trio.Event()
         loaded: list[bytes] = []
         ended: list[int] = []
 
@@ -411,11 +411,11 @@ async def test_of_several_processes_one_refreshes(tmp_path: Path) -> None:
             assert process.stdout is not None
             loaded.append(bytes(await process.stdout.receive_some()))
             if len(loaded) == 4:
-                gate.set()
+                blocker.set()
             ended.append(await process.wait())
 
         async with trio.open_nursery() as nursery:
             for _ in range(4):
                 nursery.start_soon(run)
     assert ended == [0] * 4
-    assert world.grants_made == ["authorization_code", "refresh_token"]
+    assert testbed.grants_made == ["authorization_code", "refresh_token"]

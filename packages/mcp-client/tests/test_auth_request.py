@@ -1,4 +1,4 @@
-"""Requests with credentials: what an authorizer is told, what it decides, and what becomes of the connections."""
+"""Authorized requests: what an authorizer receives, what it decides, and the connections afterward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import Answer, Asked, Reply, Server, legacy, modern, serving
+from zoo import ReceivedRequest, Reply, Responder, Server, legacy, modern, serving
 
 from mcp_client import open_http
 from mcp_client.auth import Authorizer, ConnectionTarget, ObservedResponse
@@ -21,12 +21,12 @@ from mcp_core.oauth.steps import Pairs
 
 
 @attrs.define
-class Numbers:
-    """Gives each request the next number, and renews without end if it is let."""
+class NumberingAuthorizer:
+    """An authorizer that sends the next number with each request, and accepts every renewal."""
 
-    curable: Callable[[ObservedResponse], bool] = lambda answer: answer.status in (401, 403)
+    can_renew: Callable[[ObservedResponse], bool] = lambda answer: answer.status in (401, 403)
     number: int = 0
-    seen: list[ObservedResponse] = attrs.field(factory=list)
+    answers: list[ObservedResponse] = attrs.field(factory=list)
     renewed: list[ObservedResponse] = attrs.field(factory=list)
     failure: Exception | None = None
 
@@ -41,11 +41,11 @@ class Numbers:
         return (("Authorization", f"Number {self.number}"),)
 
     async def identity(self) -> str | None:
-        return "somebody"
+        return "principal"
 
     def answered(self, answer: ObservedResponse) -> bool:
-        self.seen.append(answer)
-        return self.curable(answer)
+        self.answers.append(answer)
+        return self.can_renew(answer)
 
     async def renew(self, answer: ObservedResponse) -> None:
         await trio.lowlevel.checkpoint()
@@ -54,72 +54,72 @@ class Numbers:
             raise self.failure
 
 
-def refusing(status: int, times: int, rpc: str = "tools/call") -> Answer:
-    left = [times]
+def rejecting(status: int, times: int, rpc: str = "tools/call") -> Responder:
+    remaining = [times]
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == rpc and left[0]:
-            left[0] -= 1
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == rpc and remaining[0]:
+            remaining[0] -= 1
             await reply.body(status, b"no " * 10, "text/plain", {"WWW-Authenticate": "Number"})
         else:
-            await modern()(asked, reply)
+            await modern()(request, reply)
 
     return answer
 
 
-async def test_every_answer_is_told_with_what_it_is_the_answer_to() -> None:
-    auth = Numbers()
+async def test_authorizer_receives_every_response_with_its_operation() -> None:
+    auth = NumberingAuthorizer()
     async with serving(modern()) as server, open_http(server.url, auth=auth) as client:
         await client.call_tool("echo")
-    assert [(each.method, each.url, each.status, each.operation, each.repeats) for each in auth.seen] == [
+    assert [(each.method, each.url, each.status, each.operation, each.repeats) for each in auth.answers] == [
         ("POST", server.url, 200, "server/discover", 0),
         ("POST", server.url, 200, "tools/call echo", 0),
     ]
-    assert auth.seen[1].sent == (("Authorization", "Number 2"),)
-    assert ("content-type", "application/json") in auth.seen[1].headers
-    assert "Number 2" not in repr(auth.seen[1])
+    assert auth.answers[1].sent == (("Authorization", "Number 2"),)
+    assert ("content-type", "application/json") in auth.answers[1].headers
+    assert "Number 2" not in repr(auth.answers[1])
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_request_that_was_refused_is_made_again_on_the_same_connection_with_new_headers(status: int) -> None:
-    auth = Numbers()
-    async with serving(refusing(status, 2)) as server, open_http(server.url, auth=auth) as client:
+async def test_rejected_request_retried_with_new_headers(status: int) -> None:
+    auth = NumberingAuthorizer()
+    async with serving(rejecting(status, 2)) as server, open_http(server.url, auth=auth) as client:
         assert not (await client.call_tool("echo")).is_error
         assert server.connections == 1
-    assert [asked.headers["authorization"] for asked in server.asked] == [f"Number {n}" for n in (1, 2, 3, 4)]
-    assert len({asked.body for asked in server.asked if asked.rpc == "tools/call"}) == 1
+    assert [request.headers["authorization"] for request in server.requests] == [f"Number {n}" for n in (1, 2, 3, 4)]
+    assert len({request.body for request in server.requests if request.rpc == "tools/call"}) == 1
     assert [each.repeats for each in auth.renewed] == [0, 1]
 
 
-async def test_a_refusal_whose_page_comes_later_does_not_cost_the_connection() -> None:
+async def test_rejection_late_body_keeps_connection() -> None:
     refused = False
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal refused
-        if asked.rpc == "tools/call" and not refused:
+        if request.rpc == "tools/call" and not refused:
             refused = True
             await reply.raw(b"HTTP/1.1 401 no\r\nContent-Length: 2\r\n\r\n")
             await trio.testing.wait_all_tasks_blocked(0.02)
             await reply.raw(b"no")
         else:
-            await modern()(asked, reply)
+            await modern()(request, reply)
 
-    async with serving(answer) as server, open_http(server.url, auth=Numbers()) as client:
+    async with serving(answer) as server, open_http(server.url, auth=NumberingAuthorizer()) as client:
         await client.call_tool("echo")
         assert server.connections == 1
 
 
-async def test_a_request_is_not_made_again_for_ever() -> None:
-    auth = Numbers()
-    async with serving(refusing(401, 1_000)) as server, open_http(server.url, auth=auth) as client:
+async def test_rejected_request_retries_limited() -> None:
+    auth = NumberingAuthorizer()
+    async with serving(rejecting(401, 1_000)) as server, open_http(server.url, auth=auth) as client:
         with pytest.raises(AccessDenied, match="no no no"):
             await client.call_tool("echo")
         assert server.rpcs().count("tools/call") == 7
 
 
-async def test_a_refusal_that_cannot_be_cured_is_the_callers_with_all_it_said() -> None:
-    auth = Numbers(curable=lambda answer: False)
-    async with serving(refusing(403, 1)) as server, open_http(server.url, auth=auth) as client:
+async def test_rejection_not_renewable_raises_access_denied() -> None:
+    auth = NumberingAuthorizer(can_renew=lambda answer: False)
+    async with serving(rejecting(403, 1)) as server, open_http(server.url, auth=auth) as client:
         with pytest.raises(AccessDenied, match="no no no") as caught:
             await client.call_tool("echo")
         assert caught.value.challenges == ("Number",)
@@ -127,9 +127,9 @@ async def test_a_refusal_that_cannot_be_cured_is_the_callers_with_all_it_said() 
     assert auth.renewed == []
 
 
-async def test_what_an_authorizer_raises_is_the_callers_and_the_client_lives_on() -> None:
-    auth = Numbers(failure=AuthorizationError("no token"))
-    async with serving(refusing(401, 1)) as server, open_http(server.url, auth=auth) as client:
+async def test_authorizer_error_raises_and_client_stays_open() -> None:
+    auth = NumberingAuthorizer(failure=AuthorizationError("no token"))
+    async with serving(rejecting(401, 1)) as server, open_http(server.url, auth=auth) as client:
         with pytest.raises(AuthorizationError, match="no token") as caught:
             await client.call_tool("echo")
         assert caught.value.context.method == "tools/call"
@@ -137,73 +137,73 @@ async def test_what_an_authorizer_raises_is_the_callers_and_the_client_lives_on(
         assert server.open == 1
 
 
-async def test_a_refusal_whose_page_does_not_end_holds_nobody_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_rejection_endless_body_does_not_delay_retry(autojump_clock: trio.testing.MockClock) -> None:
     refused = False
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal refused
-        if asked.rpc == "tools/call" and not refused:
+        if request.rpc == "tools/call" and not refused:
             refused = True
             await reply.raw(b"HTTP/1.1 401 no\r\nContent-Length: 1000\r\n\r\nno")
             await reply.hang()
         else:
-            await modern()(asked, reply)
+            await modern()(request, reply)
 
-    auth = Numbers()
+    auth = NumberingAuthorizer()
     async with serving(answer) as server, open_http(server.url, auth=auth) as client:
         before = trio.current_time()
         await client.call_tool("echo")
         assert trio.current_time() - before <= 2
 
 
-async def test_a_refusal_that_is_cut_off_or_compressed_is_one_all_the_same() -> None:
+async def test_rejection_truncated_or_compressed_body_retried() -> None:
     bodies = [
         b"HTTP/1.1 401 no\r\nContent-Length: 1000\r\n\r\nno",
         b"HTTP/1.1 401 no\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nno",
     ]
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/call" and bodies:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call" and bodies:
             await reply.raw(bodies.pop(0))
             await reply.cut()
         else:
-            await modern()(asked, reply)
+            await modern()(request, reply)
 
-    async with serving(answer) as server, open_http(server.url, auth=Numbers()) as client:
+    async with serving(answer) as server, open_http(server.url, auth=NumberingAuthorizer()) as client:
         assert not (await client.call_tool("echo")).is_error
 
 
-async def test_who_gives_up_while_a_refusal_is_read_leaves_no_connection_behind() -> None:
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/call":
+async def test_cancelled_during_rejection_body_closes_connection() -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call":
             await reply.raw(b"HTTP/1.1 401 no\r\nContent-Length: 1000\r\n\r\nno")
             await reply.hang()
         else:
-            await modern()(asked, reply)
+            await modern()(request, reply)
 
     async def until_closed(server: Server) -> None:
         while server.open:
             await trio.testing.wait_all_tasks_blocked(0.01)
 
-    async with serving(answer) as server, open_http(server.url, auth=Numbers()) as client:
+    async with serving(answer) as server, open_http(server.url, auth=NumberingAuthorizer()) as client:
         with trio.move_on_after(0.05):
             await client.call_tool("echo")
         with trio.fail_after(5):
             await until_closed(server)
 
 
-async def test_messages_and_the_end_of_a_session_are_told_by_what_they_are() -> None:
-    auth = Numbers()
+async def test_authorizer_receives_notification_stream_and_delete() -> None:
+    auth = NumberingAuthorizer()
     async with serving(legacy()) as server, open_http(server.url, auth=auth) as client:
         await client.call_tool("echo")
-    told = [(each.method, each.operation, each.awaited) for each in auth.seen]
-    assert ("POST", "notifications/initialized", True) in told
-    assert ("GET", "GET", False) in told
-    assert told[-1] == ("DELETE", "DELETE", True)
+    operations = [(each.method, each.operation, each.awaited) for each in auth.answers]
+    assert ("POST", "notifications/initialized", True) in operations
+    assert ("GET", "GET", False) in operations
+    assert operations[-1] == ("DELETE", "DELETE", True)
 
 
-async def test_an_authorizer_that_hangs_is_bounded_by_the_deadlines(autojump_clock: trio.testing.MockClock) -> None:
-    class Hanging(Numbers):
+async def test_authorizer_hangs_connect_deadline_passes(autojump_clock: trio.testing.MockClock) -> None:
+    class Hanging(NumberingAuthorizer):
         async def headers(self, method: str, url: str) -> Pairs:
             await trio.sleep_forever()
 
@@ -230,13 +230,13 @@ TEXT = st.text(max_size=5)
         (None, None),
     ],
 )
-def test_an_operation_is_a_method_and_a_name(message: Message | Batch | None, operation: str | None) -> None:
+def test_operation_of_message(message: Message | Batch | None, operation: str | None) -> None:
     assert operation_of(message) == operation
 
 
 @given(TEXT, st.dictionaries(TEXT, st.none() | st.integers() | TEXT))
 @pytest.mark.property
-def test_whatever_is_asked_for_has_an_operation(method: str, params: dict[str, str | int | None]) -> None:
-    told = operation_of(Request(1, method, {**params}))
-    assert told is not None
-    assert told.startswith(method)
+def test_operation_of_any_request_starts_with_method(method: str, params: dict[str, str | int | None]) -> None:
+    operation = operation_of(Request(1, method, {**params}))
+    assert operation is not None
+    assert operation.startswith(method)

@@ -1,4 +1,4 @@
-"""The ways to a person: the browser of the system, and a terminal."""
+"""User agents: the browser of the system, and a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from auth_world import World, protected
+from auth_world import AuthTestbed, protected
 
 from mcp_client import open_http
 from mcp_client.auth import OAuth, Paste, SystemBrowser
@@ -20,8 +20,8 @@ from mcp_core.errors import AuthorizationRefused, UnsafeUrl
 URL = "https://as.example/authorize?a=1&b=%25VAR%25&c=$(id)&d='x'&e=;f"
 
 
-def program(folder: Path, name: str = "browser") -> Path:
-    """A program that writes its arguments down, one a line."""
+def argument_recorder(folder: Path, name: str = "browser") -> Path:
+    """Return a program that records its arguments, one a line."""
     path = folder / name
     path.write_text(
         f'#!/bin/sh\nfor each in "$@"; do printf "%s\\n" "$each" >> {shlex.quote(str(folder / "asked"))}; done\n'
@@ -30,7 +30,7 @@ def program(folder: Path, name: str = "browser") -> Path:
     return path
 
 
-async def asked(folder: Path) -> list[str]:
+async def recorded_arguments(folder: Path) -> list[str]:
     path = trio.Path(folder / "asked")
     with trio.fail_after(10):
         while not await path.exists() or not (text := await path.read_text()).endswith("\n"):  # noqa: ASYNC110  # a process
@@ -40,11 +40,11 @@ async def asked(folder: Path) -> list[str]:
 
 @pytest.mark.spec("security.no-shell-open")
 @pytest.mark.parametrize("how", ["{}", "{} --new-window", "{} --url=%s --other", '"{}" "two words"'])
-async def test_a_browser_gets_the_url_as_one_argument(how: str, tmp_path: Path) -> None:
+async def test_browser_url_is_one_argument(how: str, tmp_path: Path) -> None:
     folder = tmp_path / "a folder" if how.startswith('"') else tmp_path
     folder.mkdir(exist_ok=True)
-    told: list[str] = []
-    agent = SystemBrowser(show_message=told.append, environment={"BROWSER": how.format(program(folder)) + ":other"})
+    shown: list[str] = []
+    agent = SystemBrowser(show_message=shown.append, environment={"BROWSER": how.format(argument_recorder(folder)) + ":other"})
     async with agent.receive() as receiver:
         await receiver.open(URL)
         expected = {
@@ -53,19 +53,19 @@ async def test_a_browser_gets_the_url_as_one_argument(how: str, tmp_path: Path) 
             "{} --url=%s --other": [f"--url={URL}", "--other"],
             '"{}" "two words"': ["two words", URL],
         }
-        assert await asked(folder) == expected[how]
-    assert told == [f"To log in, use the window that your browser opens. If no window opens, open this URL:\n{URL}"]
+        assert await recorded_arguments(folder) == expected[how]
+    assert shown == [f"To log in, use the window that your browser opens. If no window opens, open this URL:\n{URL}"]
 
 
 @pytest.mark.parametrize(
     "environment", [{}, {"BROWSER": "/nowhere/at/all"}, {"BROWSER": '"'}, {"DISPLAY": ":0", "PATH": "/nowhere"}]
 )
-async def test_without_a_browser_the_url_is_shown(environment: dict[str, str]) -> None:
-    told: list[str] = []
-    agent = SystemBrowser(show_message=told.append, environment=environment)
+async def test_browser_missing_shows_url(environment: dict[str, str]) -> None:
+    shown: list[str] = []
+    agent = SystemBrowser(show_message=shown.append, environment=environment)
     async with agent.receive() as receiver:
         await receiver.open(URL)
-    assert told == [f"No browser could be started. To log in, open this URL in a browser on this machine:\n{URL}"]
+    assert shown == [f"No browser could be started. To log in, open this URL in a browser on this machine:\n{URL}"]
 
 
 @pytest.mark.spec("security.authorization-url-schemes")
@@ -88,16 +88,16 @@ async def test_without_a_browser_the_url_is_shown(environment: dict[str, str]) -
         "",
     ],
 )
-async def test_nothing_but_a_url_for_browsers_is_opened_or_shown(url: str, tmp_path: Path) -> None:
-    told: list[str] = []
-    browser = SystemBrowser(show_message=told.append, environment={"BROWSER": str(program(tmp_path))})
+async def test_browser_unsafe_url_raises(url: str, tmp_path: Path) -> None:
+    shown: list[str] = []
+    browser = SystemBrowser(show_message=shown.append, environment={"BROWSER": str(argument_recorder(tmp_path))})
     async with browser.receive() as receiver:
         with pytest.raises(UnsafeUrl):
             await receiver.open(url)
-    async with Paste(show_message=told.append).receive() as receiver:
+    async with Paste(show_message=shown.append).receive() as receiver:
         with pytest.raises(UnsafeUrl):
             await receiver.open(url)
-    assert told == []
+    assert shown == []
     assert not (tmp_path / "asked").exists()
 
 
@@ -115,7 +115,7 @@ async def test_nothing_but_a_url_for_browsers_is_opened_or_shown(url: str, tmp_p
         ("freebsd14", {"DISPLAY": ":0"}, ["xdg-open"], ("xdg-open",)),
     ],
 )
-def test_each_system_has_its_program(
+def test_browser_command_of_platform(
     platform: str,
     environment: dict[str, str],
     programs: list[str],
@@ -123,28 +123,28 @@ def test_each_system_has_its_program(
     tmp_path: Path,
 ) -> None:
     for name in programs:
-        program(tmp_path, name)
+        argument_recorder(tmp_path, name)
     found = _browser_command(platform, {"PATH": str(tmp_path), **environment})
     assert found == (None if expected is None else (str(tmp_path / expected[0]), *expected[1:]))
 
 
-async def test_the_whole_way_with_the_browser_of_the_system() -> None:
-    """The browser is a program that follows redirects, as browsers do."""
-    world = World()
+async def test_login_with_system_browser() -> None:
+    # The browser is a program that follows redirects.
+    testbed = AuthTestbed()
     follows = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()"
-    told: list[str] = []
+    shown: list[str] = []
     browser = f"{shlex.quote(sys.executable)} -c {shlex.quote(follows)}"
-    agent = SystemBrowser(show_message=told.append, environment={"BROWSER": browser})
-    async with protected(world) as server:
+    agent = SystemBrowser(show_message=shown.append, environment={"BROWSER": browser})
+    async with protected(testbed) as server:
         auth = OAuth("Tester", user_agent=agent)
-        auth._clock = lambda: world.now
+        auth._clock = lambda: testbed.now
         with trio.fail_after(30):
             async with open_http(server.url, auth=auth) as client:
                 assert not (await client.call_tool("echo")).is_error
-    assert world.grants_made == ["authorization_code"]
+    assert testbed.grants_made == ["authorization_code"]
 
 
-async def test_nobody_can_be_asked_for_a_client_id_in_a_browser() -> None:
+async def test_browser_ask_client_returns_none() -> None:
     assert await SystemBrowser().ask_client("https://as.example", "why") is None
 
 
@@ -156,8 +156,8 @@ class Terminal:
         self.lines = list(lines)
         self.shown: list[str] = []
 
-    def ask(self, question: str) -> str:
-        self.shown.append(question)
+    def ask(self, prompt: str) -> str:
+        self.shown.append(prompt)
         return self.lines.pop(0)
 
     @property
@@ -165,7 +165,7 @@ class Terminal:
         return Paste(show_message=self.shown.append, ask=self.ask)
 
 
-async def test_the_address_that_is_pasted_is_the_answer() -> None:
+async def test_paste_returns_pasted_url() -> None:
     terminal = Terminal("  http://127.0.0.1:5000/callback?code=x \n")
     async with terminal.agent.receive(5000) as receiver:
         assert receiver.redirect_uri == "http://127.0.0.1:5000/callback"
@@ -175,7 +175,7 @@ async def test_the_address_that_is_pasted_is_the_answer() -> None:
     assert terminal.shown[1] == "The address: "
 
 
-async def test_what_is_not_the_answer_is_asked_for_again() -> None:
+async def test_paste_wrong_url_prompts_again() -> None:
     terminal = Terminal("x\n", "?code=1\n")
     async with terminal.agent.receive() as receiver:
         assert receiver.redirect_uri == "http://127.0.0.1:49152/callback"
@@ -184,13 +184,13 @@ async def test_what_is_not_the_answer_is_asked_for_again() -> None:
     assert "does not belong to this login" in terminal.shown[1]
 
 
-async def test_an_empty_line_gives_up() -> None:
+async def test_paste_empty_line_refuses() -> None:
     async with Terminal("\n").agent.receive() as receiver:
         with pytest.raises(AuthorizationRefused, match="no address was pasted"):
             await receiver.redirected()
 
 
-async def test_a_client_id_can_be_typed_in() -> None:
+async def test_paste_ask_client_returns_typed_id() -> None:
     terminal = Terminal("c1\n", "\n")
     client = await terminal.agent.ask_client("https://as.example", "because\x1b[2J\x07 of \u202e it")
     assert client is not None
@@ -202,14 +202,14 @@ async def test_a_client_id_can_be_typed_in() -> None:
     assert await Terminal("\n").agent.ask_client("https://as.example", "why") is None
 
 
-async def test_without_anything_else_stderr_and_stdin_are_used(
+async def test_paste_defaults_to_stderr_and_stdin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=lambda: "?code=1\n"))
     async with Paste().receive() as receiver:
         await receiver.open(URL)
         assert await receiver.redirected() == "?code=1"
-    said = capsys.readouterr()
-    assert URL in said.err
-    assert said.err.endswith("The address: ")
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert URL in captured.err
+    assert captured.err.endswith("The address: ")
+    assert captured.out == ""

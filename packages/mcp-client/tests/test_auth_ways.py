@@ -1,4 +1,4 @@
-"""Other grants and other ways to a person; several users and servers."""
+"""Grants, user agents, several users and several servers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from auth_world import Person, World, call, connected, oauth, protected, shown
-from zoo import Answer, Asked, Reply, modern
+from auth_world import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
+from zoo import ReceivedRequest, Reply, Responder, modern
 
 from mcp_client import Client, Restart, ServerConfig, configured, open_group, open_http, read_config
 from mcp_client.auth import MemoryStore, Receiver, configured_auth
@@ -33,27 +33,27 @@ from mcp_core.oauth.records import ClientRecord
 from mcp_core.oauth.steps import OpenBrowser, Pairs, Running
 from mcp_core.types.meta import TASKS_EXTENSION
 
-# --- other grants, other agents ----------------------------------------------------------------------------------------
+# --- grants and user agents -------------------------------------------------------------------------------------------
 
 
-async def test_a_client_of_its_own_needs_no_person_and_gets_the_next_token_by_itself() -> None:
-    world = World(registers=False)
+async def test_client_credentials_grant_needs_no_login() -> None:
+    testbed = AuthTestbed(registers=False)
     auth = oauth(
-        world,
-        Person(world),
+        testbed,
+        FakeUserAgent(testbed),
         grant=ClientCredentials(),
         credentials=[ClientRecord(client_id="machine", issuer=None, client_secret="s")],
     )
-    async with connected(world, auth) as (_, client):
-        world.now += 3600 - 29
+    async with connected(testbed, auth) as (_, client):
+        testbed.now += 3600 - 29
         await call(client)
-    assert world.grants_made == ["client_credentials"] * 2
-    assert shown(world).count(None) == 1
-    assert world.authorized == []
+    assert testbed.grants_made == ["client_credentials"] * 2
+    assert authorization_headers(testbed).count(None) == 1
+    assert testbed.authorized == []
 
 
-async def test_a_grant_can_be_made_anew_for_each_token() -> None:
-    world = World()
+async def test_grant_function_called_for_each_token() -> None:
+    testbed = AuthTestbed()
     made: list[str] = []
 
     async def grant() -> Grant:
@@ -61,9 +61,9 @@ async def test_a_grant_can_be_made_anew_for_each_token() -> None:
         await trio.lowlevel.checkpoint()
         return ClientCredentials()
 
-    auth = oauth(world, grant=grant, credentials=[ClientRecord(client_id="m", issuer=None, client_secret="s")])
-    async with connected(world, auth) as (_, client):
-        world.revoke()
+    auth = oauth(testbed, grant=grant, credentials=[ClientRecord(client_id="m", issuer=None, client_secret="s")])
+    async with connected(testbed, auth) as (_, client):
+        testbed.revoke()
         await call(client)
     assert len(made) == 2
 
@@ -85,23 +85,23 @@ async def test_a_grant_can_be_made_anew_for_each_token() -> None:
         (None, None),
     ],
 )
-async def test_the_extension_of_a_grant_is_declared_to_the_server(grant: Grant | None, declared: str | None) -> None:
-    world = World(protects=lambda _: False)
-    async with connected(world, oauth(world, grant=grant)) as (_, client):
+async def test_grant_extension_declared(grant: Grant | None, declared: str | None) -> None:
+    testbed = AuthTestbed(protects=lambda _: False)
+    async with connected(testbed, oauth(testbed, grant=grant)) as (_, client):
         await call(client)
-    (request,) = [json.loads(asked.body) for asked in world.asked if asked.rpc == "tools/call"]
-    capabilities = request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    (message,) = [json.loads(request.body) for request in testbed.requests if request.rpc == "tools/call"]
+    capabilities = message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
     assert capabilities["extensions"] == {TASKS_EXTENSION: {}, **({} if declared is None else {declared: {}})}
 
 
-async def test_a_grant_that_cannot_be_made_is_an_error_of_its_own() -> None:
+async def test_grant_function_failure_raises_authorization_error() -> None:
     async def grant() -> Grant:
         raise OSError("no such file")
 
-    world = World()
-    async with protected(world) as server:
+    testbed = AuthTestbed()
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationError, match="no such file") as caught:
-            async with open_http(server.url, auth=oauth(world, grant=grant)):
+            async with open_http(server.url, auth=oauth(testbed, grant=grant)):
                 pass
     assert isinstance(caught.value.__cause__, OSError)
 
@@ -110,13 +110,13 @@ async def test_a_grant_that_cannot_be_made_is_an_error_of_its_own() -> None:
     ("failure", "sentence"),
     [(RuntimeError("boom"), r"the user agent failed: RuntimeError\('boom'\)"), (AuthorizationRefused("gone"), "gone")],
 )
-async def test_what_a_user_agent_raises_ends_the_login_and_is_the_cause(failure: Exception, sentence: str) -> None:
-    world = World()
-    person = Person(world)
-    person.failure = failure
-    async with protected(world) as server:
+async def test_user_agent_failure_is_cause_of_refused_login(failure: Exception, sentence: str) -> None:
+    testbed = AuthTestbed()
+    user_agent = FakeUserAgent(testbed)
+    user_agent.failure = failure
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationRefused, match=sentence) as caught:
-            async with open_http(server.url, auth=oauth(world, person)):
+            async with open_http(server.url, auth=oauth(testbed, user_agent)):
                 pass
     assert caught.value.__cause__ is failure
     assert [attempt.why for attempt in caught.value.attempts] == [
@@ -126,24 +126,24 @@ async def test_what_a_user_agent_raises_ends_the_login_and_is_the_cause(failure:
     ]
 
 
-async def test_a_user_agent_with_a_nursery_around_its_block_wraps_no_error() -> None:
-    class Busy(Person):
+async def test_user_agent_with_nursery_wraps_no_error() -> None:
+    class NurseryUserAgent(FakeUserAgent):
         @asynccontextmanager
         async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
             async with trio.open_nursery(), super().receive(port) as receiver:
                 yield receiver
 
-    world = World()
-    person = Busy(world)
-    person.failure = AuthorizationRefused("no")
-    async with protected(world) as server:
+    testbed = AuthTestbed()
+    user_agent = NurseryUserAgent(testbed)
+    user_agent.failure = AuthorizationRefused("no")
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationRefused, match="no"):
-            async with open_http(server.url, auth=oauth(world, person)):
+            async with open_http(server.url, auth=oauth(testbed, user_agent)):
                 pass
 
 
-async def test_a_user_agent_that_cannot_listen_is_told_as_such() -> None:
-    class Deaf(Person):
+async def test_user_agent_cannot_listen_raises() -> None:
+    class NoPortUserAgent(FakeUserAgent):
         @asynccontextmanager
         async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
             if port is not None:
@@ -151,64 +151,64 @@ async def test_a_user_agent_that_cannot_listen_is_told_as_such() -> None:
             async with super().receive() as receiver:
                 yield receiver
 
-    world = World()
-    async with protected(world) as server:
+    testbed = AuthTestbed()
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationError, match="cannot listen for the redirect of the browser: no port"):
-            async with open_http(server.url, auth=oauth(world, Deaf(world))):
+            async with open_http(server.url, auth=oauth(testbed, NoPortUserAgent(testbed))):
                 pass
 
 
-# --- one connection among others ---------------------------------------------------------------------------------------
+# --- several users and servers ----------------------------------------------------------------------------------------
 
 
-def private_tools(world: World) -> Answer:
-    """A list that is another one for each user, and may be kept."""
+def private_tools(testbed: AuthTestbed) -> Responder:
+    """Return a server whose cacheable tool list depends on the user."""
 
-    async def listed(asked: Asked, reply: Reply) -> None:
-        if asked.rpc != "tools/list":
-            await modern()(asked, reply)
+    async def list_tools(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc != "tools/list":
+            await modern()(request, reply)
             return
-        user = world.tokens[asked.headers["authorization"].split(" ")[1]].user
+        user = testbed.tokens[request.headers["authorization"].split(" ")[1]].user
         tools: JsonValue = [{"name": f"of_{user}", "inputSchema": {"type": "object"}}]
         await reply.result({"resultType": "complete", "ttlMs": 600_000, "cacheScope": "private", "tools": tools})
 
-    return modern(listed)
+    return modern(list_tools)
 
 
 async def names(client: Client) -> list[str]:
     return [tool.name for tool in await client.list_tools()]
 
 
-async def test_what_one_user_was_given_is_not_given_to_the_next() -> None:
-    world = World()
-    world.inner = private_tools(world)
-    async with connected(world, oauth(world)) as (_, client):
+async def test_cached_list_of_one_user_not_given_to_next() -> None:
+    testbed = AuthTestbed()
+    testbed.inner = private_tools(testbed)
+    async with connected(testbed, oauth(testbed)) as (_, client):
         assert await names(client) == ["of_ada"]
-        world.revoke()
+        testbed.revoke()
         await call(client)
-        asked = len(world.mcp())
-        assert await names(client) == ["of_ada"], "a refresh is no other user"
-        assert len(world.mcp()) == asked
-        world.forget()
-        world.user = "bob"
+        request_count = len(testbed.mcp())
+        assert await names(client) == ["of_ada"], "a refresh keeps the user"
+        assert len(testbed.mcp()) == request_count
+        testbed.revoke_all()
+        testbed.user = "bob"
         await call(client)
         assert await names(client) == ["of_bob"]
 
 
-async def test_what_came_with_a_login_is_not_kept_for_those_who_did_not_log_in() -> None:
-    world = World(protects=lambda asked: asked.rpc == "tools/list")
-    world.inner = private_tools(world)
-    auth = oauth(world)
-    async with connected(world, auth) as (server, client):
+async def test_cached_list_with_token_not_used_after_logout() -> None:
+    testbed = AuthTestbed(protects=lambda request: request.rpc == "tools/list")
+    testbed.inner = private_tools(testbed)
+    auth = oauth(testbed)
+    async with connected(testbed, auth) as (server, client):
         assert await names(client) == ["of_ada"]
         await auth.log_out(server.url)
-        world.forget()
-        world.user = "bob"
+        testbed.revoke_all()
+        testbed.user = "bob"
         assert await names(client) == ["of_bob"]
 
 
-async def test_servers_of_a_group_log_in_each_for_itself() -> None:
-    one, two = World(), World()
+async def test_group_servers_log_in_separately() -> None:
+    one, two = AuthTestbed(), AuthTestbed()
     async with protected(one) as first, protected(two) as second:
         openings: dict[str, MakeConnector] = {
             "one": partial(open_http, first.url, auth=oauth(one)),
@@ -221,52 +221,52 @@ async def test_servers_of_a_group_log_in_each_for_itself() -> None:
     assert one.grants_made == two.grants_made == ["authorization_code"]
 
 
-async def test_tokens_of_one_server_are_not_shown_to_another_by_the_same_oauth() -> None:
-    one, two = World(), World(prefix="twos")
-    person = Person(one)
-    auth = oauth(one, person)
+async def test_oauth_shared_by_servers_keeps_tokens_apart() -> None:
+    one, two = AuthTestbed(), AuthTestbed(prefix="twos")
+    user_agent = FakeUserAgent(one)
+    auth = oauth(one, user_agent)
     async with protected(one) as first, protected(two) as second:
         async with open_http(first.url, auth=auth) as client:
             await call(client)
-        person.world = two
+        user_agent.testbed = two
         async with open_http(second.url, auth=auth) as client:
             await call(client)
-    assert shown(two) == [None, "Bearer twos3", "Bearer twos3"]
+    assert authorization_headers(two) == [None, "Bearer twos3", "Bearer twos3"]
 
 
-async def test_a_grant_that_needs_a_browser_has_to_say_where_it_comes_back() -> None:
+async def test_browser_grant_without_redirect_uri_raises() -> None:
     @attrs.frozen
-    class Lost(ClientCredentials):
+    class BrowserWithoutRedirect(ClientCredentials):
         def form(self, context: GrantContext) -> Running[Pairs]:
             yield OpenBrowser(url="https://as.example/authorize")
             return ()
 
-    world = World()
+    testbed = AuthTestbed()
     client = ClientRecord(client_id="m", issuer=None, client_secret="s")
-    async with protected(world) as server:
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationRefused, match="has no redirect URI"):
-            async with open_http(server.url, auth=oauth(world, grant=Lost(), credentials=[client])):
+            async with open_http(server.url, auth=oauth(testbed, grant=BrowserWithoutRedirect(), credentials=[client])):
                 pass
 
 
-async def test_what_the_user_says_of_networks_and_of_the_authorization_server_holds() -> None:
-    world = World(issuer_path="/two")
-    async with protected(world) as server:
-        # Neither this machine ...
+async def test_networks_and_authorization_server_settings_enforced() -> None:
+    testbed = AuthTestbed(issuer_path="/two")
+    async with protected(testbed) as server:
+        # The settings exclude this machine ...
         with pytest.raises(UnsafeUrl, match="leads to this machine, but the server is not on this machine"):
-            async with open_http(server.url, auth=oauth(world, networks=frozenset({AddressClass.PUBLIC}))):
+            async with open_http(server.url, auth=oauth(testbed, networks=frozenset({AddressClass.PUBLIC}))):
                 pass
-        # ... nor another authorization server than that one.
+        # ... and any authorization server other than the configured one.
         with pytest.raises(IssuerMismatch):
-            async with open_http(server.url, auth=oauth(world, authorization_server=f"{world.origin}/two/")):
+            async with open_http(server.url, auth=oauth(testbed, authorization_server=f"{testbed.origin}/two/")):
                 pass
-        async with open_http(server.url, auth=oauth(world, authorization_server=world.issuer)) as client:
+        async with open_http(server.url, auth=oauth(testbed, authorization_server=testbed.issuer)) as client:
             await call(client)
 
 
-async def test_each_server_of_a_configuration_logs_in_with_what_is_written_down_of_it() -> None:
-    one, two = World(registers=False), World()
-    person = Person(one)
+async def test_configured_servers_use_their_auth_entries() -> None:
+    one, two = AuthTestbed(registers=False), AuthTestbed()
+    user_agent = FakeUserAgent(one)
     async with protected(one) as first, protected(two) as second:
         servers = read_config(
             {
@@ -277,7 +277,7 @@ async def test_each_server_of_a_configuration_logs_in_with_what_is_written_down_
                 }
             }
         )
-        auth = configured_auth("Tester", store=MemoryStore(), user_agent=person)
+        auth = configured_auth("Tester", store=MemoryStore(), user_agent=user_agent)
         one.default_scopes = ""
         openings = configured(servers, auth=auth)
         del openings["three"]
@@ -287,37 +287,37 @@ async def test_each_server_of_a_configuration_logs_in_with_what_is_written_down_
             await call(await group["one"].connected())
     assert one.authorized[0]["client_id"] == "by-hand"
     assert one.authorized[0]["scope"] == "a b"
-    assert shown(two) == ["Bearer own"]
+    assert authorization_headers(two) == ["Bearer own"]
     assert configured_auth("Tester")(ServerConfig(name="x", url="https://mcp.example/mcp")) is not None
 
 
-async def test_the_whole_way_over_tls() -> None:
-    world = World()
+async def test_login_over_tls() -> None:
+    testbed = AuthTestbed()
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(trusting)
-    async with protected(world, tls=context) as server:
+    async with protected(testbed, tls=context) as server:
         assert server.url.startswith("https://localhost:")
-        async with open_http(server.url, auth=oauth(world), tls=trusting) as client:
+        async with open_http(server.url, auth=oauth(testbed), tls=trusting) as client:
             await call(client)
-    assert world.issuer.startswith("https://")
+    assert testbed.issuer.startswith("https://")
 
 
-async def test_a_user_agent_may_have_a_deadline_of_its_own(autojump_clock: trio.testing.MockClock) -> None:
-    class Impatient(Person):
+async def test_user_agent_own_deadline_refuses_login(autojump_clock: trio.testing.MockClock) -> None:
+    class DeadlineUserAgent(FakeUserAgent):
         @asynccontextmanager
         async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
             with trio.move_on_after(60):
                 async with super().receive(port) as receiver:
                     yield receiver
 
-    world = World()
-    person = Impatient(world)
-    person.waits = trio.Event()
-    async with protected(world) as server:
+    testbed = AuthTestbed()
+    user_agent = DeadlineUserAgent(testbed)
+    user_agent.blocker = trio.Event()
+    async with protected(testbed) as server:
         with pytest.raises(AuthorizationRefused, match="the user agent cancelled the login"):
-            async with open_http(server.url, auth=oauth(world, person)):
+            async with open_http(server.url, auth=oauth(testbed, user_agent)):
                 pass
-    assert person.logins == 1
+    assert user_agent.logins == 1

@@ -1,4 +1,4 @@
-"""Results that a client uses again, as the server allows."""
+"""The response cache of a client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import ELICIT, LIST_FIELDS, Answer, Asked, Reply, decline, modern, serving
+from zoo import ELICIT, LIST_FIELDS, ReceivedRequest, Reply, Responder, decline, modern, serving
 
 from mcp_client import Client, Handlers, ResponseCache, open_http
 from mcp_client.connection.response_cache import _Key, _Store
@@ -28,18 +28,18 @@ from mcp_server import CacheHint, Server, serve_http, serve_stream
 DAY = 24 * 60 * 60
 
 
-class Source:
-    """A modern server that numbers its answers, and says how long each is good for."""
+class CacheableServer:
+    """A modern server that numbers its results and sets their cache lifetime."""
 
     def __init__(self, ttl_ms: JsonValue = 60_000, scope: str = "private") -> None:
-        self.asked: list[JsonObject] = []
+        self.requests: list[JsonObject] = []
         self.fields: JsonObject = {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": scope}
         self.pages: dict[str | None, str | None] = {None: None}
         self.before_answer: Callable[[ScriptedPeer], object] | None = None
         self.peer: ScriptedPeer | None = None
 
     def result(self, method: str, params: JsonObject) -> JsonObject:
-        number = len(self.asked)
+        number = len(self.requests)
         if method == "resources/read":
             return {"contents": [{"uri": str(params["uri"]), "text": str(number)}], **self.fields}
         cursor = params.get("cursor")
@@ -61,9 +61,9 @@ class Source:
         while (line := await peer.receive_line()) is not None:
             request = _json(line)
             if request["method"] == "subscriptions/listen":
-                await self.told("subscriptions/acknowledged", request["id"], notifications={})
+                await self.notify("subscriptions/acknowledged", request["id"], notifications={})
             elif "id" in request:
-                self.asked.append(request)
+                self.requests.append(request)
                 params = request["params"]
                 assert isinstance(params, dict)
                 cursor = params.get("cursor")
@@ -76,10 +76,12 @@ class Source:
                     await trio.testing.wait_all_tasks_blocked()
                 await peer.answer(request, result)
 
-    async def told(self, what: str, subscription: JsonValue, **params: JsonValue) -> None:
+    async def notify(self, method: str, subscription: JsonValue, **params: JsonValue) -> None:
         assert self.peer is not None
         meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": subscription}
-        await self.peer.send({"jsonrpc": "2.0", "method": f"notifications/{what}", "params": {**params, "_meta": meta}})
+        await self.peer.send(
+            {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": {**params, "_meta": meta}}
+        )
 
     @asynccontextmanager
     async def client(self, **options: bool) -> AsyncIterator[Client]:
@@ -104,48 +106,48 @@ async def text_of(client: Client, uri: str = "a:b") -> str:
 
 
 @pytest.mark.spec("caching.positive-ttl-fresh", "caching.stale-refetch", "caching.no-polling")
-async def test_a_result_is_used_again_until_its_time_has_passed(autojump_clock: trio.testing.MockClock) -> None:
-    source = Source(ttl_ms=60_000)
-    async with source.client() as client:
+async def test_result_cached_until_ttl_passed(autojump_clock: trio.testing.MockClock) -> None:
+    server = CacheableServer(ttl_ms=60_000)
+    async with server.client() as client:
         assert await name_of_tool(client) == "1"
         await trio.sleep(59.9)
         assert await name_of_tool(client) == "1"
         await trio.sleep(0.2)
-        assert len(source.asked) == 1  # nothing is asked of itself
+        assert len(server.requests) == 1  # an expired result is not requested until it is needed
         assert await name_of_tool(client) == "2"
         assert await name_of_tool(client) == "2"
 
 
 @pytest.mark.parametrize("ttl", [0, -1, None])
 @pytest.mark.spec("caching.zero-ttl-stale", "caching.negative-ttl-zero", "caching.absent-ttl-zero")
-async def test_without_a_time_nothing_is_used_again(ttl: JsonValue, autojump_clock: trio.testing.MockClock) -> None:
-    source = Source(ttl_ms=ttl)
+async def test_result_without_ttl_not_cached(ttl: JsonValue, autojump_clock: trio.testing.MockClock) -> None:
+    server = CacheableServer(ttl_ms=ttl)
     if ttl is None:
-        del source.fields["ttlMs"]
-    async with source.client() as client:
+        del server.fields["ttlMs"]
+    async with server.client() as client:
         assert [await name_of_tool(client), await name_of_tool(client)] == ["1", "2"]
 
 
-async def test_nothing_is_used_again_when_that_is_not_wanted(autojump_clock: trio.testing.MockClock) -> None:
-    async with Source().client(cache=False) as client:
+async def test_cache_disabled_result_not_cached(autojump_clock: trio.testing.MockClock) -> None:
+    async with CacheableServer().client(cache=False) as client:
         assert [await name_of_tool(client), await name_of_tool(client)] == ["1", "2"]
 
 
 @pytest.mark.spec("caching.early-refetch")
-async def test_a_fresh_view_asks_and_what_comes_replaces_what_was_kept(autojump_clock: trio.testing.MockClock) -> None:
-    source = Source()
-    async with source.client() as client:
+async def test_fresh_view_requests_and_replaces_cached_result(autojump_clock: trio.testing.MockClock) -> None:
+    server = CacheableServer()
+    async with server.client() as client:
         assert await name_of_tool(client) == "1"
         assert await name_of_tool(client.fresh()) == "2"
         assert await name_of_tool(client) == "2"
-        source.fields["ttlMs"] = 0
+        server.fields["ttlMs"] = 0
         assert await name_of_tool(client.fresh()) == "3"
         assert await name_of_tool(client) == "4"
 
 
 @pytest.mark.parametrize("ttl", [DAY * 10_000, 2**62])
-async def test_nothing_is_used_again_after_a_day(ttl: int, autojump_clock: trio.testing.MockClock) -> None:
-    async with Source(ttl_ms=ttl).client() as client:
+async def test_result_ttl_over_day_cached_one_day(ttl: int, autojump_clock: trio.testing.MockClock) -> None:
+    async with CacheableServer(ttl_ms=ttl).client() as client:
         assert await name_of_tool(client) == "1"
         await trio.sleep(DAY - 1)
         assert await name_of_tool(client) == "1"
@@ -154,9 +156,9 @@ async def test_nothing_is_used_again_after_a_day(ttl: int, autojump_clock: trio.
 
 
 @pytest.mark.spec("caching.key-method-and-params")
-async def test_another_method_or_other_parameters_are_another_result(autojump_clock: trio.testing.MockClock) -> None:
-    source = Source()
-    async with source.client() as client:
+async def test_cache_key_includes_method_and_params(autojump_clock: trio.testing.MockClock) -> None:
+    server = CacheableServer()
+    async with server.client() as client:
         assert await text_of(client, "a:b") == "1"
         assert await text_of(client, "a:c") == "2"
         assert (await client.list_resources())[0].name == "3"
@@ -167,15 +169,15 @@ async def test_another_method_or_other_parameters_are_another_result(autojump_cl
         assert (await client.list_prompts())[0].name == "5"
 
 
-async def test_a_trace_makes_no_difference(autojump_clock: trio.testing.MockClock) -> None:
-    async with Source().client() as client:
+async def test_cache_key_ignores_trace_context(autojump_clock: trio.testing.MockClock) -> None:
+    async with CacheableServer().client() as client:
         for number in range(3):
             view = client.with_meta({"traceparent": f"00-{number + 1:032x}-00f067aa0ba902b7-01"})
             assert await name_of_tool(view) == "1"
 
 
 @pytest.mark.parametrize(
-    ("notice", "params", "outdated"),
+    ("notification", "params", "outdated"),
     [
         ("tools/list_changed", {}, {"tools"}),
         ("prompts/list_changed", {}, {"prompts"}),
@@ -187,10 +189,10 @@ async def test_a_trace_makes_no_difference(autojump_clock: trio.testing.MockCloc
     ],
 )
 @pytest.mark.spec("caching.notification-invalidates", "caching.data-may-change-within-ttl")
-async def test_a_change_that_is_told_ends_what_it_is_about(
-    notice: str, params: JsonObject, outdated: set[str], autojump_clock: trio.testing.MockClock
+async def test_change_notification_invalidates_affected_results(
+    notification: str, params: JsonObject, outdated: set[str], autojump_clock: trio.testing.MockClock
 ) -> None:
-    source = Source()
+    server = CacheableServer()
 
     async def every(client: Client) -> dict[str, str]:
         return {
@@ -202,90 +204,90 @@ async def test_a_change_that_is_told_ends_what_it_is_about(
             "a:b/c": await text_of(client, "a:b/c"),
         }
 
-    async with source.client() as client, client.listen(tools=True):
+    async with server.client() as client, client.listen(tools=True):
         before = await every(client)
-        await source.told(notice, 2, **params)
+        await server.notify(notification, 2, **params)
         await trio.testing.wait_all_tasks_blocked()
         after = await every(client)
-    assert {what for what in before if before[what] != after[what]} == outdated
+    assert {kind for kind in before if before[kind] != after[kind]} == outdated
 
 
-async def test_an_answer_that_was_on_its_way_when_something_changed_is_not_kept(
+async def test_result_in_flight_during_change_not_cached(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    source = Source()
-    async with source.client() as client, client.listen(tools=True), trio.open_nursery() as nursery:
-        source.before_answer = lambda peer: nursery.start_soon(source.told, "tools/list_changed", 2)
+    server = CacheableServer()
+    async with server.client() as client, client.listen(tools=True), trio.open_nursery() as nursery:
+        server.before_answer = lambda peer: nursery.start_soon(server.notify, "tools/list_changed", 2)
         assert await name_of_tool(client) == "1"
-        source.before_answer = None
+        server.before_answer = None
         assert await name_of_tool(client) == "2"
         assert await name_of_tool(client) == "2"
 
 
 @pytest.mark.spec("caching.page-refetch-by-cursor", "caching.ttl-may-differ-by-page")
-async def test_each_page_is_kept_for_its_own_time(autojump_clock: trio.testing.MockClock) -> None:
-    source = Source(ttl_ms=60_000)
-    source.pages = {None: "more", "more": None}
-    async with source.client() as client:
-        source.before_answer = lambda _: source.fields.update(ttlMs=10_000)  # for what comes next
+async def test_pages_cached_with_own_ttl(autojump_clock: trio.testing.MockClock) -> None:
+    server = CacheableServer(ttl_ms=60_000)
+    server.pages = {None: "more", "more": None}
+    async with server.client() as client:
+        server.before_answer = lambda _: server.fields.update(ttlMs=10_000)  # for the next page
         assert await name_of_tool(client) == "1,2"
         await trio.sleep(30)
         assert await name_of_tool(client) == "1,3"
-    params = source.asked[-1]["params"]
+    params = server.requests[-1]["params"]
     assert isinstance(params, dict)
     assert params["cursor"] == "more"
 
 
 @pytest.mark.spec("caching.invalid-cursor-discard", "caching.snapshot-from-start")
-async def test_when_a_kept_cursor_leads_nowhere_the_list_is_fetched_from_its_beginning(
+async def test_cached_cursor_invalid_list_fetched_from_start(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    source = Source(ttl_ms=60_000)
-    source.pages = {None: "old", "old": None}
-    async with source.client() as client:
-        source.before_answer = lambda _: source.fields.update(ttlMs=10_000)
+    server = CacheableServer(ttl_ms=60_000)
+    server.pages = {None: "old", "old": None}
+    async with server.client() as client:
+        server.before_answer = lambda _: server.fields.update(ttlMs=10_000)
         assert await name_of_tool(client) == "1,2"
         await trio.sleep(30)
-        source.pages = {None: "new", "new": None}
-        assert await name_of_tool(client) == "4,5"  # 3 is the one that was refused
-        source.pages = {None: "gone"}
-        count = len(source.asked)
+        server.pages = {None: "new", "new": None}
+        assert await name_of_tool(client) == "4,5"  # request 3 was rejected
+        server.pages = {None: "gone"}
+        count = len(server.requests)
         with pytest.raises(RequestFailed, match="bad cursor"):
             await name_of_tool(client.fresh())
-        assert len(source.asked) == count + 4  # it is begun anew once
+        assert len(server.requests) == count + 4  # the list was fetched from its start once more
 
 
 @pytest.mark.spec("caching.invalid-cursor-discard")
-async def test_a_bad_cursor_of_a_page_that_just_came_is_an_error(autojump_clock: trio.testing.MockClock) -> None:
-    source = Source(ttl_ms=0)
-    source.pages = {None: "gone"}
-    async with source.client() as client:
+async def test_new_cursor_invalid_raises(autojump_clock: trio.testing.MockClock) -> None:
+    server = CacheableServer(ttl_ms=0)
+    server.pages = {None: "gone"}
+    async with server.client() as client:
         with pytest.raises(RequestFailed, match="bad cursor"):
             await client.list_tools()
-    assert len(source.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.spec("caching.no-cache-of-mrtr-results")
-async def test_what_took_a_question_is_not_used_again(autojump_clock: trio.testing.MockClock) -> None:
-    asked: list[JsonObject] = []
+async def test_mrtr_result_not_cached(autojump_clock: trio.testing.MockClock) -> None:
+    retries: list[JsonObject] = []
     text: JsonObject = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(resources={})
         for number in (1, 2):
-            question: JsonObject = {"a": {"method": "elicitation/create", "params": {"mode": "form", **ELICIT}}}
+            input_request: JsonObject = {"a": {"method": "elicitation/create", "params": {"mode": "form", **ELICIT}}}
             await peer.answer(
                 await peer.receive("resources/read"),
-                {"resultType": "input_required", "inputRequests": question, "requestState": "s"},
+                {"resultType": "input_required", "inputRequests": input_request, "requestState": "s"},
             )
-            asked.append(await peer.receive("resources/read"))
-            await peer.answer(asked[-1], {"contents": [{"uri": "a:b", "text": str(number)}], **text})
+            retries.append(await peer.receive("resources/read"))
+            await peer.answer(retries[-1], {"contents": [{"uri": "a:b", "text": str(number)}], **text})
 
     async with open_in_memory(scripted(script), handlers=Handlers(elicit=decline)) as client:
         assert [await text_of(client), await text_of(client)] == ["1", "2"]
 
 
-async def test_a_legacy_server_has_no_times(autojump_clock: trio.testing.MockClock) -> None:
+async def test_legacy_result_not_cached(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         for _ in range(2):
@@ -296,35 +298,35 @@ async def test_a_legacy_server_has_no_times(autojump_clock: trio.testing.MockClo
         await client.list_tools()
 
 
-async def test_a_connection_that_is_over_gives_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    async with Source().client() as client:
+async def test_closed_connection_serves_no_cached_result(autojump_clock: trio.testing.MockClock) -> None:
+    async with CacheableServer().client() as client:
         await client.list_tools()
         await client.aclose()
         with pytest.raises(ConnectionEnded):
             await client.list_tools()
 
 
-async def test_the_low_level_door_leads_to_the_same_and_refuses_the_same(
+async def test_low_level_request_shares_cache(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    source = Source()
-    async with source.client() as client:
+    server = CacheableServer()
+    async with server.client() as client:
         first = await client.request(TOOLS_LIST, ListToolsRequestParams())
         assert await client.request(TOOLS_LIST, ListToolsRequestParams()) is first
         with pytest.raises(LocalProtocolError, match="expected ListToolsRequestParams"):
             await client.request(TOOLS_LIST, {"cursor": "a"})
         for _ in range(2):
             await client.request(TOOLS_LIST, ListToolsRequestParams(meta={"com.example/n": 2**70}))
-    assert len(source.asked) == 3
+    assert len(server.requests) == 3
 
 
-# --- who asks --------------------------------------------------------------------------------------------------------
+# --- principals ------------------------------------------------------------------------------------------------------
 
 
-def numbered(scope: str = "private") -> Answer:
+def numbered(scope: str = "private") -> Responder:
     count = 0
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal count
         count += 1
         await reply.result(
@@ -341,7 +343,7 @@ def numbered(scope: str = "private") -> Answer:
 
 @pytest.mark.parametrize("scope", ["private", "public"])
 @pytest.mark.spec("caching.private-not-shared", "caching.private-reuse")
-async def test_whoever_has_another_token_gets_another_result(scope: str) -> None:
+async def test_cache_separates_tokens(scope: str) -> None:
     async with serving(numbered(scope)) as server, open_http(server.url, headers={"authorization": "a"}) as client:
         ada, bob = client.with_headers({"Authorization": "ada"}), client.with_headers({"authorization": "bob"})
         assert [await name_of_tool(each) for each in (client, ada, bob, client, ada, bob)] == list("123123")
@@ -350,28 +352,28 @@ async def test_whoever_has_another_token_gets_another_result(scope: str) -> None
         assert await name_of_tool(ada.with_headers({"x-api-key": "k"})) == "4"
 
 
-async def test_a_function_that_gives_headers_is_asked_who_it_is_each_time_and_once_a_request() -> None:
-    asked: list[str] = []
+async def test_headers_function_called_once_per_request() -> None:
+    tokens_used: list[str] = []
     token = "ada"
 
     async def headers() -> dict[str, str]:
-        asked.append(token)
+        tokens_used.append(token)
         return {"authorization": token}
 
     async with serving(numbered()) as server, open_http(server.url, headers=headers) as client:
-        del asked[:]
+        del tokens_used[:]
         assert await name_of_tool(client) == "1"
-        assert asked == ["ada"]
+        assert tokens_used == ["ada"]
         token = "bob"
         assert await name_of_tool(client) == "2"
         token = "ada"
         assert await name_of_tool(client) == "1"
-        assert asked == ["ada", "bob", "ada"]
+        assert tokens_used == ["ada", "bob", "ada"]
         assert [each.headers["authorization"] for each in server.of("tools/list")] == ["ada", "bob"]
 
 
 @pytest.mark.spec("caching.public-shareable", "caching.private-not-shared")
-async def test_what_is_public_is_shared_by_clients_of_one_url_and_nothing_else() -> None:
+async def test_shared_cache_shares_public_results_of_same_url() -> None:
     shared = ResponseCache()
     async with serving(numbered("public")) as server, serving(numbered("private")) as other:
         async with (
@@ -398,12 +400,12 @@ async def test_what_is_public_is_shared_by_clients_of_one_url_and_nothing_else()
             assert [await name_of_tool(client), await name_of_tool(client)] == ["3", "4"]
 
 
-def test_an_empty_cache_is_one() -> None:
+def test_empty_cache_is_truthy() -> None:
     assert ResponseCache()
     assert len(ResponseCache()) == 0
 
 
-# --- room ------------------------------------------------------------------------------------------------------------
+# --- bounds ----------------------------------------------------------------------------------------------------------
 
 
 def key(name: str) -> _Key:
@@ -424,19 +426,17 @@ def key(name: str) -> _Key:
         max_size=40,
     ),
 )
-def test_it_is_never_larger_than_it_may_be_and_gives_nothing_that_is_too_old(
-    entries: int, room: int, steps: list[tuple[str, str, int, int]]
-) -> None:
+def test_cache_bounded_and_never_stale(entries: int, max_size: int, steps: list[tuple[str, str, int, int]]) -> None:
     async def run() -> None:
-        store, model = _Store(entries, room), dict[str, tuple[int, float, int]]()
-        for number, (what, name, size, seconds) in enumerate(steps):
-            if what == "put":
+        store, model = _Store(entries, max_size), dict[str, tuple[int, float, int]]()
+        for number, (action, name, size, seconds) in enumerate(steps):
+            if action == "put":
                 store.put(key(name), number, size, seconds)
                 model[name] = (number, trio.current_time() + seconds, size)
-            elif what == "drop":
+            elif action == "drop":
                 store.drop(key(name))
                 model.pop(name, None)
-            elif what == "wait":
+            elif action == "wait":
                 await trio.sleep(size)
             else:
                 found = store.get(key(name))
@@ -444,12 +444,12 @@ def test_it_is_never_larger_than_it_may_be_and_gives_nothing_that_is_too_old(
                     assert found == model[name][0]
                     assert trio.current_time() < model[name][1]
             assert len(store) <= entries
-            assert store._size == sum(entry.size for entry in store._entries.values()) <= room
+            assert store._size == sum(entry.size for entry in store._entries.values()) <= max_size
 
     trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-async def test_what_was_not_used_for_longest_goes_first(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cache_evicts_least_recently_used(autojump_clock: trio.testing.MockClock) -> None:
     store = _Store(2, 100)
     for name in "ab":
         store.put(key(name), name, 1, 60)
@@ -461,7 +461,7 @@ async def test_what_was_not_used_for_longest_goes_first(autojump_clock: trio.tes
     assert store.get(key("a")) == "a"
 
 
-def test_what_was_kept_in_another_run_is_forgotten() -> None:
+def test_cache_entries_of_previous_run_dropped() -> None:
     store = _Store(2, 100)
 
     async def put() -> None:
@@ -474,12 +474,12 @@ def test_what_was_kept_in_another_run_is_forgotten() -> None:
     assert trio.run(get) is None
 
 
-async def test_a_result_with_numbers_beyond_64_bits_is_kept() -> None:
-    asked: list[str] = []
+async def test_cache_keeps_integers_over_64_bits() -> None:
+    methods: list[str] = []
 
     class Counting(Middleware):
         async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
-            asked.append(message.method)
+            methods.append(message.method)
             return await proceed(message)
 
     server = Server("large", version="1", cache=CacheHint(60), middleware=[Counting()])
@@ -488,10 +488,10 @@ async def test_a_result_with_numbers_beyond_64_bits_is_kept() -> None:
         for _ in range(2):
             (tool,) = await client.list_tools()
             assert tool.meta == {"com.example/count": 2**70}
-    assert asked == ["tools/list"]
+    assert methods == ["tools/list"]
 
 
-async def test_what_clients_share_goes_through_the_middleware_of_each() -> None:
+async def test_shared_cache_results_pass_middleware_of_each_client() -> None:
     server, shared = Server("tools", version="1", cache=CacheHint(60, "public")), ResponseCache()
     for name in ("read", "delete"):
         server.add_tool(lambda: "", name=name)

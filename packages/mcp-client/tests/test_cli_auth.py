@@ -1,4 +1,4 @@
-"""Logins on the command line: real processes, a protected server, a browser that goes where it is sent."""
+"""Logins on the command line: real processes, a protected server, and a browser that follows redirects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import keyring
 import keyring.backends.null
 import pytest
 import trio
-from auth_world import World, protected
+from auth_world import AuthTestbed, protected
 from file_ring import Ring
-from zoo import Asked, Reply, legacy
+from zoo import ReceivedRequest, Reply, legacy
 
 from mcp_client.auth import MemoryStore, OAuth, Paste, SystemBrowser
 from mcp_client.cli.auth_diagnosis import Diagnosis
@@ -34,7 +34,7 @@ from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.records import ClientRecord
 
 TESTS = Path(__file__).resolve().parent
-# Goes where it is sent, without a proxy.
+# Follows redirects, without a proxy.
 BROWSER_PROGRAM = """
 import sys, urllib.request
 urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]).read()
@@ -42,27 +42,27 @@ urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]).r
 
 
 @attrs.define
-class Town(World):
-    """A world whose authorization server has pages, and can revoke."""
+class CliTestbed(AuthTestbed):
+    """A testbed whose authorization server has an authorization page and can revoke tokens."""
 
     revocations: list[dict[str, str]] = attrs.field(factory=list)
     revokes: bool = True
     metadata: JsonObject = attrs.field(factory=dict)
-    """What is different in its metadata."""
+    """Changes to the metadata of the authorization server."""
     resource: JsonObject = attrs.field(factory=dict)
-    """What is different in the metadata of the server."""
+    """Changes to the metadata of the protected resource."""
 
-    async def answer(self, asked: Asked, reply: Reply) -> None:
-        path = asked.target.partition("?")[0]
+    async def answer(self, request: ReceivedRequest, reply: Reply) -> None:
+        path = request.target.partition("?")[0]
         if path.endswith("/authorize"):
-            self.asked.append(asked)
-            await reply.body(302, b"", "text/plain", {"Location": self.authorize(f"{self.origin}{asked.target}")})
+            self.requests.append(request)
+            await reply.body(302, b"", "text/plain", {"Location": self.authorize(f"{self.origin}{request.target}")})
         elif path.endswith("/revoke"):
-            self.asked.append(asked)
-            self.revocations.append({name: values[0] for name, values in parse_qs(asked.body.decode()).items()})
+            self.requests.append(request)
+            self.revocations.append({name: values[0] for name, values in parse_qs(request.body.decode()).items()})
             await reply.body(200 if self.revokes else 503)
         else:
-            await super().answer(asked, reply)
+            await super().answer(request, reply)
 
     async def _document(self, path: str, reply: Reply) -> None:
         resource: JsonObject = {
@@ -91,8 +91,8 @@ class Town(World):
 
 
 @attrs.define
-class Done:
-    """What came of a command."""
+class CommandResult:
+    """The result of a command."""
 
     code: int
     out: str
@@ -105,14 +105,14 @@ class Done:
 
 
 class Run(Protocol):
-    """Runs a command line: in this process, in a thread."""
+    """A run of a command line in this process, in a thread."""
 
-    async def __call__(self, *words: str) -> Done: ...
+    async def __call__(self, *words: str) -> CommandResult: ...
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Somebody's home: with a keyring, and a browser."""
+    """A home folder with a keyring and a browser."""
     browser = tmp_path / "browser.py"
     browser.write_text(BROWSER_PROGRAM)
     for name, value in {
@@ -130,7 +130,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    async def run(*words: str) -> Done:
+    async def run(*words: str) -> CommandResult:
         def call() -> int:
             try:
                 return main(words)
@@ -139,7 +139,7 @@ def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
         code = await trio.to_thread.run_sync(call)
         captured = capsys.readouterr()
-        return Done(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return run
 
@@ -151,54 +151,55 @@ def without_keyring() -> None:
 # --- diagnose-auth ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_diagnosis_tells_what_a_login_would_do_and_does_nothing(run: Run) -> None:
-    town = Town()
-    async with protected(town) as server:
+async def test_diagnose_auth_reports_login_without_side_effects(run: Run) -> None:
+    testbed = CliTestbed()
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", server.url)
     assert (done.code, done.err) == (0, "")
     resource, metadata = (
-        f"{town.origin}/.well-known/{name}" for name in ("oauth-protected-resource/mcp", "oauth-authorization-server")
+        f"{testbed.origin}/.well-known/{name}"
+        for name in ("oauth-protected-resource/mcp", "oauth-authorization-server")
     )
     assert done.out.splitlines() == [
-        f"server        {town.url}",
+        f"server        {testbed.url}",
         "asked         server/discover: 401",
         "authorization wanted",
         f"challenge     Bearer, resource_metadata {resource}, scope notes:read",
-        f"tried         200 {resource} (resource_metadata): metadata of {town.url}",
-        f"tried         200 {metadata} (authorization server metadata): metadata of {town.issuer}",
-        f"issuer        {town.issuer}, as named by the server",
-        f"registration  dynamic, at {town.origin}/register; not performed",
-        f"browser       would open {town.origin}/authorize",
+        f"tried         200 {resource} (resource_metadata): metadata of {testbed.url}",
+        f"tried         200 {metadata} (authorization server metadata): metadata of {testbed.issuer}",
+        f"issuer        {testbed.issuer}, as named by the server",
+        f"registration  dynamic, at {testbed.origin}/register; not performed",
+        f"browser       would open {testbed.origin}/authorize",
         "scope         notes:read",
-        f"resource      {town.url}",
+        f"resource      {testbed.url}",
         "PKCE          S256",
         "verdict       login would reach the browser; user consent is required from there",
     ]
-    assert [asked.target for asked in town.asked] == [
+    assert [request.target for request in testbed.requests] == [
         "/mcp",
         "/.well-known/oauth-protected-resource/mcp",
         "/.well-known/oauth-authorization-server",
     ]
 
 
-async def test_a_diagnosis_for_machines_has_the_whole_metadata_and_no_secret(run: Run) -> None:
-    town = Town(metadata={"service_documentation": "https://as.example/?key=swordfish&mackerel"})
-    async with protected(town) as server:
+async def test_diagnose_auth_json_has_metadata_without_secrets(run: Run) -> None:
+    testbed = CliTestbed(metadata={"service_documentation": "https://as.example/?key=swordfish&mackerel"})
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", f"{server.url}?key=swordfish", "--header", "X-Key: mackerel", "--json")
     assert (done.code, done.err) == (0, "")
     report = done.data
-    assert report["server"] == f"{town.url}?***"
+    assert report["server"] == f"{testbed.url}?***"
     assert report["could_log_in"] is True
     assert report["asked"] == [{"operation": "server/discover", "status": 401}]
-    assert report["resource"]["scopes_supported"] == ["notes:read", "notes:write"]  # type: ignore[index,call-overload]  # it is a document
+    assert report["resource"]["scopes_supported"] == ["notes:read", "notes:write"]  # type: ignore[index,call-overload]  # a JSON object
     assert report["authorization_server"]["service_documentation"] == "https://as.example/?***&***"  # type: ignore[index,call-overload]  # likewise
     assert report["request"] == {
-        "endpoint": f"{town.origin}/authorize",
+        "endpoint": f"{testbed.origin}/authorize",
         "scope": "notes:read",
-        "resource": f"{town.url}",
+        "resource": f"{testbed.url}",
         "pkce": "S256",
     }
-    assert [asked.headers.get("x-key") for asked in town.asked] == ["mackerel", None, None]
+    assert [request.headers.get("x-key") for request in testbed.requests] == ["mackerel", None, None]
     assert "swordfish" not in done.out
     assert "mackerel" not in done.out
 
@@ -222,69 +223,69 @@ FAULTS: list[tuple[JsonObject, JsonObject, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("metadata", "resource", "kind", "why", "setting"), FAULTS)
-async def test_what_a_login_would_fail_with_is_told_with_the_setting_that_governs_it(
-    metadata: JsonObject, resource: JsonObject, kind: str, why: str, setting: str, run: Run
+@pytest.mark.parametrize(("metadata", "resource", "error_type", "reason", "setting"), FAULTS)
+async def test_diagnose_auth_fault_reported_with_setting(
+    metadata: JsonObject, resource: JsonObject, error_type: str, reason: str, setting: str, run: Run
 ) -> None:
-    town = Town(metadata=metadata, resource=resource)
-    async with protected(town) as server:
-        told, done = await run("diagnose-auth", server.url), await run("diagnose-auth", server.url, "--json")
-    assert (told.code, done.code) == (1, 1)
+    testbed = CliTestbed(metadata=metadata, resource=resource)
+    async with protected(testbed) as server:
+        text, done = await run("diagnose-auth", server.url), await run("diagnose-auth", server.url, "--json")
+    assert (text.code, done.code) == (1, 1)
     problem = done.data["problem"]
     assert isinstance(problem, dict)
-    assert problem["type"] == kind
-    assert why in str(problem["message"])
+    assert problem["type"] == error_type
+    assert reason in str(problem["message"])
     assert setting in str(problem["setting"])
     assert done.data["could_log_in"] is False
-    assert "verdict       a login would fail: " in told.out
-    assert setting in told.out.splitlines()[-1]
-    assert not town.clients
-    assert not town.authorized
-    assert not [asked for asked in town.asked if "169.254" in asked.headers.get("host", "")]
+    assert "verdict       a login would fail: " in text.out
+    assert setting in text.out.splitlines()[-1]
+    assert not testbed.clients
+    assert not testbed.authorized
+    assert not [request for request in testbed.requests if "169.254" in request.headers.get("host", "")]
 
 
-async def test_a_url_that_is_not_even_asked_is_told_with_the_reason(run: Run) -> None:
-    town = Town(resource={"authorization_servers": ["http://169.254.169.254/"]})
-    async with protected(town) as server:
+async def test_diagnose_auth_unsafe_url_reported_with_reason(run: Run) -> None:
+    testbed = CliTestbed(resource={"authorization_servers": ["http://169.254.169.254/"]})
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", server.url)
     (line,) = [line for line in done.out.splitlines() if "169.254.169.254/ (" in line]
     assert line.startswith("tried         --- http://169.254.169.254/ (issuer): ")
 
 
-async def test_a_server_that_answers_without_a_token_needs_no_login(run: Run) -> None:
-    town = Town(protects=lambda asked: False, resource={"absent": True})
-    async with protected(town) as server:
+async def test_diagnose_auth_server_without_protection(run: Run) -> None:
+    testbed = CliTestbed(protects=lambda request: False, resource={"absent": True})
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", server.url)
-        town.resource = {}
+        testbed.resource = {}
         known = await run("diagnose-auth", server.url)
     assert (done.code, known.code) == (0, 0)
     assert "authorization not wanted" in done.out
     assert done.out.splitlines()[-1] == "verdict       the server does not require a token"
-    # Neither default paths are taken for a sign, nor what is missing for a fault.
+    # Without a challenge, default paths are not tried, and missing metadata is no fault.
     assert "issuer" not in done.out
     assert "asked         tools/list: " in done.out
-    # Who has metadata all the same is shown with them.
-    assert f"issuer        {town.issuer}, as named by the server" in known.out
+    # Metadata that the server has is shown.
+    assert f"issuer        {testbed.issuer}, as named by the server" in known.out
     assert known.out.splitlines()[-1] == "verdict       the server does not require a token"
 
 
-async def test_a_server_that_wants_a_token_for_its_tools_only_is_found_out(run: Run) -> None:
-    town = Town(protects=lambda asked: b"tools/list" in asked.body)
-    async with protected(town) as server:
+async def test_diagnose_auth_token_for_tools_only_detected(run: Run) -> None:
+    testbed = CliTestbed(protects=lambda request: b"tools/list" in request.body)
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", server.url)
     assert done.code == 0
     assert "asked         server/discover: 200\nasked         tools/list: 401\nauthorization wanted" in done.out
 
 
-async def test_a_legacy_server_is_diagnosed_too(run: Run) -> None:
-    town = Town(inner=legacy())
-    async with protected(town) as server:
+async def test_diagnose_auth_legacy_server(run: Run) -> None:
+    testbed = CliTestbed(inner=legacy())
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", server.url, "--revision", "2025-06-18")
     assert done.code == 0
     assert "asked         initialize: 401" in done.out
 
 
-async def test_a_server_that_is_not_there_cannot_be_diagnosed(run: Run) -> None:
+async def test_diagnose_auth_unreachable_server_exits_1(run: Run) -> None:
     done = await run("diagnose-auth", "http://127.0.0.1:1/mcp", "--json")
     assert done.code == 1
     assert done.data["authorization"] == "unknown"
@@ -293,7 +294,7 @@ async def test_a_server_that_is_not_there_cannot_be_diagnosed(run: Run) -> None:
     assert problem["setting"] == "The server did not respond, so a login is unknown."
 
 
-async def test_a_server_in_clear_text_is_told_to_be_the_fault() -> None:
+async def test_diagnose_auth_http_server_reported() -> None:
     diagnosis = Diagnosis(MemoryStore())
     async with trio.open_nursery() as nursery:
         site = ConnectionTarget(
@@ -307,9 +308,9 @@ async def test_a_server_in_clear_text_is_told_to_be_the_fault() -> None:
     )
 
 
-async def test_an_authorization_server_that_does_not_answer_is_told(run: Run) -> None:
-    town = Town(resource={"authorization_servers": ["http://127.0.0.1:1"]})
-    async with protected(town) as server:
+async def test_diagnose_auth_unreachable_authorization_server_reported(run: Run) -> None:
+    testbed = CliTestbed(resource={"authorization_servers": ["http://127.0.0.1:1"]})
+    async with protected(testbed) as server:
         done = await run("diagnose-auth", server.url)
     assert done.code == 1
     assert "tried         --- http://127.0.0.1:1/.well-known/oauth-authorization-server " in done.out
@@ -319,23 +320,23 @@ async def test_an_authorization_server_that_does_not_answer_is_told(run: Run) ->
 # --- logging in ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_login_is_kept_for_the_next_command_and_renewed_without_anybody(run: Run, home: Path) -> None:
-    town = Town()
-    async with protected(town) as server:
+async def test_login_stored_and_refreshed_by_next_command(run: Run, home: Path) -> None:
+    testbed = CliTestbed()
+    async with protected(testbed) as server:
         first = await run("probe", server.url, "--login", "auto")
         second = await run("probe", server.url)
-        # The token ends, the login does not.
-        town.revoke()
+        # The token becomes invalid, the refresh token does not.
+        testbed.revoke()
         third = await run("probe", server.url, "--login", "never")
         diagnosis = await run("diagnose-auth", server.url)
-        # Now the login ends, too.
-        town.forget()
+        # The refresh token becomes invalid as well.
+        testbed.revoke_all()
         fourth = await run("probe", server.url)
     assert [done.code for done in (first, second, third, fourth)] == [0, 0, 0, 3], (first, second, third, fourth)
     assert "To log in, use the window that your browser opens." in first.err
     assert (second.err, third.err) == ("", "")
-    assert town.grants_made == ["authorization_code", "refresh_token", "refresh_token"]
-    assert town.clients == ["c1"]
+    assert testbed.grants_made == ["authorization_code", "refresh_token", "refresh_token"]
+    assert testbed.clients == ["c1"]
     assert "registration  stored earlier (dynamic)" in diagnosis.out
     assert "there is no terminal" in fourth.err
     assert "--login auto" in fourth.err
@@ -343,48 +344,48 @@ async def test_a_login_is_kept_for_the_next_command_and_renewed_without_anybody(
 
 
 @pytest.mark.parametrize("how", [(), ("--login", "never")])
-async def test_without_anybody_there_a_login_fails_with_what_to_do(how: tuple[str, ...], run: Run) -> None:
-    town = Town()
-    async with protected(town) as server:
+async def test_login_without_terminal_fails_with_advice(how: tuple[str, ...], run: Run) -> None:
+    testbed = CliTestbed()
+    async with protected(testbed) as server:
         done = await run("probe", server.url, *how, "--json")
     assert done.code == 3
     error = done.data["error"]
     assert isinstance(error, dict)
     assert error["type"] == "AuthorizationRefused"
     assert "diagnose-auth" in done.err
-    # Not even a client was registered for it.
-    assert not town.clients
+    # No client was registered either.
+    assert not testbed.clients
 
 
-async def test_without_a_safe_keyring_the_login_is_for_one_command_and_that_is_said(run: Run) -> None:
-    town = Town()
+async def test_login_without_secure_keyring_lasts_one_command(run: Run) -> None:
+    testbed = CliTestbed()
     without_keyring()
-    async with protected(town) as server:
+    async with protected(testbed) as server:
         first = await run("probe", server.url, "--login", "auto")
         second = await run("probe", server.url)
     assert (first.code, second.code) == (0, 3)
     assert "The next command must log in again: no secure keyring: found keyring.backends.null" in first.err
 
 
-async def test_a_query_that_may_be_a_key_is_not_shown_in_an_error(run: Run) -> None:
-    town = Town(metadata={"absent": True})
-    async with protected(town) as server:
+async def test_login_error_hides_query_of_url(run: Run) -> None:
+    testbed = CliTestbed(metadata={"absent": True})
+    async with protected(testbed) as server:
         done = await run("probe", f"{server.url}?key=swordfish", "--login", "auto", "--json")
     assert done.code == 3
     assert "DiscoveryFailed" in done.out
     assert "swordfish" not in done.out + done.err
 
 
-async def test_credentials_of_ones_own_take_the_place_of_a_login(run: Run) -> None:
-    town = Town()
-    async with protected(town) as server:
+async def test_login_own_authorization_header_disables_login(run: Run) -> None:
+    testbed = CliTestbed()
+    async with protected(testbed) as server:
         done = await run("probe", server.url, "--login", "auto", "--header", "authorization: Bearer guess")
     assert done.code == 3
     assert "Log in with --login auto" in done.err
-    assert len(town.asked) == 1
+    assert len(testbed.requests) == 1
 
 
-def test_who_is_asked_depends_on_the_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_agent_depends_on_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(how: str | None, url: str = "https://mcp.example/mcp", *headers: str) -> object:
         auth = authorization(url, how, headers, Screen())
         return auth._options.user_agent if isinstance(auth, OAuth) else auth
@@ -395,35 +396,35 @@ def test_who_is_asked_depends_on_the_terminal(home: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert isinstance(chosen(None), SystemBrowser)
     assert type(chosen("never")).__name__ == "_Nobody"
-    # Tokens are not sent in clear text, so there is nothing to log in for.
+    # Tokens are not sent in clear text, so no login is possible.
     assert chosen("auto", "http://mcp.example/mcp") is None
     assert chosen("auto", "https://mcp.example/mcp", "X-Key", "AUTHORIZATION") is None
 
 
-async def test_a_client_id_is_asked_for_where_there_is_a_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_id_prompted_on_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = ["c7"]
 
     class Terminal(Screen):
         interactive = True
 
-        def ask(self, question: str) -> str:
+        def ask(self, prompt: str) -> str:
             if not answers:
                 raise EOFError
             return answers.pop()
 
-    async def asked(screen: Screen, how: str) -> ClientRecord | None:
+    async def ask_client(screen: Screen, how: str) -> ClientRecord | None:
         auth = authorization("https://mcp.example/mcp", how, (), screen)
         assert isinstance(auth, OAuth)
-        return await auth._options.user_agent.ask_client("https://as.example", "there is none")
+        return await auth._options.user_agent.ask_client("https://as.example", "no client is registered")
 
-    client = await asked(Terminal(), "auto")
+    client = await ask_client(Terminal(), "auto")
     assert client is not None
     assert (client.client_id, client.client_secret) == ("c7", None)
-    assert await asked(Screen(), "auto") is None
-    assert await asked(Terminal(), "never") is None
+    assert await ask_client(Screen(), "auto") is None
+    assert await ask_client(Terminal(), "never") is None
 
 
-async def test_what_is_kept_is_in_one_place_for_the_whole_command(home: Path) -> None:
+async def test_credentials_stored_in_one_place_per_command(home: Path) -> None:
     keeping = Keeping(Screen())
     client = ClientRecord(client_id="c", issuer="https://as.example")
     async with keeping.lock("https://mcp.example/mcp"):
@@ -440,23 +441,23 @@ async def test_what_is_kept_is_in_one_place_for_the_whole_command(home: Path) ->
 # --- logging out -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_logout_deletes_what_is_kept_and_has_it_revoked(run: Run, home: Path) -> None:
-    town = Town()
-    async with protected(town) as server:
+async def test_logout_deletes_and_revokes_credentials(run: Run, home: Path) -> None:
+    testbed = CliTestbed()
+    async with protected(testbed) as server:
         await run("probe", server.url, "--login", "auto")
         first, second = await run("logout", server.url, "--json"), await run("logout", server.url, "--json")
     assert (first.code, second.code) == (0, 0)
     assert first.data == {"deleted": True, "revoked": True}
     assert second.data == {"deleted": False, "revoked": False}
-    assert f"Logged out of {town.url}: the stored credentials are deleted, and the tokens are revoked." in first.err
-    assert f"No credentials were stored for {town.url}." in second.err
-    ((refresh_token, _),) = town.refresh_tokens.items()
-    assert town.revocations == [{"token": refresh_token, "token_type_hint": "refresh_token", "client_id": "c1"}]
+    assert f"Logged out of {testbed.url}: the stored credentials are deleted, and the tokens are revoked." in first.err
+    assert f"No credentials were stored for {testbed.url}." in second.err
+    ((refresh_token, _),) = testbed.refresh_tokens.items()
+    assert testbed.revocations == [{"token": refresh_token, "token_type_hint": "refresh_token", "client_id": "c1"}]
     assert json.loads((home / "ring").read_text()) == {}
 
 
 @pytest.mark.parametrize(
-    ("metadata", "revokes", "why"),
+    ("metadata", "revokes", "reason"),
     [
         ({"revocation_endpoint": None}, True, "has no revocation_endpoint"),
         ({}, False, "/revoke responded to the revocation with status 503"),
@@ -469,22 +470,22 @@ async def test_a_logout_deletes_what_is_kept_and_has_it_revoked(run: Run, home: 
         ),
     ],
 )
-async def test_what_cannot_be_revoked_is_deleted_all_the_same(
-    metadata: JsonObject, revokes: bool, why: str, run: Run, home: Path
+async def test_logout_revocation_failure_deletes_credentials(
+    metadata: JsonObject, revokes: bool, reason: str, run: Run, home: Path
 ) -> None:
-    town = Town(refreshes=False)
-    async with protected(town) as server:
+    testbed = CliTestbed(refreshes=False)
+    async with protected(testbed) as server:
         await run("probe", server.url, "--login", "auto")
-        town.metadata, town.revokes = metadata, revokes
+        testbed.metadata, testbed.revokes = metadata, revokes
         done = await run("logout", server.url)
     assert done.code == 0
     assert "the stored credentials are deleted, but not revoked: " in done.err
-    assert why in done.err
+    assert reason in done.err
     assert json.loads((home / "ring").read_text()) == {}
-    assert [form["token_type_hint"] for form in town.revocations] == ["access_token"] * (not revokes)
+    assert [form["token_type_hint"] for form in testbed.revocations] == ["access_token"] * (not revokes)
 
 
-async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_says_so(run: Run, home: Path) -> None:
+async def test_logout_keyring_failure_exits_1(run: Run, home: Path) -> None:
     (home / "ring").mkdir()
     failed = await run("logout", "https://mcp.example/mcp?key=swordfish")
     without_keyring()
@@ -495,7 +496,7 @@ async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_s
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "reason"),
     [
         (("diagnose-auth", "--", "my-server"), "credentials of a command are in its environment"),
         (("logout", "--", "my-server"), "credentials of a command are in its environment"),
@@ -505,10 +506,10 @@ async def test_a_logout_without_a_keyring_has_nothing_to_do_and_one_that_fails_s
         (("diagnose-auth",), "no server: pass its URL"),
     ],
 )
-async def test_what_makes_no_sense_is_said(words: tuple[str, ...], why: str, run: Run) -> None:
+async def test_auth_command_usage_error_exits_2(words: tuple[str, ...], reason: str, run: Run) -> None:
     done = await run(*words)
     assert done.code == 2
-    assert why in done.err
+    assert reason in done.err
     assert "swordfish" not in done.err
 
 
@@ -522,33 +523,33 @@ def started(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-async def test_a_person_without_a_browser_pastes_where_theirs_was_sent(home: Path) -> None:
-    town = Town()
+async def test_login_paste_redirect_url(home: Path) -> None:
+    testbed = CliTestbed()
 
-    def talk() -> tuple[int, str, str]:
-        with started("probe", town.url, "--login", "paste") as process:
+    def paste_redirect() -> tuple[int, str, str]:
+        with started("probe", testbed.url, "--login", "paste") as process:
             assert process.stdin is not None
             assert process.stderr is not None
-            said = ""
+            stderr = ""
             for line in process.stderr:
-                said += line
-                if line.startswith(f"{town.origin}/authorize?"):
-                    process.stdin.write(f"{town.authorize(line.strip())}\n")
+                stderr += line
+                if line.startswith(f"{testbed.origin}/authorize?"):
+                    process.stdin.write(f"{testbed.authorize(line.strip())}\n")
                     process.stdin.flush()
                     break
             out, err = process.communicate(timeout=60)
-            return process.returncode, out, said + err
+            return process.returncode, out, stderr + err
 
-    async with protected(town):
-        code, out, err = await trio.to_thread.run_sync(talk)
+    async with protected(testbed):
+        code, out, err = await trio.to_thread.run_sync(paste_redirect)
         assert code == 0, err
         assert "server        zoo 1" in out
         assert "To log in, open this URL in a browser on any machine" in err
-        # The next process finds what this one kept.
-        with started("diagnose-auth", town.url) as process:
+        # The next process uses the stored login.
+        with started("diagnose-auth", testbed.url) as process:
             out, err = await trio.to_thread.run_sync(process.communicate)
         assert "stored earlier" in out
-        with started("probe", town.url) as process:
+        with started("probe", testbed.url) as process:
             out, err = await trio.to_thread.run_sync(process.communicate)
         assert (process.returncode, err) == (0, "")
-    assert len(town.authorized) == 1
+    assert len(testbed.authorized) == 1

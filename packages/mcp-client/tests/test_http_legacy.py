@@ -7,17 +7,17 @@ import trio
 import trio.testing
 from zoo import (
     OK,
-    Answer,
-    Asked,
-    Forgetful,
+    ReceivedRequest,
     Reply,
+    Responder,
+    SessionLosingServer,
+    client_request,
     decline,
     legacy,
     progress,
-    question,
     serving,
-    standing,
-    until,
+    silent_stream,
+    wait_until,
 )
 
 from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
@@ -60,9 +60,9 @@ SAMPLE: JsonObject = {"maxTokens": 1, "messages": [{"role": "user", "content": {
     "compat.client-http-fallback",
 )
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_legacy_session_is_opened_used_and_ended(version: str) -> None:
+async def test_session_opened_used_and_deleted(version: str) -> None:
     async with (
-        serving(legacy(version=version, get=standing), path="/mcp?x=1") as server,
+        serving(legacy(version=version, get=silent_stream), path="/mcp?x=1") as server,
         open_http(server.url) as client,
     ):
         assert client.revision.name == version
@@ -71,44 +71,44 @@ async def test_a_legacy_session_is_opened_used_and_ended(version: str) -> None:
     opening = ["server/discover", "initialize", "notifications/initialized", "GET"]
     assert server.rpcs() == [*opening, "tools/call", "ping", "DELETE"]
     expected = version if REVISIONS[version].version_header else None
-    for asked in server.asked[2:]:
-        assert asked.headers["mcp-session-id"] == "s1"
-        assert asked.headers.get("mcp-protocol-version") == expected
-        assert asked.target == "/mcp?x=1"
-    assert "mcp-session-id" not in server.asked[1].headers
+    for request in server.requests[2:]:
+        assert request.headers["mcp-session-id"] == "s1"
+        assert request.headers.get("mcp-protocol-version") == expected
+        assert request.target == "/mcp?x=1"
+    assert "mcp-session-id" not in server.requests[1].headers
     (get,) = server.of("GET")
     assert get.headers["accept"] == "text/event-stream"
-    for asked in server.of("tools/call") + server.of("initialize"):
-        assert asked.headers["accept"] == "application/json, text/event-stream"
+    for request in server.of("tools/call") + server.of("initialize"):
+        assert request.headers["accept"] == "application/json, text/event-stream"
 
 
-async def test_a_server_without_sessions_is_told_of_none() -> None:
+async def test_server_without_session_id_gets_none() -> None:
     async with serving(legacy(session=None)) as server, open_http(server.url, revisions=LEGACY) as client:
         await client.call_tool("echo")
     assert server.rpcs() == ["initialize", "notifications/initialized", "GET", "tools/call"]
-    assert not any("mcp-session-id" in asked.headers for asked in server.asked)
+    assert not any("mcp-session-id" in request.headers for request in server.requests)
 
 
-async def test_the_headers_of_the_application_are_on_every_request_of_a_session() -> None:
+async def test_application_headers_on_every_request() -> None:
     async with (
-        serving(legacy(get=standing)) as server,
+        serving(legacy(get=silent_stream)) as server,
         open_http(server.url, headers={"Authorization": "Bearer a"}) as client,
     ):
         await client.call_tool("echo")
     assert server.rpcs()[-1] == "DELETE"
-    assert all(asked.headers["authorization"] == "Bearer a" for asked in server.asked)
+    assert all(request.headers["authorization"] == "Bearer a" for request in server.requests)
 
 
-async def test_credentials_that_are_wanted_for_the_first_notification_only_are_told(
+async def test_initialized_notification_401_raises_access_denied(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "notifications/initialized":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "notifications/initialized":
             await reply.body(401)
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server:
         with pytest.raises(AccessDenied):
@@ -116,48 +116,48 @@ async def test_credentials_that_are_wanted_for_the_first_notification_only_are_t
                 pass
 
 
-async def test_a_server_that_refuses_the_first_notification_is_used_all_the_same(
+async def test_initialized_notification_400_logged_and_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "notifications/initialized":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "notifications/initialized":
             await reply.body(400, b"no id", "text/plain")
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("echo")
     assert "notifications/initialized rejected" in caplog.text
 
 
-# --- the standing stream ---------------------------------------------------------------------------------------------
+# --- the standalone stream ---------------------------------------------------------------------------------------------
 
 
-async def json_get(asked: Asked, reply: Reply) -> None:
+async def json_get(request: ReceivedRequest, reply: Reply) -> None:
     await reply.json({"name": "a friendly server"})
 
 
-async def html_get(asked: Asked, reply: Reply) -> None:
+async def html_get(request: ReceivedRequest, reply: Reply) -> None:
     await reply.body(200, b"<html>", "text/html")
 
 
-async def cut_get(asked: Asked, reply: Reply) -> None:
+async def cut_get(request: ReceivedRequest, reply: Reply) -> None:
     await reply.cut()
 
 
-async def hanging_get(asked: Asked, reply: Reply) -> None:
+async def hanging_get(request: ReceivedRequest, reply: Reply) -> None:
     await reply.hang()
 
 
-async def ending_get(asked: Asked, reply: Reply) -> None:
+async def ending_get(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.end()
 
 
-def status_get(status: int) -> Answer:
-    async def answer(asked: Asked, reply: Reply) -> None:
+def status_get(status: int) -> Responder:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(status, b"no", "text/plain")
 
     return answer
@@ -176,12 +176,10 @@ def status_get(status: int) -> Answer:
         pytest.param(cut_get, id="cut"),
         pytest.param(hanging_get, id="hanging"),
         pytest.param(ending_get, id="ending at once"),
-        pytest.param(standing, id="silent"),
+        pytest.param(silent_stream, id="silent"),
     ],
 )
-async def test_whatever_a_server_answers_to_get_the_session_works(
-    get: Answer, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_session_works_with_any_get_response(get: Responder, autojump_clock: trio.testing.MockClock) -> None:
     async with serving(legacy(get=get)) as server:
         start = trio.current_time()
         async with open_http(server.url) as client:
@@ -194,19 +192,19 @@ async def test_whatever_a_server_answers_to_get_the_session_works(
         assert server.open == 0
 
 
-async def test_the_standing_stream_is_open_before_the_first_call_and_brings_requests_and_changes() -> None:
+async def test_standalone_stream_delivers_requests_and_changes() -> None:
     streams: list[Reply] = []
 
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await trio.testing.wait_all_tasks_blocked()
         await reply.stream()
         streams.append(reply)
         await reply.hang()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         (stream,) = streams
         await stream.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await stream.event(question(70))
+        await stream.event(client_request(70))
         while not server.of("response"):
             await trio.lowlevel.checkpoint()
         await reply.result(OK)
@@ -227,15 +225,15 @@ async def test_the_standing_stream_is_open_before_the_first_call_and_brings_requ
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage"])
-async def test_request_on_the_standing_stream_is_answered_in_each_revision(method: str, revision: Revision) -> None:
+async def test_standalone_stream_client_request_answered(method: str, revision: Revision) -> None:
     streams: list[Reply] = []
 
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         streams.append(reply)
         await reply.hang()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         (stream,) = streams
         await stream.event({"jsonrpc": "2.0", "id": 70, "method": method, "params": SAMPLE})
         while not server.of("response"):
@@ -258,12 +256,12 @@ async def test_request_on_the_standing_stream_is_answered_in_each_revision(metho
 
 
 @pytest.mark.spec("resume.client-last-event-id", "sse.client-respects-retry", "resume.always-get")
-async def test_a_standing_stream_that_ends_is_opened_again_after_its_last_event_and_not_too_early(
+async def test_standalone_stream_resumed_after_last_event_and_retry(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     times: list[float] = []
 
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         times.append(trio.current_time())
         await reply.stream()
         if len(times) <= 2:
@@ -282,12 +280,12 @@ async def test_a_standing_stream_that_ends_is_opened_again_after_its_last_event_
     assert times[2] - times[1] >= 4
 
 
-async def test_a_standing_stream_that_fails_for_a_while_comes_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_standalone_stream_failing_reopened(autojump_clock: trio.testing.MockClock) -> None:
     answers = ["stream", "503", "cut", "stream"]
 
-    async def get(asked: Asked, reply: Reply) -> None:
-        what = answers.pop(0)
-        if what == "stream":
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        response_kind = answers.pop(0)
+        if response_kind == "stream":
             await reply.stream()
             if answers:
                 await reply.cut()
@@ -295,7 +293,7 @@ async def test_a_standing_stream_that_fails_for_a_while_comes_back(autojump_cloc
                 await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
                 await reply.hang()
         else:
-            await (reply.body(503) if what == "503" else reply.cut())
+            await (reply.body(503) if response_kind == "503" else reply.cut())
 
     async with (
         serving(legacy(get=get)) as server,
@@ -310,20 +308,20 @@ async def test_a_standing_stream_that_fails_for_a_while_comes_back(autojump_cloc
 
 
 @pytest.mark.spec("sse.client-polls", "sse.client-respects-retry", "resume.client-last-event-id")
-async def test_the_rest_of_a_closed_stream_is_fetched_by_get_and_not_earlier_than_the_server_said(
+async def test_response_stream_resumed_by_get_after_retry(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     times: list[float] = []
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event(id="p1", retry=500)
-        await reply.event(progress(asked, 1), id="p2")
+        await reply.event(progress(request, 1), id="p2")
         await reply.end()
         times.append(trio.current_time())
 
-    async def get(asked: Asked, reply: Reply) -> None:
-        if "last-event-id" not in asked.headers:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if "last-event-id" not in request.headers:
             await reply.body(405)
             return
         times.append(trio.current_time())
@@ -340,7 +338,7 @@ async def test_the_rest_of_a_closed_stream_is_fetched_by_get_and_not_earlier_tha
     shown: list[float] = []
     async with serving(legacy(calls, get=get)) as server, open_http(server.url) as client:
         await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
-        resumed = [asked.headers["last-event-id"] for asked in server.of("GET")[1:]]
+        resumed = [request.headers["last-event-id"] for request in server.of("GET")[1:]]
     assert resumed == ["p2", "p3"]
     assert times[1] - times[0] >= 0.5
     assert times[2] - times[1] >= 2
@@ -348,16 +346,16 @@ async def test_the_rest_of_a_closed_stream_is_fetched_by_get_and_not_earlier_tha
 
 
 @pytest.mark.parametrize("how", ["405", "404", "503", "cut", "empty"])
-async def test_a_stream_that_cannot_be_resumed_ends_its_call_in_bounded_time(
+async def test_response_stream_not_resumable_call_fails_in_time(
     how: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event(id="p1")
         await reply.cut()
 
-    async def get(asked: Asked, reply: Reply) -> None:
-        if "last-event-id" not in asked.headers:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if "last-event-id" not in request.headers:
             await reply.body(405)
         elif how == "cut":
             await reply.cut()
@@ -379,35 +377,35 @@ async def test_a_stream_that_cannot_be_resumed_ends_its_call_in_bounded_time(
         assert len(server.of("GET")) <= 8
 
 
-async def test_a_stream_without_event_ids_is_lost(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_response_stream_without_event_ids_not_resumed(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(progress(asked, 1))
+        await reply.event(progress(request, 1))
         await reply.cut()
 
     async with serving(legacy(calls)) as server, open_http(server.url) as client:
         with pytest.raises(ConnectionEnded, match="stream ended before the response"):
             await client.call_tool("slow", on_progress=lambda _: None)
-        # What is lost is not cancelled: nobody knows whether it runs.
+        # A lost call is not cancelled: it may still run.
         assert server.rpcs()[-1] == "tools/call"
 
 
-# --- answers that come another way -----------------------------------------------------------------------------------
+# --- responses on other streams --------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("sse.multiple-streams")
-async def test_an_answer_on_the_standing_stream_settles_the_call_and_leaves_its_own_stream() -> None:
+async def test_response_on_standalone_stream_ends_call() -> None:
     streams: list[Reply] = []
     left = trio.Event()
 
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         streams.append(reply)
         await reply.hang()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await streams[0].event({"jsonrpc": "2.0", "id": asked.message["id"], "result": OK})
+        await streams[0].event({"jsonrpc": "2.0", "id": request.message["id"], "result": OK})
         await reply.hang()
         left.set()
 
@@ -417,44 +415,44 @@ async def test_an_answer_on_the_standing_stream_settles_the_call_and_leaves_its_
         assert not client._channel._calls
 
 
-async def test_an_answer_from_elsewhere_does_not_disturb_a_progress_handler(
+async def test_response_on_other_stream_awaits_progress_handler(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     streams: list[Reply] = []
     shown: list[float] = []
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def handle_progress(params: ProgressNotificationParams) -> None:
         await trio.sleep(500)
         shown.append(params.progress)
 
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         streams.append(reply)
         await reply.hang()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(progress(asked, 1))
+        await reply.event(progress(request, 1))
         await trio.sleep(1)
-        await streams[0].event({"jsonrpc": "2.0", "id": asked.message["id"], "result": OK})
+        await streams[0].event({"jsonrpc": "2.0", "id": request.message["id"], "result": OK})
         await reply.hang()
 
     async with serving(legacy(calls, get=get)) as server, open_http(server.url) as client:
-        await client.call_tool("echo", on_progress=show)
+        await client.call_tool("echo", on_progress=handle_progress)
     assert shown == [1]
 
 
-async def test_a_request_of_the_server_may_come_on_the_stream_of_a_call_whose_deadline_then_stands_still(
+async def test_client_request_on_call_stream_pauses_idle_deadline(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def slow(_: ElicitRequestFormParams) -> ElicitResult:
         await trio.sleep(100)
         return ElicitResult(action="decline")
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(question(1))
-        await until(lambda: server.of("response"))
+        await reply.event(client_request(1))
+        await wait_until(lambda: server.of("response"))
         await reply.event_result(OK)
         await reply.end()
 
@@ -466,12 +464,12 @@ async def test_a_request_of_the_server_may_come_on_the_stream_of_a_call_whose_de
         await client.call_tool("ask")
 
 
-async def test_a_ping_and_an_unknown_request_are_answered_by_post(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_ping_and_unknown_request_answered_by_post(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(question(1, "ping", {}))
-        await reply.event(question(2, "no/such", {}))
-        await until(lambda: len(server.of("response")) >= 2)
+        await reply.event(client_request(1, "ping", {}))
+        await reply.event(client_request(2, "no/such", {}))
+        await wait_until(lambda: len(server.of("response")) >= 2)
         await reply.event_result(OK)
         await reply.end()
 
@@ -484,21 +482,21 @@ async def test_a_ping_and_an_unknown_request_are_answered_by_post(autojump_clock
     assert error["code"] == -32601
 
 
-async def test_answers_that_the_server_does_not_take_harm_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_rejected_response_post_does_not_affect_call(autojump_clock: trio.testing.MockClock) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "response":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "response":
             await reply.body(500)
-        elif asked.rpc == "tools/call":
+        elif request.rpc == "tools/call":
             await reply.stream()
-            await reply.event(question(1, "ping", {}))
-            await reply.event(question(2))
-            await until(lambda: len(server.of("response")) >= 2)
+            await reply.event(client_request(1, "ping", {}))
+            await reply.event(client_request(2))
+            await wait_until(lambda: len(server.of("response")) >= 2)
             await reply.event_result(OK)
             await reply.end()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url, handlers=Handlers(elicit=decline)) as client:
         await client.call_tool("ask")
@@ -506,23 +504,23 @@ async def test_answers_that_the_server_does_not_take_harm_nothing(autojump_clock
 
 
 @pytest.mark.spec("batch.http-post-body")
-async def test_a_batch_of_2025_03_26_is_answered_in_one_post(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_batch_answered_in_one_post(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event([question(1, "ping", {}), question(2, "ping", {})])
-        await until(lambda: bodies)
+        await reply.event([client_request(1, "ping", {}), client_request(2, "ping", {})])
+        await wait_until(lambda: bodies)
         await reply.event_result(OK)
         await reply.end()
 
     bodies: list[bytes] = []
     inner = legacy(calls, version="2025-03-26")
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.body.startswith(b"["):
-            bodies.append(asked.body)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.body.startswith(b"["):
+            bodies.append(request.body)
             await reply.accept()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url, revisions=[R2025_03_26]) as client:
         await client.call_tool("ask")
@@ -535,12 +533,12 @@ async def test_a_batch_of_2025_03_26_is_answered_in_one_post(autojump_clock: tri
 
 @pytest.mark.spec("sse.cancel-explicitly")
 @pytest.mark.parametrize("how", ["caller", "deadline"])
-async def test_a_call_that_is_given_up_is_cancelled_on_the_wire_and_its_stream_closed(
+async def test_abandoned_call_sends_cancelled_and_closes_stream(
     how: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     left = trio.Event()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.hang()
         left.set()
 
@@ -559,16 +557,16 @@ async def test_a_call_that_is_given_up_is_cancelled_on_the_wire_and_its_stream_c
         assert server.rpcs()[-1] == "DELETE"
 
 
-async def test_a_server_that_takes_no_cancellation_does_not_hold_anybody_up(
+async def test_cancelled_notification_hanging_does_not_block_close(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc in ("notifications/cancelled", "tools/call", "DELETE"):
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc in ("notifications/cancelled", "tools/call", "DELETE"):
             await reply.hang()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server:
         async with open_http(server.url) as client:
@@ -586,15 +584,15 @@ async def test_a_server_that_takes_no_cancellation_does_not_hold_anybody_up(
 
 @pytest.mark.spec("session.client-reinitialize")
 @pytest.mark.parametrize("status", [404, 400])
-async def test_a_lost_session_is_replaced_and_the_request_made_again(status: int) -> None:
-    forgetful = Forgetful(status=status)
+async def test_session_lost_replaced_and_request_retried(status: int) -> None:
+    losing_server = SessionLosingServer(status=status)
     lost: list[str] = []
     async with (
-        serving(forgetful.answer) as server,
+        serving(losing_server.answer) as server,
         open_http(server.url, on_session_lost=lambda: lost.append("lost")) as client,
     ):
         await client.call_tool("a")
-        forgetful.alive = False
+        losing_server.alive = False
         await client.call_tool("b")
         await client.call_tool("c")
     assert lost == ["lost"]
@@ -602,19 +600,19 @@ async def test_a_lost_session_is_replaced_and_the_request_made_again(status: int
     assert "mcp-session-id" not in again.headers
     assert first.message["id"] != again.message["id"]
     assert again.params["protocolVersion"] == "2025-11-25"
-    sessions = [asked.headers["mcp-session-id"] for asked in server.of("tools/call")]
+    sessions = [request.headers["mcp-session-id"] for request in server.of("tools/call")]
     assert sessions == ["s1", "s1", "s2", "s2"]
-    assert [asked.headers["mcp-session-id"] for asked in server.of("notifications/initialized")] == ["s1", "s2"]
-    assert server.asked[-1].headers["mcp-session-id"] == "s2"
-    ids = {str(asked.message["id"]) for asked in server.asked if asked.body and "id" in asked.message}
-    assert len(ids) == len([asked for asked in server.asked if asked.body and "id" in asked.message]) - 1
+    assert [request.headers["mcp-session-id"] for request in server.of("notifications/initialized")] == ["s1", "s2"]
+    assert server.requests[-1].headers["mcp-session-id"] == "s2"
+    ids = {str(request.message["id"]) for request in server.requests if request.body and "id" in request.message}
+    assert len(ids) == len([request for request in server.requests if request.body and "id" in request.message]) - 1
 
 
-async def test_many_callers_who_find_a_session_lost_make_one_new_one() -> None:
-    forgetful = Forgetful()
-    async with serving(forgetful.answer) as server, open_http(server.url) as client:
+async def test_session_lost_concurrent_calls_open_one_session() -> None:
+    losing_server = SessionLosingServer()
+    async with serving(losing_server.answer) as server, open_http(server.url) as client:
         await client.ping()
-        forgetful.alive = False
+        losing_server.alive = False
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(client.call_tool, "a")
@@ -622,14 +620,14 @@ async def test_many_callers_who_find_a_session_lost_make_one_new_one() -> None:
         assert not client._channel.connection.outbound_requests
 
 
-async def test_what_the_server_forgot_is_said_again_and_everything_may_have_changed() -> None:
-    forgetful = Forgetful()
+async def test_session_lost_state_restored_and_changes_reported() -> None:
+    losing_server = SessionLosingServer()
     async with (
-        serving(forgetful.answer) as server,
+        serving(losing_server.answer) as server,
         open_http(server.url, log_level="warning") as client,
         client.listen(tools=True, uris=["a:b"]) as changes,
     ):
-        forgetful.alive = False
+        losing_server.alive = False
         await client.ping()
         assert {await anext(changes), await anext(changes)} == {
             Change(ChangeKind.TOOLS),
@@ -637,17 +635,17 @@ async def test_what_the_server_forgot_is_said_again_and_everything_may_have_chan
         }
         await trio.testing.wait_all_tasks_blocked(0.01)
     for rpc in ("resources/subscribe", "logging/setLevel"):
-        assert [asked.headers["mcp-session-id"] for asked in server.of(rpc)] == ["s1", "s2"]
+        assert [request.headers["mcp-session-id"] for request in server.of(rpc)] == ["s1", "s2"]
 
 
-async def test_a_new_session_that_is_lost_at_once_ends_the_request() -> None:
+async def test_session_lost_twice_raises_session_expired() -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/call":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call":
             await reply.body(404)
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         with pytest.raises(SessionExpired):
@@ -657,107 +655,107 @@ async def test_a_new_session_that_is_lost_at_once_ends_the_request() -> None:
         await client.ping()
 
 
-async def test_a_session_that_cannot_be_replaced_ends_the_request_and_the_next_one_tries_again() -> None:
-    forgetful = Forgetful()
-    refuse = False
+async def test_session_replacement_failed_retried_by_next_request() -> None:
+    losing_server = SessionLosingServer()
+    rejecting = False
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if refuse and asked.rpc == "initialize":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if rejecting and request.rpc == "initialize":
             await reply.body(503, b"starting", "text/plain")
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("a")
-        forgetful.alive, refuse = False, True
+        losing_server.alive, rejecting = False, True
         for _ in range(2):
             with pytest.raises(HttpFailure, match="status 503"):
                 await client.call_tool("b")
-        refuse = False
+        rejecting = False
         await client.call_tool("c")
         await client.call_tool("d")
         assert server.rpcs().count("initialize") == 4
-        assert [asked.params["name"] for asked in server.of("tools/call")] == ["a", "b", "c", "d"]
+        assert [request.params["name"] for request in server.of("tools/call")] == ["a", "b", "c", "d"]
 
 
-async def test_a_caller_who_gives_up_while_a_session_is_replaced_harms_no_other(
+async def test_session_replacement_cancelled_does_not_affect_other_calls(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    forgetful = Forgetful()
+    losing_server = SessionLosingServer()
     slow = False
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal slow
-        if slow and asked.rpc == "initialize":
+        if slow and request.rpc == "initialize":
             slow = False
             await reply.hang()
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.ping()
-        forgetful.alive, slow = False, True
+        losing_server.alive, slow = False, True
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_briefly, client)
+            nursery.start_soon(_call_for_two_seconds, client)
             await trio.sleep(1)
             nursery.start_soon(client.call_tool, "b")
         assert len(server.of("initialize")) == 3
 
 
-async def _briefly(client: Client) -> None:
+async def _call_for_two_seconds(client: Client) -> None:
     with trio.move_on_after(2):
         await client.call_tool("a")
 
 
-async def test_a_notification_finds_out_too_that_a_session_is_lost() -> None:
-    forgetful = Forgetful()
-    async with serving(forgetful.answer) as server, open_http(server.url, handlers=Handlers(roots=())) as client:
-        forgetful.alive = False
+async def test_session_lost_detected_by_notification() -> None:
+    losing_server = SessionLosingServer()
+    async with serving(losing_server.answer) as server, open_http(server.url, handlers=Handlers(roots=())) as client:
+        losing_server.alive = False
         await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
-    sessions = [asked.headers["mcp-session-id"] for asked in server.of("notifications/roots/list_changed")]
+    sessions = [request.headers["mcp-session-id"] for request in server.of("notifications/roots/list_changed")]
     assert sessions == ["s1", "s2"]
 
 
-async def test_a_standing_stream_that_is_refused_with_404_shows_that_the_session_is_lost(
+async def test_session_lost_detected_by_standalone_stream_404(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    forgetful = Forgetful()
+    losing_server = SessionLosingServer()
     lost = trio.Event()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method != "GET" or not forgetful.alive:
-            await forgetful.answer(asked, reply)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method != "GET" or not losing_server.alive:
+            await losing_server.answer(request, reply)
         elif len(server.of("GET")) == 1:
             await reply.stream()
             await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             await trio.sleep(10)
-            forgetful.alive = False
+            losing_server.alive = False
             await reply.cut()
         else:
-            await standing(asked, reply)
+            await silent_stream(request, reply)
 
     async with serving(answer) as server, open_http(server.url, on_session_lost=lost.set) as client:
         with trio.fail_after(60):
             await lost.wait()
         await trio.sleep(1)
         await client.ping()
-        assert [asked.headers["mcp-session-id"] for asked in server.of("GET")] == ["s1", "s1", "s2"]
+        assert [request.headers["mcp-session-id"] for request in server.of("GET")] == ["s1", "s1", "s2"]
 
 
-async def test_a_function_for_lost_sessions_that_fails_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    forgetful = Forgetful()
+async def test_on_session_lost_failure_logged(caplog: pytest.LogCaptureFixture) -> None:
+    losing_server = SessionLosingServer()
 
     def fail() -> None:
         raise ZeroDivisionError
 
-    async with serving(forgetful.answer) as server, open_http(server.url, on_session_lost=fail) as client:
-        forgetful.alive = False
+    async with serving(losing_server.answer) as server, open_http(server.url, on_session_lost=fail) as client:
+        losing_server.alive = False
         await client.ping()
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_an_error_of_the_protocol_with_status_404_is_no_lost_session_where_there_is_none() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_404_error_without_session_raises_request_failed() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.error(-32601, "Method not found", 404)
 
     async with serving(legacy(calls, session=None)) as server, open_http(server.url) as client:
@@ -766,10 +764,10 @@ async def test_an_error_of_the_protocol_with_status_404_is_no_lost_session_where
         assert server.rpcs().count("initialize") == 1
 
 
-async def test_a_session_that_is_lost_before_the_answer_of_a_handler_takes_no_answer_any_more(
+async def test_session_lost_cancels_handler_and_sends_no_response(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    forgetful = Forgetful()
+    losing_server = SessionLosingServer()
     cancelled = trio.Event()
 
     async def slow(_: ElicitRequestFormParams) -> ElicitResult:
@@ -777,40 +775,40 @@ async def test_a_session_that_is_lost_before_the_answer_of_a_handler_takes_no_an
             await trio.sleep_forever()
         finally:
             cancelled.set()
-        raise AssertionError("nobody waits for it")
+        raise AssertionError("the handler was not cancelled")
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET" and forgetful.number == 1:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "GET" and losing_server.number == 1:
             await reply.stream()
-            await reply.event(question(5))
+            await reply.event(client_request(5))
             await reply.hang()
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url, handlers=Handlers(elicit=slow)) as client:
         await trio.sleep(1)
-        forgetful.alive = False
+        losing_server.alive = False
         await client.ping()
         await cancelled.wait()
         assert not server.of("response")
 
 
-async def test_an_answer_to_a_question_of_a_lost_session_makes_no_new_one(
+async def test_response_404_opens_no_session(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "response":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "response":
             await reply.body(404)
-        elif asked.rpc == "tools/call":
+        elif request.rpc == "tools/call":
             await reply.stream()
-            await reply.event(question(5))
-            await until(lambda: server.of("response"))
+            await reply.event(client_request(5))
+            await wait_until(lambda: server.of("response"))
             await reply.event_result(OK)
             await reply.end()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url, handlers=Handlers(elicit=decline)) as client:
         await client.call_tool("ask")
@@ -818,37 +816,37 @@ async def test_an_answer_to_a_question_of_a_lost_session_makes_no_new_one(
         assert server.rpcs().count("initialize") == 1
 
 
-async def test_the_standing_stream_of_a_lost_session_is_left() -> None:
-    forgetful = Forgetful()
+async def test_session_lost_closes_standalone_stream() -> None:
+    losing_server = SessionLosingServer()
     left: list[str] = []
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET":
-            await standing(asked, reply)
-            left.append(asked.headers["mcp-session-id"])
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "GET":
+            await silent_stream(request, reply)
+            left.append(request.headers["mcp-session-id"])
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
-        forgetful.alive = False
+        losing_server.alive = False
         await client.ping()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert left == ["s1"]
-        assert [asked.headers["mcp-session-id"] for asked in server.of("GET")] == ["s1", "s2"]
+        assert [request.headers["mcp-session-id"] for request in server.of("GET")] == ["s1", "s2"]
 
 
-async def test_a_standing_stream_that_shows_a_lost_session_may_find_no_new_one(
+async def test_session_replacement_by_standalone_stream_failed_logged(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner = legacy(get=ending_get)
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         if len(server.of("initialize")) > 1:
             await reply.body(503)
-        elif asked.method == "GET" and len(server.of("GET")) > 1:
+        elif request.method == "GET" and len(server.of("GET")) > 1:
             await reply.body(404)
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await trio.sleep(60)
@@ -857,21 +855,21 @@ async def test_a_standing_stream_that_shows_a_lost_session_may_find_no_new_one(
             await client.call_tool("a")
 
 
-async def test_a_new_session_that_does_not_come_is_not_waited_for_for_ever(
+async def test_session_replacement_hanging_times_out(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    forgetful = Forgetful()
+    losing_server = SessionLosingServer()
     hang = False
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if hang and asked.rpc == "initialize":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if hang and request.rpc == "initialize":
             await reply.hang()
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     deadlines = Deadlines(connect=20, idle=60)
     async with serving(answer) as server, open_http(server.url, deadlines=deadlines) as client:
-        forgetful.alive, hang = False, True
+        losing_server.alive, hang = False, True
         with pytest.raises(RequestTimeout, match="idle"):
             await client.call_tool("a")
         with pytest.raises(RequestTimeout, match="did not open a new session: the connect deadline of 20 s"):
@@ -880,40 +878,40 @@ async def test_a_new_session_that_does_not_come_is_not_waited_for_for_ever(
         await client.call_tool("c")
 
 
-async def test_what_cannot_be_said_again_in_a_new_session_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    forgetful = Forgetful()
+async def test_session_state_not_restored_logged(caplog: pytest.LogCaptureFixture) -> None:
+    losing_server = SessionLosingServer()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if forgetful.number == 2 and asked.rpc in ("resources/subscribe", "logging/setLevel"):
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if losing_server.number == 2 and request.rpc in ("resources/subscribe", "logging/setLevel"):
             await reply.error(-32603, "no more")
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url, log_level="warning") as client:
         async with client.listen(uris=["a:b"]):
-            forgetful.alive = False
+            losing_server.alive = False
             await client.ping()
             await trio.testing.wait_all_tasks_blocked(0.01)
         assert "setting the log level in the new session failed" in caplog.text
         assert "subscription lost with the session: uri='a:b'" in caplog.text
 
 
-async def test_a_server_that_makes_a_client_say_too_much_is_not_answered_any_more(
+async def test_responses_over_limit_dropped(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/call":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call":
             await reply.stream()
             for number in range(600):
-                await reply.event(question(number, "ping", {}))
+                await reply.event(client_request(number, "ping", {}))
             await reply.event_result(OK)
             await reply.end()
-        elif asked.rpc == "response":
+        elif request.rpc == "response":
             await reply.hang()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("a")

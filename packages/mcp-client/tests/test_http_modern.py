@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, nullcontext
 import pytest
 import trio
 import trio.testing
-from zoo import ELICIT, LIST_FIELDS, OK, Asked, Reply, decline, modern, progress, serving
+from zoo import ELICIT, LIST_FIELDS, OK, ReceivedRequest, Reply, decline, modern, progress, serving
 
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
@@ -47,7 +47,7 @@ def tool(name: str, **properties: JsonObject) -> JsonObject:
     return {"name": name, "inputSchema": {"type": "object", "properties": {**properties}}}
 
 
-# --- what is sent ----------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -63,8 +63,8 @@ def tool(name: str, **properties: JsonObject) -> JsonObject:
     "header.mcp-name-tools-call",
     "compat.client-dual-modern",
 )
-async def test_a_modern_server_is_asked_who_it_is_and_then_only_what_the_caller_wants() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_requests_only_discover_and_calls_sent() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.result(OK, headers={"Mcp-Session-Id": "never to be sent back"})
 
     async with serving(modern(calls), path="/a/b?x=1") as server, open_http(server.url) as client:
@@ -73,25 +73,25 @@ async def test_a_modern_server_is_asked_who_it_is_and_then_only_what_the_caller_
         await client.call_tool("echo")
     assert server.rpcs() == ["server/discover", "tools/call", "tools/call"]
     assert server.connections == 1
-    for asked in server.asked:
-        assert asked.method == "POST"
-        assert asked.target == "/a/b?x=1"
-        assert asked.headers["accept"] == "application/json, text/event-stream"
-        assert asked.headers["content-type"] == "application/json"
-        assert asked.headers["mcp-protocol-version"] == "2026-07-28"
-        assert asked.headers["mcp-method"] == asked.rpc
-        assert "mcp-session-id" not in asked.headers
-        assert asked.headers["user-agent"] == "mcp-client"
-    assert server.asked[1].headers["mcp-name"] == "echo"
+    for request in server.requests:
+        assert request.method == "POST"
+        assert request.target == "/a/b?x=1"
+        assert request.headers["accept"] == "application/json, text/event-stream"
+        assert request.headers["content-type"] == "application/json"
+        assert request.headers["mcp-protocol-version"] == "2026-07-28"
+        assert request.headers["mcp-method"] == request.rpc
+        assert "mcp-session-id" not in request.headers
+        assert request.headers["user-agent"] == "mcp-client"
+    assert server.requests[1].headers["mcp-name"] == "echo"
 
 
-async def test_a_modern_connection_has_no_task_in_the_background() -> None:
+async def test_connection_has_no_background_task() -> None:
     async with serving(modern()) as server, open_http(server.url) as client:
         await client.call_tool("echo")
         assert len(client._channel.nursery.child_tasks) == 0
 
 
-async def test_a_server_that_is_known_from_another_connection_is_not_even_asked_who_it_is() -> None:
+async def test_known_server_not_discovered_again() -> None:
     async with serving(modern()) as server:
         async with open_http(server.url) as first:
             known = first.server
@@ -101,7 +101,7 @@ async def test_a_server_that_is_known_from_another_connection_is_not_even_asked_
     assert server.rpcs() == ["server/discover", "tools/call"]
 
 
-async def test_what_is_known_of_a_legacy_server_does_not_replace_its_handshake() -> None:
+async def test_known_legacy_server_rejected() -> None:
     async def handshake(peer: ScriptedPeer) -> None:
         await peer.initialize()
 
@@ -111,16 +111,16 @@ async def test_what_is_known_of_a_legacy_server_does_not_replace_its_handshake()
         open_http("http://127.0.0.1/mcp", server=known)
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.client-supports-sse", "http.sse-client-ignores-comments", "http.client-supports-json")
-async def test_an_answer_may_come_on_a_stream_with_comments_and_progress_before_it() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_response_stream_with_comments_and_progress() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.chunk(b": hello\r\n\r\n")
-        await reply.event(progress(asked, 1))
-        await reply.event(progress(asked, 2), name="message")
+        await reply.event(progress(request, 1))
+        await reply.event(progress(request, 2), name="message")
         await reply.event_result(OK)
         await reply.end()
 
@@ -132,19 +132,19 @@ async def test_an_answer_may_come_on_a_stream_with_comments_and_progress_before_
     assert server.connections == 1
 
 
-async def test_progress_is_shown_as_it_comes_in_the_task_of_the_caller() -> None:
+async def test_progress_handler_runs_in_task_of_caller() -> None:
     tasks: list[trio.lowlevel.Task] = []
-    seen = trio.Event()
+    shown = trio.Event()
 
     async def show(_: ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
         tasks.append(trio.lowlevel.current_task())
-        seen.set()
+        shown.set()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(progress(asked, 1))
-        await seen.wait()
+        await reply.event(progress(request, 1))
+        await shown.wait()
         await reply.event_result(OK)
         await reply.end()
 
@@ -153,19 +153,19 @@ async def test_progress_is_shown_as_it_comes_in_the_task_of_the_caller() -> None
     assert tasks == [trio.lowlevel.current_task()]
 
 
-async def test_progress_that_comes_with_the_answer_is_shown_before_the_call_returns(
+async def test_progress_before_response_handled_before_call_returns(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     shown: list[float] = []
 
     async def show(params: ProgressNotificationParams) -> None:
-        # Longer than any deadline: the answer that is here is not lost to it.
+        # Longer than any deadline; the received response is not lost.
         await trio.sleep(1_000)
         shown.append(params.progress)
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        both = [progress(asked, 7), {"jsonrpc": "2.0", "id": asked.message["id"], "result": OK}]
+        both = [progress(request, 7), {"jsonrpc": "2.0", "id": request.message["id"], "result": OK}]
         await reply.chunk(b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in both))
         await reply.end()
 
@@ -174,10 +174,10 @@ async def test_progress_that_comes_with_the_answer_is_shown_before_the_call_retu
     assert shown == [7]
 
 
-async def test_a_stream_that_stays_open_behind_its_answer_does_not_keep_the_answer(
+async def test_response_stream_left_open_call_returns(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event_result(OK)
         await reply.hang()
@@ -191,7 +191,7 @@ async def test_a_stream_that_stays_open_behind_its_answer_does_not_keep_the_answ
 
 
 @pytest.mark.spec("http.client-reads-error-body", "compat.client-http-404-with-body")
-async def test_an_error_in_the_body_of_a_404_is_the_answer() -> None:
+async def test_404_with_error_body_raises_request_failed() -> None:
     async with serving(modern()) as server, open_http(server.url) as client:
         with pytest.raises(RequestFailed, match="Method not found") as caught:
             await client.read_resource("a:b")
@@ -202,8 +202,8 @@ async def test_an_error_in_the_body_of_a_404_is_the_answer() -> None:
     assert server.rpcs().count("server/discover") == 1
 
 
-async def test_a_page_instead_of_an_answer_is_quoted_with_its_status() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_response_html_raises_http_failure_with_status() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(502, b"<html>" + b"x" * 5_000, "text/html")
 
     async with serving(modern(calls), path="/mcp?key=secret") as server, open_http(server.url) as client:
@@ -218,8 +218,8 @@ async def test_a_page_instead_of_an_answer_is_quoted_with_its_status() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_missing_credentials_are_told_apart_in_a_call(status: int) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_401_and_403_raise_access_denied(status: int) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(status, headers={"WWW-Authenticate": 'Bearer scope="a"'})
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -229,11 +229,11 @@ async def test_missing_credentials_are_told_apart_in_a_call(status: int) -> None
         assert caught.value.challenges == ('Bearer scope="a"',)
 
 
-async def test_an_answer_that_is_too_large_names_the_limit_and_harms_no_other() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.params["name"] == "small":
+async def test_response_over_limit_raises_and_connection_stays_usable() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.params["name"] == "small":
             await reply.result(OK)
-        elif asked.params["name"] == "json":
+        elif request.params["name"] == "json":
             await reply.result({"content": [{"type": "text", "text": "x" * 5_000}], "resultType": "complete"})
         else:
             await reply.stream()
@@ -248,8 +248,8 @@ async def test_an_answer_that_is_too_large_names_the_limit_and_harms_no_other() 
         await client.call_tool("small")
 
 
-async def test_an_answer_to_something_else_is_none() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_response_with_other_id_raises() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.json({"jsonrpc": "2.0", "id": 999, "result": OK})
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -260,8 +260,8 @@ async def test_an_answer_to_something_else_is_none() -> None:
 
 @pytest.mark.spec("schema.result-object")
 @pytest.mark.parametrize("form", ["json", "stream"])
-async def test_result_of_null_raises_error_that_names_it(form: str) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_response_null_result_raises(form: str) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         if form == "json":
             await reply.result(None)
         else:
@@ -276,15 +276,15 @@ async def test_result_of_null_raises_error_that_names_it(form: str) -> None:
         assert not client._channel.connection.outbound_requests
 
 
-# --- what is lost ----------------------------------------------------------------------------------------------------
+# --- lost connections ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.sse-no-resumption", "http.reissue-after-broken-stream")
 @pytest.mark.parametrize("how", ["end", "cut"])
-async def test_a_broken_stream_is_told_and_nothing_is_asked_again(how: str) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_response_stream_broken_raises_without_retry(how: str) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(progress(asked, 1), id="7")
+        await reply.event(progress(request, 1), id="7")
         await (reply.end() if how == "end" else reply.cut())
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -295,7 +295,7 @@ async def test_a_broken_stream_is_told_and_nothing_is_asked_again(how: str) -> N
     assert server.rpcs() == ["server/discover", "tools/call"]
 
 
-async def test_a_server_that_cannot_be_reached_any_more_is_told() -> None:
+async def test_unreachable_server_raises_connection_ended() -> None:
     async with serving(modern()) as server, open_http(server.url) as client:
         await client.call_tool("echo")
         gone = server.url
@@ -314,12 +314,12 @@ async def test_a_server_that_cannot_be_reached_any_more_is_told() -> None:
 
 @pytest.mark.spec("http.client-cancel-closes-stream", "cancellation.client-should-notify")
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_cancelling_a_call_closes_its_stream_and_says_nothing(
+async def test_cancelled_call_closes_stream_without_notification(
     streaming: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     left = trio.Event()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         if streaming:
             await reply.stream()
         await reply.hang()
@@ -335,14 +335,14 @@ async def test_cancelling_a_call_closes_its_stream_and_says_nothing(
 
 
 @pytest.mark.spec("cancellation.timeouts", "cancellation.timeout-cancels", "cancellation.timeout-maximum")
-async def test_deadlines_close_the_stream_and_progress_extends_only_the_idle_one(
+async def test_deadlines_close_stream_and_progress_extends_idle(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        if asked.params["name"] == "busy":
+        if request.params["name"] == "busy":
             for value in range(100):
-                await reply.event(progress(asked, value + 1))
+                await reply.event(progress(request, value + 1))
                 await trio.sleep(8)
         await reply.hang()
 
@@ -358,10 +358,10 @@ async def test_deadlines_close_the_stream_and_progress_extends_only_the_idle_one
         assert not client._channel.connection.outbound_requests
 
 
-async def test_closing_the_client_ends_the_calls_that_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_client_closed_pending_calls_raise(autojump_clock: trio.testing.MockClock) -> None:
     errors: list[ConnectionEnded] = []
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.hang()
 
     async def call(client: Client) -> None:
@@ -383,12 +383,12 @@ async def test_closing_the_client_ends_the_calls_that_wait(autojump_clock: trio.
     assert len(errors) == 3
 
 
-async def test_a_call_may_close_the_client_from_its_own_progress_handler(
+async def test_client_closed_in_progress_handler(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(progress(asked, 1))
+        await reply.event(progress(request, 1))
         await reply.hang()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -403,9 +403,9 @@ async def test_a_call_may_close_the_client_from_its_own_progress_handler(
 # --- headers of the application --------------------------------------------------------------------------------------
 
 
-async def test_headers_may_be_given_for_all_requests_and_for_some() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/list":
+async def test_headers_of_connection_and_of_view_sent() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/list":
             await reply.result({"tools": [], **LIST_FIELDS})
         else:
             await reply.result(OK)
@@ -420,8 +420,8 @@ async def test_headers_may_be_given_for_all_requests_and_for_some() -> None:
         await view.list_tools()
         await view.with_headers({"X-Two": "2", "User-Agent": "me"}).call_tool("echo")
         await client.call_tool("echo")
-    seen = [(asked.headers["authorization"], asked.headers.get("x-two")) for asked in server.asked]
-    assert seen == [
+    headers_sent = [(request.headers["authorization"], request.headers.get("x-two")) for request in server.requests]
+    assert headers_sent == [
         ("Bearer a", None),
         ("Bearer a", None),
         ("Bearer b", None),
@@ -429,12 +429,12 @@ async def test_headers_may_be_given_for_all_requests_and_for_some() -> None:
         ("Bearer b", "2"),
         ("Bearer a", None),
     ]
-    assert all(asked.headers["x-one"] == "1" for asked in server.asked)
-    assert server.asked[4].headers["user-agent"] == "me"
+    assert all(request.headers["x-one"] == "1" for request in server.requests)
+    assert server.requests[4].headers["user-agent"] == "me"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_a_function_gives_the_headers_of_each_request(asynchronous: bool) -> None:
+async def test_headers_function_called_for_each_request(asynchronous: bool) -> None:
     count = 0
 
     def plain() -> dict[str, str]:
@@ -449,10 +449,10 @@ async def test_a_function_gives_the_headers_of_each_request(asynchronous: bool) 
     async with serving(modern()) as server, open_http(server.url, headers=waiting if asynchronous else plain) as client:
         await client.call_tool("echo")
         await client.call_tool("echo")
-    assert [asked.headers["authorization"] for asked in server.asked] == ["Bearer 1", "Bearer 2", "Bearer 3"]
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer 1", "Bearer 2", "Bearer 3"]
 
 
-async def test_a_function_for_headers_that_fails_fails_the_request() -> None:
+async def test_headers_function_failure_raises() -> None:
     broken = False
 
     def give() -> dict[str, str]:
@@ -470,7 +470,7 @@ async def test_a_function_for_headers_that_fails_fails_the_request() -> None:
 
 
 @pytest.mark.parametrize("name", ["Accept", "mcp-session-id", "Mcp-Param-Region", "MCP-Protocol-Version"])
-async def test_the_headers_of_the_protocol_are_its_own(name: str) -> None:
+async def test_headers_of_protocol_rejected(name: str) -> None:
     with pytest.raises(LocalProtocolError, match="set by the protocol itself"):
         open_http("http://127.0.0.1/mcp", headers={name: "x"})
     async with serving(modern()) as server, open_http(server.url) as client:
@@ -479,7 +479,7 @@ async def test_the_headers_of_the_protocol_are_its_own(name: str) -> None:
 
 
 @pytest.mark.spec("stdio.no-header-layer")
-async def test_a_pipe_has_no_headers() -> None:
+async def test_headers_on_stdio_rejected() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()
 
@@ -488,12 +488,12 @@ async def test_a_pipe_has_no_headers() -> None:
             client.with_headers({"a": "b"})
 
 
-def test_a_url_that_cannot_be_asked_for_is_refused_at_once() -> None:
+def test_url_not_http_rejected() -> None:
     with pytest.raises(LocalProtocolError, match="http://"):
         open_http("ftp://example.com/mcp")
 
 
-# --- parameters in headers -------------------------------------------------------------------------------------------
+# --- header parameters -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -504,12 +504,12 @@ def test_a_url_that_cannot_be_asked_for_is_refused_at_once() -> None:
     "header.param-base64-unsafe",
     "header.param-latest-schema",
 )
-async def test_parameters_stand_in_headers_as_the_latest_list_says() -> None:
+async def test_header_parameters_follow_latest_tool_list() -> None:
     schema = {"region": {"type": "string", "x-mcp-header": "Region"}, "other": {"type": "string"}}
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/list":
-            await reply.result({"tools": [tool("where", **schema)], **LIST_FIELDS})  # type: ignore[arg-type]  # JSON, as it is written
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/list":
+            await reply.result({"tools": [tool("where", **schema)], **LIST_FIELDS})  # type: ignore[arg-type]  # a JSON schema
         else:
             await reply.result(OK)
 
@@ -523,18 +523,18 @@ async def test_parameters_stand_in_headers_as_the_latest_list_says() -> None:
         await client.list_tools()
         await client.call_tool("where", {"region": "eu", "area": "b"})
         calls_made = server.of("tools/call")
-    headers = [{name: value for name, value in asked.headers.items() if "param" in name} for asked in calls_made]
+    headers = [{name: value for name, value in request.headers.items() if "param" in name} for request in calls_made]
     encoded = f"=?base64?{b64encode('Brüssel'.encode()).decode()}?="
     assert headers == [{}, {"mcp-param-region": "eu"}, {"mcp-param-region": encoded}, {}, {"mcp-param-area": "b"}]
 
 
 @pytest.mark.spec("header.param-mismatch-retry")
-async def test_a_header_mismatch_lists_the_tools_again_and_asks_once_more() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/list":
+async def test_header_mismatch_refreshes_tools_and_retries_once() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/list":
             region: JsonObject = {"type": "string", "x-mcp-header": "Region"}
             await reply.result({"tools": [tool("where", region=region)], **LIST_FIELDS})
-        elif asked.headers.get("mcp-param-region") == "eu":
+        elif request.headers.get("mcp-param-region") == "eu":
             await reply.result(OK)
         else:
             await reply.error(-32020, "Mcp-Param-Region is missing", 400)
@@ -550,7 +550,7 @@ async def test_a_header_mismatch_lists_the_tools_again_and_asks_once_more() -> N
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-invalid", "header.xmcp-valid-tools-kept", "header.xmcp-log-warning")
-async def test_a_tool_whose_header_annotation_is_wrong_is_left_out_and_the_log_says_why(
+async def test_tool_with_invalid_header_parameter_omitted_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tools = [
@@ -559,7 +559,7 @@ async def test_a_tool_whose_header_annotation_is_wrong_is_left_out_and_the_log_s
         tool("plain"),
     ]
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.result({"tools": [*tools], **LIST_FIELDS})
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -569,29 +569,29 @@ async def test_a_tool_whose_header_annotation_is_wrong_is_left_out_and_the_log_s
     assert "number" in record.getMessage()
 
 
-# --- subscriptions, input rounds -------------------------------------------------------------------------------------
+# --- subscriptions, multi round-trip requests --------------------------------------------------------------------------
 
 
-def acknowledged(asked: Asked) -> JsonObject:
-    meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": asked.message["id"]}
+def acknowledged(request: ReceivedRequest) -> JsonObject:
+    meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": request.message["id"]}
     params: JsonObject = {"notifications": {"toolsListChanged": True}, "_meta": meta}
     return notification("notifications/subscriptions/acknowledged", params)
 
 
-def tools_changed(asked: Asked) -> JsonObject:
-    meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": asked.message["id"]}
+def tools_changed(request: ReceivedRequest) -> JsonObject:
+    meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": request.message["id"]}
     return notification("notifications/tools/list_changed", {"_meta": meta})
 
 
 @pytest.mark.spec("subscription.client-cancel-http")
-async def test_a_subscription_has_a_stream_of_its_own_and_ends_with_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_subscription_own_stream_closed_at_end(autojump_clock: trio.testing.MockClock) -> None:
     left = trio.Event()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "subscriptions/listen":
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "subscriptions/listen":
             await reply.stream()
-            await reply.event(acknowledged(asked))
-            await reply.event(tools_changed(asked))
+            await reply.event(acknowledged(request))
+            await reply.event(tools_changed(request))
             await reply.hang()
             left.set()
         else:
@@ -607,11 +607,11 @@ async def test_a_subscription_has_a_stream_of_its_own_and_ends_with_it(autojump_
 
 
 @pytest.mark.spec("subscription.multiple-concurrent")
-async def test_many_subscriptions_leave_room_for_calls(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "subscriptions/listen":
+async def test_subscriptions_do_not_block_calls(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "subscriptions/listen":
             await reply.stream()
-            await reply.event(acknowledged(asked))
+            await reply.event(acknowledged(request))
             await reply.hang()
         else:
             await reply.result(OK)
@@ -623,11 +623,11 @@ async def test_many_subscriptions_leave_room_for_calls(autojump_clock: trio.test
 
 
 @pytest.mark.spec("subscription.client-check-ack")
-async def test_what_a_server_does_not_promise_to_tell_is_seen_and_is_no_failure() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_subscription_granted_partially() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(acknowledged(asked))
-        await reply.event(tools_changed(asked))
+        await reply.event(acknowledged(request))
+        await reply.event(tools_changed(request))
         await reply.hang()
 
     async with (
@@ -642,19 +642,19 @@ async def test_what_a_server_does_not_promise_to_tell_is_seen_and_is_no_failure(
 
 
 @pytest.mark.spec("subscription.clean-close-no-error", "subscription.reconnect-allowed")
-async def test_a_subscription_may_be_ended_or_lost_and_made_again() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_subscription_ended_or_lost_reopened() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(acknowledged(asked))
-        if len(server.asked) == 2:
-            meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": asked.message["id"]}
+        await reply.event(acknowledged(request))
+        if len(server.requests) == 2:
+            meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": request.message["id"]}
             await reply.event_result({"resultType": "complete", "_meta": meta})
             await reply.end()
-        elif len(server.asked) == 3:
+        elif len(server.requests) == 3:
             await trio.testing.wait_all_tasks_blocked(0.01)
             await reply.cut()
         else:
-            await reply.event(tools_changed(asked))
+            await reply.event(tools_changed(request))
             await reply.hang()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -665,19 +665,18 @@ async def test_a_subscription_may_be_ended_or_lost_and_made_again() -> None:
                 await anext(changes)
         async with client.listen(tools=True) as changes:
             assert (await anext(changes)).kind is ChangeKind.TOOLS
-        ids = [asked.message["id"] for asked in server.of("subscriptions/listen")]
+        ids = [request.message["id"] for request in server.of("subscriptions/listen")]
         assert len(set(ids)) == 3
 
 
-def asking(state: str) -> JsonObject:
-    """A result that asks."""
-    question: JsonObject = {"method": "elicitation/create", "params": {**ELICIT, "mode": "form"}}
-    return {"resultType": "input_required", "inputRequests": {state: question}, "requestState": state}
+def input_required(state: str) -> JsonObject:
+    input_request: JsonObject = {"method": "elicitation/create", "params": {**ELICIT, "mode": "form"}}
+    return {"resultType": "input_required", "inputRequests": {state: input_request}, "requestState": state}
 
 
-async def test_a_question_in_a_result_is_answered_with_a_new_request() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        await reply.result(OK if "inputResponses" in asked.params else asking("s"))
+async def test_mrtr_input_response_sent_with_new_request() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        await reply.result(OK if "inputResponses" in request.params else input_required("s"))
 
     async with serving(modern(calls)) as server, open_http(server.url, handlers=Handlers(elicit=decline)) as client:
         await client.call_tool("ask")
@@ -687,46 +686,46 @@ async def test_a_question_in_a_result_is_answered_with_a_new_request() -> None:
 
 
 @pytest.mark.spec("header.param-mismatch-retry", "mrtr.state-echo", "mrtr.state-latest-only", "mrtr.retry-new-id")
-async def test_a_header_mismatch_in_a_later_round_repeats_that_round_only_and_once() -> None:
-    never = False
+async def test_mrtr_header_mismatch_repeats_last_retry_once() -> None:
+    always_missing = False
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/list":
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/list":
             await reply.result({"tools": [tool("ask", a={"type": "string", "x-mcp-header": "A"})], **LIST_FIELDS})
-        elif "inputResponses" not in asked.params:
-            await reply.result(asking("one"))
-        elif asked.params["requestState"] == "one":
-            await reply.result(asking("two"))
-        elif asked.headers.get("mcp-param-a") != "x" or never:
-            # Meanwhile the tool has changed.
+        elif "inputResponses" not in request.params:
+            await reply.result(input_required("one"))
+        elif request.params["requestState"] == "one":
+            await reply.result(input_required("two"))
+        elif request.headers.get("mcp-param-a") != "x" or always_missing:
+            # The tool has changed in the meantime.
             await reply.error(-32020, "Mcp-Param-A is missing", 400)
         else:
             await reply.result(OK)
 
-    questions = 0
+    elicitations = 0
 
     async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
-        nonlocal questions
-        questions += 1
+        nonlocal elicitations
+        elicitations += 1
         return ElicitResult(action="decline")
 
-    for never in (False, True):
-        questions = 0
+    for always_missing in (False, True):
+        elicitations = 0
         async with serving(modern(calls)) as server, open_http(server.url, handlers=Handlers(elicit=elicit)) as client:
-            with pytest.raises(HeaderMismatch) if never else nullcontext():
+            with pytest.raises(HeaderMismatch) if always_missing else nullcontext():
                 await client.call_tool("ask", {"a": "x"})
             assert server.rpcs()[1:] == [*["tools/call"] * 3, "tools/list", "tools/call"]
             *_, refused, repeated = server.of("tools/call")
             assert repeated.params["requestState"] == refused.params["requestState"] == "two"
             assert repeated.params["inputResponses"] == refused.params["inputResponses"]
             assert repeated.message["id"] != refused.message["id"]
-        # The user is asked nothing twice.
-        assert questions == 2
+        # The retry reuses the input responses.
+        assert elicitations == 2
 
 
 @pytest.mark.spec("http.client-no-responses")
-async def test_a_request_of_a_modern_server_is_not_answered(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_server_request_not_answered(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         await reply.event_result(OK)
@@ -738,9 +737,9 @@ async def test_a_request_of_a_modern_server_is_not_answered(autojump_clock: trio
         assert server.rpcs() == ["server/discover", "tools/call"]
 
 
-async def test_many_calls_at_once_get_each_its_own_answer() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        text = str(asked.params["name"])
+async def test_concurrent_calls_get_own_responses() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        text = str(request.params["name"])
         if len(text) % 2:
             await reply.result({"content": [{"type": "text", "text": text}], "resultType": "complete"})
         else:
@@ -760,30 +759,30 @@ async def test_many_calls_at_once_get_each_its_own_answer() -> None:
                 nursery.start_soon(call, client, str(number))
         assert not client._channel._calls
         assert not client._channel.connection.outbound_requests
-        assert len(server.asked) == 61
+        assert len(server.requests) == 61
     assert len(done) == 60
 
 
-async def test_a_notification_of_an_extension_is_posted_with_its_headers() -> None:
-    row = NotificationMethod(
+async def test_extension_notification_posted_with_headers() -> None:
+    definition = NotificationMethod(
         name="notifications/acme", sender=Side.CLIENT, params=CancelledNotificationParams, extension="acme"
     )
     answers = [202, 500]
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(answers.pop(0))
 
-    extensions = Extensions(notifications={row.name: row})
+    extensions = Extensions(notifications={definition.name: definition})
     async with serving(modern(calls)) as server, open_http(server.url, extensions=extensions) as client:
-        await client.with_headers({"x-a": "b"}).notify(row, CancelledNotificationParams(request_id=1))
-        (asked,) = server.of(row.name)
-        assert asked.headers["x-a"] == "b"
-        assert asked.headers["mcp-protocol-version"] == "2026-07-28"
+        await client.with_headers({"x-a": "b"}).notify(definition, CancelledNotificationParams(request_id=1))
+        (notification_request,) = server.of(definition.name)
+        assert notification_request.headers["x-a"] == "b"
+        assert notification_request.headers["mcp-protocol-version"] == "2026-07-28"
         with pytest.raises(HttpFailure, match="500"):
-            await client.notify(row, CancelledNotificationParams(request_id=1))
+            await client.notify(definition, CancelledNotificationParams(request_id=1))
 
 
-def test_many_tools_are_remembered_but_not_without_bound() -> None:
+def test_tool_headers_bounded() -> None:
     headers = ToolHeaders()
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
     for start in (0, 3_000):

@@ -1,4 +1,4 @@
-"""Wherever an exchange over HTTP is cut, each call has one outcome, nothing hangs, and nothing is left behind."""
+"""Exchanges over HTTP that are cut anywhere: each call has one outcome, nothing hangs, and nothing stays open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zoo import OK, Answer, Asked, OldServer, Reply, Step, legacy, modern, progress, serving, steps_of
+from zoo import OK, HttpSseServer, ReceivedRequest, Reply, Responder, Step, legacy, modern, progress, serving, steps_of
 
 from mcp_client import Client, Deadlines, open_http
 from mcp_client.transports.http.transport import HttpTransport
@@ -22,11 +22,11 @@ from mcp_core.jsonrpc.messages import JsonObject
 DEADLINES: Final = Deadlines(connect=30, probe=3, idle=40, total=100)
 
 
-class Cut(Reply):
-    """A reply whose connection ends after so many bytes of all replies."""
+class CuttingReply(Reply):
+    """A reply whose connection ends after a number of bytes, counted over all replies."""
 
     def __init__(self, reply: Reply, budget: Budget) -> None:
-        super().__init__(reply._stream, reply._asked)
+        super().__init__(reply._stream, reply._request)
         self._inner: Final = reply
         self._budget: Final = budget
 
@@ -42,81 +42,81 @@ class Cut(Reply):
 
 @attrs.define
 class Budget:
-    """Bytes that are let through, once; what comes after the cut is not cut any more."""
+    """A number of bytes before the only cut; later bytes pass."""
 
-    left: int
+    remaining: int
     used: int = 0
     spent: bool = False
 
     def take(self, data: bytes) -> bytes:
         self.used += len(data)
-        if self.spent or len(data) <= self.left:
-            self.left -= len(data)
+        if self.spent or len(data) <= self.remaining:
+            self.remaining -= len(data)
             return data
         self.spent = True
-        return data[: self.left]
+        return data[: self.remaining]
 
 
-def json_call(asked: Asked) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": asked.message["id"], "result": OK}
+def result_of(request: ReceivedRequest) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": request.message["id"], "result": OK}
 
 
-async def as_json(asked: Asked, reply: Reply) -> None:
+async def as_json(request: ReceivedRequest, reply: Reply) -> None:
     await reply.result(OK)
 
 
-async def as_stream(asked: Asked, reply: Reply) -> None:
+async def as_stream(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
-    await reply.event(progress(asked))
+    await reply.event(progress(request))
     await reply.event_result(OK)
     await reply.end()
 
 
-class Resumable:
-    """A legacy server whose streams can be resumed wherever they were cut."""
+class ResumableServer:
+    """A legacy server whose streams can be resumed after a cut anywhere."""
 
     def __init__(self) -> None:
-        self.calls: list[Asked] = []
+        self.calls: list[ReceivedRequest] = []
 
-    async def call(self, asked: Asked, reply: Reply) -> None:
-        self.calls.append(asked)
+    async def call(self, request: ReceivedRequest, reply: Reply) -> None:
+        self.calls.append(request)
         await reply.stream()
         await reply.event(id="0", retry=10)
-        await self._rest(asked, reply, 0)
+        await self._rest(request, reply, 0)
 
-    async def get(self, asked: Asked, reply: Reply) -> None:
-        after = asked.headers.get("last-event-id")
+    async def get(self, request: ReceivedRequest, reply: Reply) -> None:
+        after = request.headers.get("last-event-id")
         if after is None:
             await reply.body(405)
             return
         await reply.stream()
         await self._rest(self.calls[-1], reply, int(after))
 
-    async def _rest(self, call: Asked, reply: Reply, after: int) -> None:
+    async def _rest(self, call: ReceivedRequest, reply: Reply, after: int) -> None:
         if after < 1:
             await reply.event(progress(call), id="1")
-        await reply.event(json_call(call), id="2")
+        await reply.event(result_of(call), id="2")
         await reply.end()
 
 
-async def standing(asked: Asked, reply: Reply) -> None:
+async def changing_stream(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, id="a")
     await reply.hang()
 
 
-def resumable() -> Answer:
-    server = Resumable()
+def resumable() -> Responder:
+    server = ResumableServer()
     return legacy(server.call, get=server.get)
 
 
-KINDS: dict[str, Callable[[], Answer]] = {
+KINDS: dict[str, Callable[[], Responder]] = {
     "modern, JSON": lambda: modern(as_json),
     "modern, stream": lambda: modern(as_stream),
-    "legacy, JSON": lambda: legacy(as_json, get=standing),
+    "legacy, JSON": lambda: legacy(as_json, get=changing_stream),
     "legacy, stream": lambda: legacy(as_stream),
     "legacy, resumable": resumable,
-    "2024": lambda: OldServer().answer,
+    "2024": lambda: HttpSseServer().answer,
 }
 
 
@@ -129,12 +129,12 @@ async def call(client: Client, outcomes: list[str]) -> None:
 
 
 async def converse(kind: str, cut: int, outcomes: list[str]) -> Budget:
-    """Opens, calls twice, and closes; the bytes of the server end after `cut`, once."""
+    """Open a connection, call twice, and close; the bytes of the server are cut once, after `cut`."""
     answer = KINDS[kind]()
     budget = Budget(cut)
 
-    async def cutting(asked: Asked, reply: Reply) -> None:
-        await answer(asked, Cut(reply, budget))
+    async def cutting(request: ReceivedRequest, reply: Reply) -> None:
+        await answer(request, CuttingReply(reply, budget))
 
     async with serving(cutting) as server:
         with trio.fail_after(1_000):
@@ -156,7 +156,7 @@ async def converse(kind: str, cut: int, outcomes: list[str]) -> Budget:
     return budget
 
 
-def play(kind: str, cut: int) -> tuple[list[str], Budget]:
+def run_conversation(kind: str, cut: int) -> tuple[list[str], Budget]:
     outcomes: list[str] = []
     clock = trio.testing.MockClock(autojump_threshold=0)
     budget = trio.run(converse, kind, cut, outcomes, clock=clock)
@@ -164,62 +164,62 @@ def play(kind: str, cut: int) -> tuple[list[str], Budget]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_exchange_that_is_not_cut_brings_its_answers(kind: str) -> None:
-    outcomes, budget = play(kind, 1_000_000)
+def test_exchange_uncut_returns_results(kind: str) -> None:
+    outcomes, budget = run_conversation(kind, 1_000_000)
     assert outcomes == ["result", "result"]
     assert not budget.spent
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_wherever_the_connection_is_cut_each_call_has_one_outcome(kind: str) -> None:
-    _, whole = play(kind, 1_000_000)
+def test_exchange_cut_anywhere_each_call_has_outcome(kind: str) -> None:
+    _, whole = run_conversation(kind, 1_000_000)
     results = 0
     for cut in range(whole.used):
-        outcomes, budget = play(kind, cut)
+        outcomes, budget = run_conversation(kind, cut)
         assert budget.spent
-        # Either it could not be opened, or both calls ended.
+        # Either the opening failed, or both calls ended.
         assert len(outcomes) in (1, 2), (cut, outcomes)
         results += outcomes.count("result")
     assert results > 0
 
 
-# --- everything at once ----------------------------------------------------------------------------------------------
+# --- concurrent calls ------------------------------------------------------------------------------------------------
 
 
 STEPS: Final = steps_of("json", "stream", "error", "cut", "half", "hang", "500", "lost", "progress", "junk")
 
 
-async def treat(step: Step, asked: Asked, reply: Reply) -> None:
+async def apply_step(step: Step, request: ReceivedRequest, reply: Reply) -> None:
     await trio.sleep(step.delay)
     treatments: dict[str, Callable[[], Awaitable[None]]] = {
         "json": lambda: reply.result(OK),
-        "stream": lambda: as_stream(asked, reply),
+        "stream": lambda: as_stream(request, reply),
         "error": lambda: reply.error(-32000, "no", 400),
         "cut": reply.cut,
         "half": lambda: reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"),
         "hang": reply.hang,
         "500": lambda: reply.body(500),
         "lost": lambda: reply.body(404),
-        "progress": lambda: slowly(asked, reply),
+        "progress": lambda: progress_then_cut(request, reply),
         "junk": lambda: reply.body(200, json.dumps({"jsonrpc": "2.0", "id": 5}).encode(), "application/json"),
     }
     await treatments[step.treatment]()
 
 
-async def slowly(asked: Asked, reply: Reply) -> None:
+async def progress_then_cut(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
-    await reply.event(progress(asked))
+    await reply.event(progress(request))
     await trio.sleep(3)
     await reply.cut()
 
 
-async def crowd(era: str, steps: list[Step], close_at: float | None) -> None:
+async def run_steps(era: str, steps: list[Step], close_at: float | None) -> None:
     outcomes: list[str] = []
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        await treat(steps[int(str(asked.params["name"]))], asked, reply)
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        await apply_step(steps[int(str(request.params["name"]))], request, reply)
 
-    async def one(client: Client, number: int, step: Step) -> None:
+    async def run_step(client: Client, number: int, step: Step) -> None:
         await trio.sleep(step.begin)
         outcome = "cancelled"
         with trio.move_on_after(step.cancel_after):
@@ -238,7 +238,7 @@ async def crowd(era: str, steps: list[Step], close_at: float | None) -> None:
                 link = client._channel
                 async with trio.open_nursery() as nursery:
                     for number, step in enumerate(steps):
-                        nursery.start_soon(one, client, number, step)
+                        nursery.start_soon(run_step, client, number, step)
                     if close_at is not None:
                         await trio.sleep(close_at)
                         await client.aclose()
@@ -252,5 +252,5 @@ async def crowd(era: str, steps: list[Step], close_at: float | None) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(era=st.sampled_from(["modern", "legacy"]), steps=STEPS, close_at=st.sampled_from([None, None, 0.5, 2.0, 6.5]))
-def test_each_of_many_calls_has_one_outcome(era: str, steps: list[Step], close_at: float | None) -> None:
-    trio.run(crowd, era, steps, close_at, clock=trio.testing.MockClock(autojump_threshold=0))
+def test_concurrent_calls_each_have_outcome(era: str, steps: list[Step], close_at: float | None) -> None:
+    trio.run(run_steps, era, steps, close_at, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -1,4 +1,4 @@
-"""What goes wrong between two parties over HTTP harms nothing else: races, failures of the application, lost sessions."""
+"""Failures over HTTP that must not affect anything else: races, application errors, lost sessions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from zoo import (
     CHANGED,
     ELICIT,
     OK,
-    Asked,
-    Forgetful,
-    OldServer,
+    HttpSseServer,
+    ReceivedRequest,
     Reply,
+    SessionLosingServer,
+    client_request,
     decline,
     legacy,
     modern,
     progress,
-    question,
     serving,
-    until,
+    wait_until,
 )
 
 from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
@@ -47,17 +47,17 @@ from mcp_core.types import (
     RootsListChangedNotificationParams,
 )
 
-# --- the application fails -------------------------------------------------------------------------------------------
+# --- application errors ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [SessionExpired("mine"), ConnectionEnded("mine"), LocalProtocolError("mine")])
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_what_a_progress_handler_raises_is_not_taken_for_a_failure_of_its_request(
+async def test_progress_handler_error_raised_unchanged(
     error: McpError, asynchronous: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(progress(asked, 1), id="a")
+        await reply.event(progress(request, 1), id="a")
         await reply.hang()
 
     async def fail_later(_: ProgressNotificationParams) -> None:
@@ -77,12 +77,12 @@ async def test_what_a_progress_handler_raises_is_not_taken_for_a_failure_of_its_
         assert not client._channel.connection.outbound_requests
 
 
-async def test_what_a_progress_handler_raises_counts_also_when_the_answer_is_there() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_progress_handler_error_raised_despite_response() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        answer: JsonObject = {"jsonrpc": "2.0", "id": asked.message["id"], "result": OK}
-        both = "".join(f"data: {json.dumps(each)}\n\n" for each in (progress(asked, 1), answer))
-        await reply.chunk(both.encode())
+        answer: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": OK}
+        dual_era = "".join(f"data: {json.dumps(each)}\n\n" for each in (progress(request, 1), answer))
+        await reply.chunk(dual_era.encode())
         await reply.end()
 
     error = ConnectionEnded("mine")
@@ -95,7 +95,7 @@ async def test_what_a_progress_handler_raises_counts_also_when_the_answer_is_the
             await client.call_tool("a", on_progress=fail)
 
 
-async def test_a_function_for_headers_that_fails_while_the_server_is_answered_harms_nobody(
+async def test_headers_function_failure_for_response_logged(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = False
@@ -110,10 +110,10 @@ async def test_a_function_for_headers_that_fails_while_the_server_is_answered_ha
         failing = True
         return await decline(params)
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal failing
         await reply.stream()
-        await reply.event(question(5))
+        await reply.event(client_request(5))
         await trio.sleep(5)
         failing = False
         await reply.event_result(OK)
@@ -128,20 +128,20 @@ async def test_a_function_for_headers_that_fails_while_the_server_is_answered_ha
     assert "response not delivered: method=elicitation/create" in caplog.text
 
 
-async def test_an_answer_that_the_server_does_not_take_does_not_stop_the_clock_of_calls(
+async def test_hanging_response_post_does_not_pause_idle_deadline(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "response":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "response":
             await reply.hang()
-        elif asked.rpc == "tools/call":
+        elif request.rpc == "tools/call":
             await reply.stream()
-            await reply.event(question(5))
+            await reply.event(client_request(5))
             await reply.hang()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     deadlines = Deadlines(idle=20)
     async with (
@@ -154,16 +154,16 @@ async def test_an_answer_that_the_server_does_not_take_does_not_stop_the_clock_o
         assert trio.current_time() - start <= 60
 
 
-async def test_a_notification_that_the_server_does_not_take_is_not_waited_for_for_ever(
+async def test_hanging_notification_post_times_out(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "notifications/roots/list_changed":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "notifications/roots/list_changed":
             await reply.hang()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with (
         serving(answer) as server,
@@ -178,16 +178,16 @@ async def test_a_notification_that_the_server_does_not_take_is_not_waited_for_fo
 # --- lost sessions ---------------------------------------------------------------------------------------------------
 
 
-async def test_when_a_session_is_lost_under_many_calls_each_has_one_outcome_and_none_is_processed_twice(
+async def test_session_lost_concurrent_calls_processed_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        number = int(str(asked.params["name"]))
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        number = int(str(request.params["name"]))
         if number % 3 == 0:
             await reply.stream()
             await reply.event(id=f"e{number}")
             if number == 9:
-                forgetful.alive = False
+                losing_server.alive = False
             await reply.cut()
         elif number % 3 == 1:
             await trio.sleep(number)
@@ -198,7 +198,7 @@ async def test_when_a_session_is_lost_under_many_calls_each_has_one_outcome_and_
             await reply.event_result(OK)
             await reply.end()
 
-    forgetful = Forgetful(calls)
+    losing_server = SessionLosingServer(calls)
     outcomes: list[str] = []
 
     async def call(client: Client, number: int) -> None:
@@ -209,7 +209,7 @@ async def test_when_a_session_is_lost_under_many_calls_each_has_one_outcome_and_
         except ConnectionEnded as error:
             outcomes.append(error.message)
 
-    async with serving(forgetful.answer) as server:
+    async with serving(losing_server.answer) as server:
         async with open_http(server.url) as client:
             async with trio.open_nursery() as nursery:
                 for number in range(20):
@@ -219,16 +219,16 @@ async def test_when_a_session_is_lost_under_many_calls_each_has_one_outcome_and_
         await trio.testing.wait_all_tasks_blocked()
         assert server.open == 0
     assert len(outcomes) == 20
-    assert sorted(forgetful.processed) == sorted({str(number) for number in range(20)})
+    assert sorted(losing_server.processed) == sorted({str(number) for number in range(20)})
     lost = [outcome for outcome in outcomes if outcome != "result"]
     assert len(lost) == 7
     assert all("the server may have processed the request" in outcome for outcome in lost)
 
 
-async def test_many_callers_whose_session_cannot_be_replaced_share_the_failure(
+async def test_session_replacement_failure_shared_by_calls(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    forgetful = Forgetful()
+    losing_server = SessionLosingServer()
     errors: list[McpError] = []
 
     async def call(client: Client) -> None:
@@ -236,8 +236,8 @@ async def test_many_callers_whose_session_cannot_be_replaced_share_the_failure(
             await client.call_tool("a")
         errors.append(raised.value)
 
-    async with serving(forgetful.answer) as server, open_http(server.url) as client:
-        forgetful.alive, forgetful.refuse = False, 503
+    async with serving(losing_server.answer) as server, open_http(server.url) as client:
+        losing_server.alive, losing_server.refuse = False, 503
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(call, client)
@@ -245,60 +245,62 @@ async def test_many_callers_whose_session_cannot_be_replaced_share_the_failure(
         assert len({id(error) for error in errors}) == 20
         assert all("503" in error.message for error in errors)
         assert [type(error) for error in errors].count(HttpFailure) == 1
-        forgetful.refuse = 0
+        losing_server.refuse = 0
         await client.call_tool("b")
-    assert forgetful.processed == ["b"]
+    assert losing_server.processed == ["b"]
 
 
-async def test_answers_to_a_batch_and_cancellations_for_a_lost_session_make_no_new_one(
+async def test_session_lost_batch_response_and_cancellation_open_none(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy(version="2025-03-26")
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.body.startswith(b"[") or asked.rpc == "notifications/cancelled":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.body.startswith(b"[") or request.rpc == "notifications/cancelled":
             await reply.body(404)
-        elif asked.rpc == "tools/call":
+        elif request.rpc == "tools/call":
             await reply.stream()
-            await reply.chunk(f"data: {json.dumps([question(1), question(2)])}\n\n".encode())
+            await reply.chunk(f"data: {json.dumps([client_request(1), client_request(2)])}\n\n".encode())
             await reply.hang()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url, handlers=Handlers(elicit=decline)) as client:
         with trio.move_on_after(10):
             await client.call_tool("ask")
         await trio.sleep(5)
-        bodies = [asked.body for asked in server.asked if asked.body]
+        bodies = [request.body for request in server.requests if request.body]
         assert sum(body.startswith(b"[") for body in bodies) == 1
         assert sum(b'"notifications/cancelled"' in body for body in bodies) == 1
         assert sum(b'"initialize"' in body for body in bodies) == 1
 
 
-async def test_the_answer_to_a_question_of_a_lost_session_is_not_given_to_the_next_question_with_its_id(
+async def test_session_lost_late_response_not_sent_for_reused_id(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def answer_slowly(params: ElicitRequestFormParams) -> ElicitResult:
         if params.message == "first":
-            # A dialog that cannot be taken back.
+            # A dialog that cannot be closed.
             with trio.CancelScope(shield=True):
                 await trio.sleep(10)
             return ElicitResult(action="accept", content={})
         await trio.sleep(30)
         return ElicitResult(action="decline")
 
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        await reply.event(question(5, params={**ELICIT, "message": "first" if forgetful.number == 1 else "second"}))
+        await reply.event(
+            client_request(5, params={**ELICIT, "message": "first" if losing_server.number == 1 else "second"})
+        )
         await reply.hang()
 
-    forgetful = Forgetful(get=get)
+    losing_server = SessionLosingServer(get=get)
     async with (
-        serving(forgetful.answer) as server,
+        serving(losing_server.answer) as server,
         open_http(server.url, handlers=Handlers(elicit=answer_slowly)) as client,
     ):
         await trio.sleep(1)
-        forgetful.alive = False
+        losing_server.alive = False
         await client.ping()
         await trio.sleep(100)
         (response,) = server.of("response")
@@ -309,27 +311,29 @@ async def test_the_answer_to_a_question_of_a_lost_session_is_not_given_to_the_ne
         assert not client._channel.connection.inbound_requests
 
 
-async def test_what_is_watched_is_watched_again_with_the_headers_of_its_listener() -> None:
-    forgetful = Forgetful(capabilities={"resources": {"subscribe": True}})
-    async with serving(forgetful.answer) as server, open_http(server.url) as client:
+async def test_session_lost_resubscribes_with_headers_of_listener() -> None:
+    losing_server = SessionLosingServer(capabilities={"resources": {"subscribe": True}})
+    async with serving(losing_server.answer) as server, open_http(server.url) as client:
         ada, bob = (client.with_headers({"Authorization": name}) for name in ("ada", "bob"))
         async with ada.listen(uris=["a:a"]), bob.listen(uris=["a:b"]):
-            forgetful.alive = False
+            losing_server.alive = False
             await client.ping()
             await trio.testing.wait_all_tasks_blocked(0.01)
-        told = [(asked.params["uri"], asked.headers["authorization"]) for asked in server.of("resources/subscribe")]
-    assert told == [("a:a", "ada"), ("a:b", "bob")] * 2
+        subscribed = [
+            (request.params["uri"], request.headers["authorization"]) for request in server.of("resources/subscribe")
+        ]
+    assert subscribed == [("a:a", "ada"), ("a:b", "bob")] * 2
 
 
-async def test_whoever_begins_to_watch_what_another_stops_watching_is_told_of_changes(
+async def test_resubscribe_during_unsubscribe_subscribes_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     subscribed: list[bool] = []
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "resources/unsubscribe":
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "resources/unsubscribe":
             await trio.sleep(0.5)
-        subscribed.append(asked.rpc == "resources/subscribe")
+        subscribed.append(request.rpc == "resources/subscribe")
         await reply.result({})
 
     capabilities: JsonObject = {"resources": {"subscribe": True}}
@@ -353,17 +357,17 @@ async def test_whoever_begins_to_watch_what_another_stops_watching_is_told_of_ch
             assert subscribed == [True, False, True]
 
 
-async def test_standing_stream_of_2024_11_05_is_opened_in_a_new_session_too() -> None:
-    inner = Forgetful()
+async def test_standalone_stream_of_2024_11_05_reopened_in_new_session() -> None:
+    inner = SessionLosingServer()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "initialize" and inner.alive:
-            await legacy(version="2024-11-05")(asked, reply)
-        elif asked.rpc == "initialize":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "initialize" and inner.alive:
+            await legacy(version="2024-11-05")(request, reply)
+        elif request.rpc == "initialize":
             inner.alive, inner.number = True, 2
-            await legacy(version="2024-11-05", session="s2")(asked, reply)
+            await legacy(version="2024-11-05", session="s2")(request, reply)
         else:
-            await inner.answer(asked, reply)
+            await inner.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         inner.alive = False
@@ -372,15 +376,15 @@ async def test_standing_stream_of_2024_11_05_is_opened_in_a_new_session_too() ->
         assert [get.headers["mcp-session-id"] for get in server.of("GET")] == ["s1", "s2"]
 
 
-# --- the standing stream ---------------------------------------------------------------------------------------------
+# --- the standalone stream ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [400, 410])
-async def test_a_standing_stream_whose_last_event_is_forgotten_begins_anew(
+async def test_standalone_stream_unknown_last_event_reopened_without_it(
     status: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
-        if "last-event-id" in asked.headers:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if "last-event-id" in request.headers:
             await reply.body(status, b"no such event", "text/plain")
         elif len(server.of("GET")) == 1:
             await reply.stream()
@@ -393,14 +397,14 @@ async def test_a_standing_stream_whose_last_event_is_forgotten_begins_anew(
     async with serving(legacy(get=get)) as server, open_http(server.url) as client:
         await trio.sleep(60)
         await client.ping()
-        assert [asked.headers.get("last-event-id") for asked in server.of("GET")] == [None, "a", None]
+        assert [request.headers.get("last-event-id") for request in server.of("GET")] == [None, "a", None]
 
 
-async def test_standing_stream_whose_last_event_is_forgotten_reports_that_anything_may_have_changed(
+async def test_standalone_stream_unknown_last_event_reports_all_changes(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
-        if "last-event-id" in asked.headers:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if "last-event-id" in request.headers:
             await reply.body(400, b"no such event", "text/plain")
         elif len(server.of("GET")) == 1:
             await reply.stream()
@@ -416,16 +420,14 @@ async def test_standing_stream_whose_last_event_is_forgotten_reports_that_anythi
         client.listen(tools=True, uris=["a:b"]) as changes,
     ):
         with trio.fail_after(600):
-            seen = {await anext(changes), await anext(changes)}
-    assert seen == {Change(ChangeKind.TOOLS), Change(ChangeKind.RESOURCE, "a:b")}
+            changes_received = {await anext(changes), await anext(changes)}
+    assert changes_received == {Change(ChangeKind.TOOLS), Change(ChangeKind.RESOURCE, "a:b")}
     assert "notifications may be lost" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["cut", "503", "401", "429"])
-async def test_a_standing_stream_comes_back_after_an_outage_of_many_minutes(
-    how: str, autojump_clock: trio.testing.MockClock
-) -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
+async def test_standalone_stream_reopened_after_long_outage(how: str, autojump_clock: trio.testing.MockClock) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         if len(server.of("GET")) == 1:
             await reply.stream()
             await reply.end()
@@ -433,21 +435,21 @@ async def test_a_standing_stream_comes_back_after_an_outage_of_many_minutes(
             await (reply.cut() if how == "cut" else reply.body(int(how)))
         else:
             await reply.stream()
-            back.set()
+            reopened.set()
             await reply.hang()
 
-    back = trio.Event()
+    reopened = trio.Event()
     async with serving(legacy(get=get)) as server, open_http(server.url):
         with trio.fail_after(1_000):
-            await back.wait()
-        # Rarely enough to harm nobody.
+            await reopened.wait()
+        # The attempts are rare enough.
         assert len(server.of("GET")) <= 45
 
 
-async def test_a_standing_stream_that_is_not_offered_any_more_is_told(
+async def test_standalone_stream_405_after_end_logged(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         if len(server.of("GET")) == 1:
             await reply.stream()
             await reply.end()
@@ -460,15 +462,15 @@ async def test_a_standing_stream_that_is_not_offered_any_more_is_told(
     assert "standalone stream rejected" in caplog.text
 
 
-async def test_a_server_that_wants_to_be_asked_again_at_once_and_for_ever_is_not_flooded(
+async def test_resume_with_retry_0_limited(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event(CHANGED, id=str(len(server.of("GET"))), retry=0)
         await reply.end()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event(id="x", retry=0)
         await reply.end()
@@ -482,12 +484,12 @@ async def test_a_server_that_wants_to_be_asked_again_at_once_and_for_ever_is_not
         assert len(server.of("GET")) - before <= 220
 
 
-async def test_an_opening_that_is_put_off_again_and_again_is_not_a_flood(
+async def test_opening_resumed_repeatedly_limited(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        if asked.method == "POST":
+        if request.method == "POST":
             await reply.event(id="x", retry=0)
         await reply.end()
 
@@ -498,16 +500,16 @@ async def test_an_opening_that_is_put_off_again_and_again_is_not_a_flood(
         assert 3 <= len(server.of("GET")) <= 10
 
 
-async def test_a_connection_that_cannot_be_opened_in_time_is_tried_again_when_a_stream_is_resumed(
+async def test_resume_connect_timeout_retried(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event(id="a")
         await reply.cut()
 
-    async def get(asked: Asked, reply: Reply) -> None:
-        if "last-event-id" not in asked.headers:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if "last-event-id" not in request.headers:
             await reply.body(405)
             return
         await reply.stream()
@@ -518,43 +520,45 @@ async def test_a_connection_that_cannot_be_opened_in_time_is_tried_again_when_a_
         transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
         inner = transport.wire._pool._dialer._connect
-        tries = 0
+        attempts = 0
 
         async def connect(host: str, port: int) -> trio.SocketStream:
-            nonlocal tries
-            tries += 1
-            if server.of("tools/call") and tries < 3:
+            nonlocal attempts
+            attempts += 1
+            if server.of("tools/call") and attempts < 3:
                 await trio.sleep_forever()
             return await inner(host, port)
 
         monkeypatch.setattr(transport.wire._pool._dialer, "_connect", connect)
         await client.call_tool("a")
-    assert tries >= 2
+    assert attempts >= 2
 
 
 @pytest.mark.spec("session.client-reinitialize", "sse.terminate-on-session-expiry")
-async def test_a_standing_stream_whose_session_is_gone_when_it_is_resumed_brings_a_new_session(
+async def test_standalone_stream_resume_session_lost_opens_session(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        if forgetful.number == 1:
+        if losing_server.number == 1:
             await reply.event(CHANGED, id="a")
-            forgetful.alive = False
+            losing_server.alive = False
             await reply.cut()
         await reply.hang()
 
-    forgetful = Forgetful(get=get)
+    losing_server = SessionLosingServer(get=get)
     lost = trio.Event()
-    async with serving(forgetful.answer) as server, open_http(server.url, on_session_lost=lost.set):
+    async with serving(losing_server.answer) as server, open_http(server.url, on_session_lost=lost.set):
         with trio.fail_after(60):
             await lost.wait()
         await trio.sleep(1)
-        told = [(asked.headers["mcp-session-id"], asked.headers.get("last-event-id")) for asked in server.of("GET")]
-    assert told == [("s1", None), ("s1", "a"), ("s2", None)]
+        streams = [
+            (request.headers["mcp-session-id"], request.headers.get("last-event-id")) for request in server.of("GET")
+        ]
+    assert streams == [("s1", None), ("s1", "a"), ("s2", None)]
 
 
-async def test_no_session_is_made_for_a_client_that_is_closed() -> None:
+async def test_session_not_replaced_after_close() -> None:
     async with serving(legacy()) as server, open_http(server.url) as client:
         transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
@@ -565,23 +569,23 @@ async def test_no_session_is_made_for_a_client_that_is_closed() -> None:
         assert server.rpcs().count("initialize") == 1
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------
+# --- closing ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("session.client-delete")
-async def test_a_client_that_is_closed_by_two_tasks_at_once_ends_its_session_all_the_same(
+async def test_client_closed_by_two_tasks_deletes_session(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
-    ended: list[str] = []
+    deleted_sessions: list[str] = []
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method == "DELETE":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "DELETE":
             await trio.sleep(1)
             await reply.body(200)
-            ended.append(asked.headers["mcp-session-id"])
+            deleted_sessions.append(request.headers["mcp-session-id"])
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server:
         async with trio.open_nursery() as nursery:
@@ -589,45 +593,45 @@ async def test_a_client_that_is_closed_by_two_tasks_at_once_ends_its_session_all
             await client.ping()
             # The block of `run` ends with the connection, so both close at the same time.
             await client.aclose()
-            assert ended == ["s1"]
-        assert ended == ["s1"]
+            assert deleted_sessions == ["s1"]
+        assert deleted_sessions == ["s1"]
         await trio.testing.wait_all_tasks_blocked()
         assert server.open == 0
 
 
-# --- what is remembered of servers -----------------------------------------------------------------------------------
+# --- remembered eras -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("compat.client-dual-modern", "compat.client-cache-era")
-async def test_a_client_that_speaks_legacy_revisions_only_teaches_others_nothing_about_the_era() -> None:
+async def test_legacy_only_client_does_not_set_remembered_era() -> None:
     modern_part, legacy_part = modern(), legacy()
 
-    async def both(asked: Asked, reply: Reply) -> None:
-        inner = modern_part if "mcp-method" in asked.headers else legacy_part
-        await inner(asked, reply)
+    async def dual_era(request: ReceivedRequest, reply: Reply) -> None:
+        inner = modern_part if "mcp-method" in request.headers else legacy_part
+        await inner(request, reply)
 
-    async with serving(both) as server:
+    async with serving(dual_era) as server:
         async with open_http(server.url, revisions=LEGACY) as client:
             assert client.revision is R2025_11_25
-        asked_before = len(server.asked)
+        count_before = len(server.requests)
         async with open_http(server.url) as client:
             await client.call_tool("a")
-        assert server.rpcs()[asked_before:] == ["server/discover", "tools/call"]
+        assert server.rpcs()[count_before:] == ["server/discover", "tools/call"]
 
 
 # --- secrets ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("session.client-secure-handling")
-async def test_neither_errors_nor_logs_nor_representations_tell_the_session_or_the_credentials(
+async def test_errors_logs_and_reprs_hide_session_and_credentials(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     secrets = ("s3cr3t", "t0ken", "qu3ry", "p3rcall")
     treatments = ["cut", "500", "401", "junk", "hang", "404"]
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        how = str(asked.params["name"])
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        how = str(request.params["name"])
         if how == "cut":
             await reply.cut()
         elif how == "junk":
@@ -637,7 +641,7 @@ async def test_neither_errors_nor_logs_nor_representations_tell_the_session_or_t
         else:
             await reply.body(int(how))
 
-    told: list[str] = []
+    texts: list[str] = []
     async with (
         serving(legacy(calls, session="s3cr3t"), path="/mcp?key=qu3ry") as server,
         open_http(
@@ -649,28 +653,28 @@ async def test_neither_errors_nor_logs_nor_representations_tell_the_session_or_t
                 await client.with_headers({"X-Key": "p3rcall"}).call_tool(how)
             error: BaseException | None = raised.value
             while error is not None:
-                told += [str(error), repr(error)]
+                texts += [str(error), repr(error)]
                 error = error.__cause__ or error.__context__
-            told.append(repr(raised.value.context))
+            texts.append(repr(raised.value.context))
         transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
         assert transport._sessions is not None
-        told += [
+        texts += [
             repr(each) for each in (client, transport, transport._sessions._session, transport.wire, client._channel)
         ]
-    told += [record.getMessage() for record in caplog.records]
-    told.append(repr(Session("s3cr3t", R2025_11_25)))
-    # The driver's own words and those of libraries below this one are not ours.
-    assert len(told) > len(treatments)
+    texts += [record.getMessage() for record in caplog.records]
+    texts.append(repr(Session("s3cr3t", R2025_11_25)))
+    # Texts of the Python runtime and of other libraries are excluded.
+    assert len(texts) > len(treatments)
     for secret in secrets:
-        assert not [sentence for sentence in told if secret in sentence]
+        assert not [text for text in texts if secret in text]
 
 
-# --- odd answers -----------------------------------------------------------------------------------------------------
+# --- unusual responses -----------------------------------------------------------------------------------------------
 
 
-async def test_an_error_page_whose_body_cannot_be_read_is_told_by_its_status() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_error_with_unreadable_body_raises_with_status() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         head = b"HTTP/1.1 503 Busy\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
         await reply.raw(head + b"5;" + b"x" * 100_000 + b"\r\nhello\r\n0\r\n\r\n")
 
@@ -680,12 +684,12 @@ async def test_an_error_page_whose_body_cannot_be_read_is_told_by_its_status() -
         assert raised.value.status == 503
 
 
-async def test_what_was_survived_in_an_answer_is_written_to_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tolerated_deviation_in_response_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "mcp_client")
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(
-            200, json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": OK}).encode(), "text/plain"
+            200, json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": OK}).encode(), "text/plain"
         )
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -693,8 +697,8 @@ async def test_what_was_survived_in_an_answer_is_written_to_the_debug_log(caplog
     assert "the JSON body has another media type" in caplog.text
 
 
-async def test_a_stream_of_very_many_tiny_events_is_read_to_its_answer() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
+async def test_stream_of_many_tiny_events_read_to_response() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         tiny = b"data\n\n" + json.dumps(CHANGED).join(("data: ", "\n\n")).encode() + b":\n"
         for _ in range(100):
@@ -708,14 +712,14 @@ async def test_a_stream_of_very_many_tiny_events_is_read_to_its_answer() -> None
         assert server.connections == 1
 
 
-async def test_a_redirect_within_a_session_repeats_the_request_with_its_session_once() -> None:
+async def test_redirect_repeats_request_with_session_id() -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/call" and asked.target == "/mcp":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call" and request.target == "/mcp":
             await reply.body(307, headers={"Location": "/other"})
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("a")
@@ -723,28 +727,28 @@ async def test_a_redirect_within_a_session_repeats_the_request_with_its_session_
     assert (first.target, second.target) == ("/mcp", "/other")
     assert first.body == second.body
     assert second.headers["mcp-session-id"] == "s1"
-    assert server.asked[-1].target == "/mcp"
+    assert server.requests[-1].target == "/mcp"
 
 
 @pytest.mark.spec("security.sanitize-urls")
-async def test_nothing_that_a_server_names_is_asked_at_another_origin() -> None:
-    """The addresses that a server can name over HTTP: of a redirect, and of the endpoint of HTTP+SSE."""
+async def test_urls_of_server_at_other_origin_not_requested() -> None:
+    # A server can name URLs in a redirect, a challenge, and the endpoint event of HTTP+SSE.
     visited: list[str] = []
 
-    async def trap(asked: Asked, reply: Reply) -> None:
-        visited.append(asked.target)
+    async def record_request(request: ReceivedRequest, reply: Reply) -> None:
+        visited.append(request.target)
         await reply.body(200)
 
-    async with serving(trap) as elsewhere:
+    async with serving(record_request) as elsewhere:
         foreign = elsewhere.url
 
-        async def redirecting(asked: Asked, reply: Reply) -> None:
+        async def redirecting(request: ReceivedRequest, reply: Reply) -> None:
             await reply.body(
-                401 if asked.rpc == "tools/call" else 307,
+                401 if request.rpc == "tools/call" else 307,
                 headers={"Location": foreign, "WWW-Authenticate": f'Bearer resource_metadata="{foreign}"'},
             )
 
-        for answer in (redirecting, OldServer(endpoint=foreign).answer):
+        for answer in (redirecting, HttpSseServer(endpoint=foreign).answer):
             async with serving(answer) as server:
                 with pytest.raises(McpError, match=r"another origin|have the origin of the stream"):
                     async with open_http(server.url):
@@ -755,9 +759,9 @@ async def test_nothing_that_a_server_names_is_asked_at_another_origin() -> None:
     assert visited == []
 
 
-async def test_headers_of_one_call_are_in_no_other_request() -> None:
-    async def get(asked: Asked, reply: Reply) -> None:
-        if "last-event-id" not in asked.headers:
+async def test_headers_of_view_sent_only_with_its_calls() -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if "last-event-id" not in request.headers:
             await reply.stream()
             await reply.hang()
             return
@@ -765,7 +769,7 @@ async def test_headers_of_one_call_are_in_no_other_request() -> None:
         await reply.event_result_of(server.of("tools/call")[-1])
         await reply.end()
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event(id="a", retry=1)
         await reply.end()
@@ -773,18 +777,20 @@ async def test_headers_of_one_call_are_in_no_other_request() -> None:
     async with serving(legacy(calls, get=get)) as server, open_http(server.url) as client:
         await client.with_headers({"X-Who": "ada"}).call_tool("a")
         await client.with_headers({"X-Who": "bob"}).call_tool("b")
-    said = [(asked.rpc, asked.headers.get("x-who")) for asked in server.asked if "x-who" in asked.headers]
-    assert said == [("tools/call", "ada"), ("GET", "ada"), ("tools/call", "bob"), ("GET", "bob")]
+    headers_sent = [
+        (request.rpc, request.headers.get("x-who")) for request in server.requests if "x-who" in request.headers
+    ]
+    assert headers_sent == [("tools/call", "ada"), ("GET", "ada"), ("tools/call", "bob"), ("GET", "bob")]
 
 
-async def test_a_request_of_the_server_in_the_middle_of_a_renewal_is_answered_in_the_new_session(
+async def test_ping_during_session_renewal_answered_in_new_session(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    forgetful = Forgetful()
+    losing_server = SessionLosingServer()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "initialize" and not forgetful.alive:
-            forgetful.alive, forgetful.number = True, 2
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "initialize" and not losing_server.alive:
+            losing_server.alive, losing_server.number = True, 2
             await reply.stream({"Mcp-Session-Id": "s2"})
             await reply.event({"jsonrpc": "2.0", "id": 5, "method": "ping"})
             await trio.sleep(1)
@@ -796,12 +802,12 @@ async def test_a_request_of_the_server_in_the_middle_of_a_renewal_is_answered_in
             await reply.event_result(result)
             await reply.end()
         else:
-            await forgetful.answer(asked, reply)
+            await losing_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
-        forgetful.alive = False
+        losing_server.alive = False
         await client.call_tool("a")
         await client.call_tool("b")
-        await until(lambda: server.of("response"))
-        assert [asked.headers["mcp-session-id"] for asked in server.of("response")] == ["s2"]
-    assert forgetful.processed == ["a", "b"]
+        await wait_until(lambda: server.of("response"))
+        assert [request.headers["mcp-session-id"] for request in server.of("response")] == ["s2"]
+    assert losing_server.processed == ["a", "b"]

@@ -1,11 +1,11 @@
-"""HTTP+SSE, the transport of 2024-11-05, as a client meets it."""
+"""HTTP+SSE, the transport of 2024-11-05, on the side of the client."""
 
 from __future__ import annotations
 
 import pytest
 import trio
 import trio.testing
-from zoo import Asked, OldServer, Reply, serving, until
+from zoo import HttpSseServer, ReceivedRequest, Reply, serving, wait_until
 
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError, RequestTimeout
@@ -21,16 +21,16 @@ from mcp_core.types import ElicitRequestFormParams, ElicitResult, ProgressNotifi
     "compat.http-sse-client-fallback",
 )
 @pytest.mark.parametrize("post", [400, 404, 405])
-async def test_the_last_thing_that_is_tried_is_the_pair_of_endpoints(post: int) -> None:
-    old = OldServer(post=post)
+async def test_http_sse_tried_last(post: int) -> None:
+    sse_server = HttpSseServer(post=post)
     async with (
-        serving(old.answer, path="/sse") as server,
+        serving(sse_server.answer, path="/sse") as server,
         open_http(server.url, headers={"Authorization": "Bearer a"}) as client,
     ):
         assert client.revision.name == "2024-11-05"
         await client.call_tool("echo")
         await client.ping()
-    assert [(asked.target.partition("?")[0], asked.rpc) for asked in server.asked] == [
+    assert [(request.target.partition("?")[0], request.rpc) for request in server.requests] == [
         ("/sse", "server/discover"),
         ("/sse", "initialize"),
         ("/sse", "GET"),
@@ -39,39 +39,39 @@ async def test_the_last_thing_that_is_tried_is_the_pair_of_endpoints(post: int) 
         ("/messages", "tools/call"),
         ("/messages", "ping"),
     ]
-    assert server.asked[1].body == server.asked[3].body
-    assert server.asked[3].target == "/messages?session=1"
-    assert all(asked.headers["authorization"] == "Bearer a" for asked in server.asked)
-    assert "mcp-session-id" not in server.asked[-1].headers
+    assert server.requests[1].body == server.requests[3].body
+    assert server.requests[3].target == "/messages?session=1"
+    assert all(request.headers["authorization"] == "Bearer a" for request in server.requests)
+    assert "mcp-session-id" not in server.requests[-1].headers
 
 
-async def test_what_such_a_server_speaks_is_remembered_and_asked_for_directly() -> None:
-    old = OldServer()
-    async with serving(old.answer) as server:
+async def test_http_sse_server_remembered() -> None:
+    sse_server = HttpSseServer()
+    async with serving(sse_server.answer) as server:
         for _ in range(2):
             async with open_http(server.url) as client:
                 await client.ping()
     assert server.rpcs()[6:] == ["GET", "initialize", "notifications/initialized", "ping"]
 
 
-async def test_a_later_revision_may_be_spoken_on_it() -> None:
-    old = OldServer()
-    old.version = "2025-06-18"
-    async with serving(old.answer) as server, open_http(server.url) as client:
+async def test_http_sse_later_revision_negotiated() -> None:
+    sse_server = HttpSseServer()
+    sse_server.version = "2025-06-18"
+    async with serving(sse_server.answer) as server, open_http(server.url) as client:
         assert client.revision.name == "2025-06-18"
         await client.ping()
 
 
-async def test_progress_requests_and_changes_come_on_the_stream(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, stream: Reply) -> None:
-        meta = asked.params["_meta"]
+async def test_stream_delivers_progress_requests_and_changes(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, stream: Reply) -> None:
+        meta = request.params["_meta"]
         assert isinstance(meta, dict)
         params: JsonObject = {"progressToken": meta["progressToken"], "progress": 1}
         await stream.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
         await stream.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await stream.event({"jsonrpc": "2.0", "id": 7, "method": "ping"})
-        await until(lambda: server.of("response"))
-        await stream.event_result_of(asked)
+        await wait_until(lambda: server.of("response"))
+        await stream.event_result_of(request)
 
     shown: list[float] = []
     tasks: list[trio.lowlevel.Task] = []
@@ -84,8 +84,8 @@ async def test_progress_requests_and_changes_come_on_the_stream(autojump_clock: 
         return ElicitResult(action="decline")
 
     handlers = Handlers(elicit=elicit)
-    old = OldServer(calls)
-    async with serving(old.answer) as server, open_http(server.url, handlers=handlers) as client:
+    sse_server = HttpSseServer(calls)
+    async with serving(sse_server.answer) as server, open_http(server.url, handlers=handlers) as client:
         async with client.listen(tools=True) as changes:
             await client.call_tool("echo", on_progress=show)
             assert (await anext(changes)).kind is ChangeKind.TOOLS
@@ -95,12 +95,12 @@ async def test_progress_requests_and_changes_come_on_the_stream(autojump_clock: 
     assert tasks == [trio.lowlevel.current_task()]
 
 
-async def test_when_the_stream_is_lost_everything_that_waits_ends(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, stream: Reply) -> None:
+async def test_stream_lost_pending_calls_raise(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, stream: Reply) -> None:
         await trio.testing.wait_all_tasks_blocked()
         await stream.cut()
 
-    old = OldServer(calls)
+    sse_server = HttpSseServer(calls)
     errors: list[McpError] = []
 
     async def call(client: Client) -> None:
@@ -108,7 +108,7 @@ async def test_when_the_stream_is_lost_everything_that_waits_ends(autojump_clock
             await client.call_tool("echo")
         errors.append(caught.value)
 
-    async with serving(old.answer) as server, open_http(server.url) as client:
+    async with serving(sse_server.answer) as server, open_http(server.url) as client:
         async with trio.open_nursery() as nursery:
             for _ in range(2):
                 nursery.start_soon(call, client)
@@ -119,37 +119,37 @@ async def test_when_the_stream_is_lost_everything_that_waits_ends(autojump_clock
     assert len(errors) == 2
 
 
-@pytest.mark.parametrize("refuse", [400, 404, 500])
-async def test_a_post_that_is_refused_fails_its_request_alone(refuse: int) -> None:
-    old = OldServer()
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_post_rejected_fails_only_its_request(status: int) -> None:
+    sse_server = HttpSseServer()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "tools/call":
-            await reply.body(refuse, b"no such session", "text/plain")
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call":
+            await reply.body(status, b"no such session", "text/plain")
         else:
-            await old.answer(asked, reply)
+            await sse_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         with pytest.raises(HttpFailure, match="no such session") as caught:
             await client.call_tool("echo")
-        assert caught.value.status == refuse
+        assert caught.value.status == status
         await client.ping()
 
 
-async def test_a_call_that_is_given_up_is_cancelled_on_the_wire(autojump_clock: trio.testing.MockClock) -> None:
-    async def calls(asked: Asked, stream: Reply) -> None:
+async def test_abandoned_call_sends_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, stream: Reply) -> None:
         return
 
-    old = OldServer(calls)
+    sse_server = HttpSseServer(calls)
     deadlines = Deadlines(idle=5)
-    async with serving(old.answer) as server, open_http(server.url, deadlines=deadlines) as client:
+    async with serving(sse_server.answer) as server, open_http(server.url, deadlines=deadlines) as client:
         with pytest.raises(RequestTimeout, match="idle"):
             await client.call_tool("echo")
         with trio.move_on_after(1):
             await client.call_tool("echo")
         await trio.sleep(1)
-        cancelled = [asked.params["requestId"] for asked in server.of("notifications/cancelled")]
-        assert cancelled == [asked.message["id"] for asked in server.of("tools/call")]
+        cancelled = [request.params["requestId"] for request in server.of("notifications/cancelled")]
+        assert cancelled == [request.message["id"] for request in server.of("tools/call")]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ async def test_a_call_that_is_given_up_is_cancelled_on_the_wire(autojump_clock: 
         "javascript:alert(1)",
     ],
 )
-async def test_an_endpoint_of_another_origin_is_not_posted_to(endpoint: str) -> None:
-    old = OldServer(endpoint=endpoint)
-    async with serving(old.answer) as server:
+async def test_endpoint_of_other_origin_rejected(endpoint: str) -> None:
+    sse_server = HttpSseServer(endpoint=endpoint)
+    async with serving(sse_server.answer) as server:
         with pytest.raises((HttpFailure, RemoteProtocolError), match="endpoint"):
             async with open_http(server.url):
                 pass
@@ -174,11 +174,9 @@ async def test_an_endpoint_of_another_origin_is_not_posted_to(endpoint: str) -> 
 
 
 @pytest.mark.parametrize("how", ["ends", "hangs", "page", "401", "messages only"])
-async def test_a_stream_that_names_no_endpoint_is_told_with_what_the_post_came_to(
-    how: str, autojump_clock: trio.testing.MockClock
-) -> None:
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method == "POST":
+async def test_stream_without_endpoint_reports_post_failure(how: str, autojump_clock: trio.testing.MockClock) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "POST":
             await reply.body(404, b"nothing here", "text/plain")
         elif how == "401":
             await reply.body(401)
@@ -205,18 +203,18 @@ async def test_a_stream_that_names_no_endpoint_is_told_with_what_the_post_came_t
         assert server.open == 0
 
 
-async def test_an_answer_may_come_on_the_stream_before_its_post_is_answered(
+async def test_response_on_stream_before_post_response(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    old = OldServer()
+    sse_server = HttpSseServer()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method == "POST" and asked.target.startswith("/messages"):
-            await old.say(asked)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "POST" and request.target.startswith("/messages"):
+            await sse_server.respond_on_stream(request)
             await trio.sleep(5)
             await reply.body(202)
         else:
-            await old.answer(asked, reply)
+            await sse_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         start = trio.current_time()
@@ -224,41 +222,41 @@ async def test_an_answer_may_come_on_the_stream_before_its_post_is_answered(
         assert trio.current_time() - start < 5
 
 
-async def test_a_version_that_the_server_refuses_is_followed_by_another_on_the_same_stream() -> None:
-    old = OldServer()
-    old.version = "2024-11-05"
+async def test_version_rejected_other_version_tried_on_same_stream() -> None:
+    sse_server = HttpSseServer()
+    sse_server.version = "2024-11-05"
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        handshake = asked.target.startswith("/messages") and asked.rpc == "initialize"
-        if handshake and asked.params["protocolVersion"] == "2025-11-25":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        handshake = request.target.startswith("/messages") and request.rpc == "initialize"
+        if handshake and request.params["protocolVersion"] == "2025-11-25":
             await reply.body(202)
             data: JsonObject = {"supported": ["2024-11-05"]}
             error: JsonObject = {"code": -32602, "message": "Unsupported protocol version", "data": data}
-            await old.streams[0].event({"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
+            await sse_server.streams[0].event({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
         else:
-            await old.answer(asked, reply)
+            await sse_server.answer(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.ping()
-        versions = [asked.params["protocolVersion"] for asked in server.of("initialize")]
+        versions = [request.params["protocolVersion"] for request in server.of("initialize")]
     assert versions == ["2025-11-25", "2025-11-25", "2024-11-05"]
 
 
-async def test_a_second_try_that_is_not_taken_ends_the_opening() -> None:
-    old = OldServer()
+async def test_second_initialize_rejected_fails_opening() -> None:
+    sse_server = HttpSseServer()
     posted = 0
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal posted
-        if asked.method != "POST" or not asked.target.startswith("/messages"):
-            await old.answer(asked, reply)
+        if request.method != "POST" or not request.target.startswith("/messages"):
+            await sse_server.answer(request, reply)
             return
         posted += 1
         await reply.body(202 if posted == 1 else 500)
         if posted == 1:
             data: JsonObject = {"supported": ["2024-11-05"]}
             error: JsonObject = {"code": -32602, "message": "Unsupported protocol version", "data": data}
-            await old.streams[0].event({"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
+            await sse_server.streams[0].event({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
 
     async with serving(answer) as server:
         with pytest.raises(HttpFailure, match="500"):
@@ -268,14 +266,14 @@ async def test_a_second_try_that_is_not_taken_ends_the_opening() -> None:
         assert server.open == 0
 
 
-async def test_the_first_post_may_be_refused(autojump_clock: trio.testing.MockClock) -> None:
-    old = OldServer()
+async def test_first_post_rejected_raises_access_denied(autojump_clock: trio.testing.MockClock) -> None:
+    sse_server = HttpSseServer()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.target.startswith("/messages"):
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.target.startswith("/messages"):
             await reply.body(403, b"not you", "text/plain")
         else:
-            await old.answer(asked, reply)
+            await sse_server.answer(request, reply)
 
     async with serving(answer) as server:
         with pytest.raises(AccessDenied, match="not you"):

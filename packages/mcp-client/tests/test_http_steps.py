@@ -1,7 +1,7 @@
-"""At whatever step a client over HTTP is cancelled or closed, nothing is left behind, and what still lives works.
+"""A client over HTTP that is cancelled or closed at any step leaves nothing behind, and other calls work.
 
-A step is one run of a task from one checkpoint to the next. Each play is repeated with the interruption one step later,
-until it comes to its end undisturbed.
+A step is one run of a task from one checkpoint to the next. Each scenario is repeated with the interruption one step later,
+until it ends undisturbed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 from trio.abc import Instrument
-from zoo import OK, Answer, Asked, OldServer, Reply, Server, legacy, modern, serving
+from zoo import OK, HttpSseServer, ReceivedRequest, Reply, Responder, Server, legacy, modern, serving
 
 from mcp_client import Client, Deadlines, open_http
 from mcp_client.transports.http.transport import HttpTransport
@@ -25,98 +25,98 @@ SUBSCRIBE: Final[JsonObject] = {"resources": {"subscribe": True}, "tools": {"lis
 
 
 class Interruption(Instrument):
-    """Does something before a task takes its nth step."""
+    """An instrument that acts before a task takes its nth step."""
 
     def __init__(self, step: int) -> None:
-        self._left = step
+        self._remaining = step
         self._task: trio.lowlevel.Task | None = None
         self._act: Callable[[], None] = lambda: None
         self.done = False
 
     def watch(self, act: Callable[[], None]) -> None:
-        """The steps of this task count from here on."""
+        """Count the steps of this task from now on."""
         self._task, self._act = trio.lowlevel.current_task(), act
 
-    def rest(self) -> None:
-        """They count no longer."""
+    def stop(self) -> None:
+        """Stop counting."""
         self._task = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         if task is self._task:
-            self._left -= 1
-            if self._left == 0:
+            self._remaining -= 1
+            if self._remaining == 0:
                 self._task, self.done = None, True
                 self._act()
 
 
-async def as_stream(asked: Asked, reply: Reply) -> None:
+async def as_stream(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
-    if asked.rpc == "subscriptions/listen":
-        listen: JsonObject = {"io.modelcontextprotocol/subscriptionId": asked.message["id"]}
+    if request.rpc == "subscriptions/listen":
+        listen: JsonObject = {"io.modelcontextprotocol/subscriptionId": request.message["id"]}
         granted: JsonObject = {"notifications": {"toolsListChanged": True}, "_meta": listen}
         await reply.event({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": granted})
         await reply.hang()
         return
-    await reply.event_result(OK if asked.rpc == "tools/call" else {})
+    await reply.event_result(OK if request.rpc == "tools/call" else {})
     await reply.end()
 
 
-async def as_json(asked: Asked, reply: Reply) -> None:
-    await (reply.result(OK) if asked.rpc == "tools/call" else as_stream(asked, reply))
+async def as_json(request: ReceivedRequest, reply: Reply) -> None:
+    await (reply.result(OK) if request.rpc == "tools/call" else as_stream(request, reply))
 
 
-async def standing(asked: Asked, reply: Reply) -> None:
-    if "last-event-id" in asked.headers:
+async def silent_or_resumed(request: ReceivedRequest, reply: Reply) -> None:
+    if "last-event-id" in request.headers:
         await reply.stream()
-        await reply.event({"jsonrpc": "2.0", "id": int(asked.headers["last-event-id"]), "result": OK})
+        await reply.event({"jsonrpc": "2.0", "id": int(request.headers["last-event-id"]), "result": OK})
         await reply.end()
         return
     await reply.stream()
     await reply.hang()
 
 
-async def resumed(asked: Asked, reply: Reply) -> None:
+async def respond_on_resumption(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
-    await reply.event(id=str(asked.message["id"]), retry=100)
+    await reply.event(id=str(request.message["id"]), retry=100)
     await reply.end()
 
 
-def losing() -> Answer:
-    """The second call finds its session lost."""
+def session_losing() -> Responder:
+    """Return a responder that loses its session at the second call."""
     number = 1
     calls = 0
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         nonlocal number, calls
-        if asked.rpc == "initialize":
-            await legacy(session=f"s{number}", capabilities=SUBSCRIBE)(asked, reply)
+        if request.rpc == "initialize":
+            await legacy(session=f"s{number}", capabilities=SUBSCRIBE)(request, reply)
             return
-        if asked.rpc == "tools/call":
+        if request.rpc == "tools/call":
             calls += 1
             if calls == 2:
                 number = 2
-        if asked.headers.get("mcp-session-id") not in (None, f"s{number}"):
+        if request.headers.get("mcp-session-id") not in (None, f"s{number}"):
             await reply.body(404)
         else:
-            await legacy(get=standing)(asked, reply)
+            await legacy(get=silent_or_resumed)(request, reply)
 
     return answer
 
 
-KINDS: Final[dict[str, Callable[[], Answer]]] = {
+KINDS: Final[dict[str, Callable[[], Responder]]] = {
     "modern, JSON": lambda: modern(as_json),
     "modern, stream": lambda: modern(as_stream),
-    "legacy, JSON": lambda: legacy(get=standing, capabilities=SUBSCRIBE),
-    "legacy, resumed": lambda: legacy(resumed, get=standing),
-    "legacy, losing": losing,
-    "2024": lambda: OldServer().answer,
+    "legacy, JSON": lambda: legacy(get=silent_or_resumed, capabilities=SUBSCRIBE),
+    "legacy, resumed": lambda: legacy(respond_on_resumption, get=silent_or_resumed),
+    "legacy, losing": session_losing,
+    "2024": lambda: HttpSseServer().answer,
 }
 
-Play: TypeAlias = Callable[[Server, Interruption], Awaitable[None]]
+Scenario: TypeAlias = Callable[[Server, Interruption], Awaitable[None]]
 
 
-def nothing_left(client: Client) -> None:
-    """All that a closed client has had is gone."""
+def assert_nothing_left(client: Client) -> None:
+    """Check that a closed client holds no resources."""
     link = client._channel
     assert not link._calls
     assert not link.connection.outbound_requests
@@ -135,10 +135,10 @@ async def cancelled_opening(server: Server, interruption: Interruption) -> None:
     with trio.CancelScope() as scope:
         interruption.watch(scope.cancel)
         async with opening as client:
-            interruption.rest()
+            interruption.stop()
             await client.call_tool("a")
     if opening._channel is not None:
-        nothing_left(Client(opening._channel, opening._outputs, None))
+        assert_nothing_left(Client(opening._channel, opening._outputs, None))
 
 
 async def cancelled_call(server: Server, interruption: Interruption) -> None:
@@ -147,12 +147,12 @@ async def cancelled_call(server: Server, interruption: Interruption) -> None:
         with trio.CancelScope() as scope:
             interruption.watch(scope.cancel)
             await client.call_tool("b")
-        interruption.rest()
+        interruption.stop()
         await client.call_tool("c")
         await client.call_tool("d")
         assert not client._channel._calls
         assert not client._channel.connection.outbound_requests
-    nothing_left(client)
+    assert_nothing_left(client)
 
 
 async def cancelled_listening(server: Server, interruption: Interruption) -> None:
@@ -161,9 +161,9 @@ async def cancelled_listening(server: Server, interruption: Interruption) -> Non
             interruption.watch(scope.cancel)
             async with client.listen(tools=True, uris=["a:b"]):
                 await trio.sleep(0.1)
-        interruption.rest()
+        interruption.stop()
         await client.call_tool("c")
-    nothing_left(client)
+    assert_nothing_left(client)
 
 
 async def cancelled_closing(server: Server, interruption: Interruption) -> None:
@@ -172,11 +172,11 @@ async def cancelled_closing(server: Server, interruption: Interruption) -> None:
         with trio.CancelScope() as scope:
             interruption.watch(scope.cancel)
             await client.aclose()
-        interruption.rest()
+        interruption.stop()
         with pytest.raises(ConnectionEnded):
             await client.call_tool("b")
-    nothing_left(client)
-    if any("mcp-session-id" in asked.headers for asked in server.asked):
+    assert_nothing_left(client)
+    if any("mcp-session-id" in request.headers for request in server.requests):
         assert server.rpcs()[-1] == "DELETE"
 
 
@@ -184,7 +184,7 @@ async def closed_by_another(server: Server, interruption: Interruption) -> None:
     outcomes: list[str] = []
     calls = 4
 
-    async def one(client: Client, watched: trio.Event | None) -> None:
+    async def call_repeatedly(client: Client, watched: trio.Event | None) -> None:
         if watched is not None:
             interruption.watch(watched.set)
         for _ in range(3):
@@ -206,15 +206,15 @@ async def closed_by_another(server: Server, interruption: Interruption) -> None:
             nursery.start_soon(close, client, now)
             async with trio.open_nursery() as callers:
                 for number in range(calls):
-                    callers.start_soon(one, client, now if number == 0 else None)
+                    callers.start_soon(call_repeatedly, client, now if number == 0 else None)
             now.set()
-    interruption.rest()
+    interruption.stop()
     assert outcomes.count("closed") == 1
     assert outcomes.count("ended") <= calls
-    nothing_left(client)
+    assert_nothing_left(client)
 
 
-PLAYS: Final[dict[str, Play]] = {
+SCENARIOS: Final[dict[str, Scenario]] = {
     "opening is cancelled": cancelled_opening,
     "a call is cancelled": cancelled_call,
     "listening is cancelled": cancelled_listening,
@@ -223,26 +223,26 @@ PLAYS: Final[dict[str, Play]] = {
 }
 
 
-async def perform(kind: str, play: Play, interruption: Interruption) -> None:
+async def run_scenario(kind: str, scenario: Scenario, interruption: Interruption) -> None:
     with trio.fail_after(1_000):
         async with serving(KINDS[kind]()) as server:
-            await play(server, interruption)
+            await scenario(server, interruption)
             await trio.testing.wait_all_tasks_blocked()
             assert server.open == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("play", PLAYS)
-def test_at_whatever_step_it_is_interrupted_nothing_is_left_behind(play: str, kind: str) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_interruption_at_any_step_leaves_nothing_behind(scenario: str, kind: str) -> None:
     for step in range(1, 200):
         interruption = Interruption(step)
         clock = trio.testing.MockClock(autojump_threshold=0)
         try:
-            trio.run(perform, kind, PLAYS[play], interruption, clock=clock, instruments=[interruption])
+            trio.run(run_scenario, kind, SCENARIOS[scenario], interruption, clock=clock, instruments=[interruption])
         except BaseException as failure:
             failure.add_note(f"interrupted at step {step}")
             raise
         if not interruption.done:
             assert step > 1
             return
-    raise AssertionError("it took more steps than that")
+    raise AssertionError("the scenario took more than 199 steps")

@@ -1,4 +1,4 @@
-"""What stands around the messages of a client: over memory, stdio and HTTP, in each era."""
+"""Middleware of a client: over memory, stdio and HTTP, in each era."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from mcp_core.types import (
 )
 from mcp_server import Context, ElicitationAccepted, Server, serve_stream
 
-ASKING = [revision for revision in REVISIONS.values() if str(revision) >= "2025-06-18"]
+WITH_ELICITATION = [revision for revision in REVISIONS.values() if str(revision) >= "2025-06-18"]
 
 
 class Recorder(Middleware):
-    """Writes down all that passes, and what came back."""
+    """Middleware that records messages and results."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
+        self.methods: list[tuple[str, str]] = []
         self.messages: list[MiddlewareMessage] = []
         self.results: list[object] = []
 
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
-        self._note(message)
+        self._record(message)
         result = await proceed(message)
         self.results.append(result)
         return result
 
     def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
-        self._note(message)
+        self._record(message)
         return message
 
-    def _note(self, message: MiddlewareMessage) -> None:
-        self.seen.append(("<" if message.incoming else ">", message.method))
+    def _record(self, message: MiddlewareMessage) -> None:
+        self.methods.append(("<" if message.incoming else ">", message.method))
         self.messages.append(message)
 
 
@@ -72,7 +72,7 @@ def make_server() -> Server:
     @server.tool()
     async def greet(*, context: Context) -> str:
         await context.progress(1)
-        await context.info("about to ask")
+        await context.info("about to elicit")
         answer = await context.elicit(Name, "Your name?")
         return f"Hello {answer.value.name}" if isinstance(answer, ElicitationAccepted) else "Hello"
 
@@ -97,8 +97,8 @@ def text(result: CallToolResult) -> str:
     return content.text
 
 
-@pytest.mark.parametrize("revision", ASKING, ids=str)
-async def test_it_sees_all_that_is_said_but_what_belongs_to_the_connection(
+@pytest.mark.parametrize("revision", WITH_ELICITATION, ids=str)
+async def test_middleware_receives_all_but_connection_messages(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     recorder, server = Recorder(), make_server()
@@ -140,10 +140,10 @@ async def test_it_sees_all_that_is_said_but_what_belongs_to_the_connection(
         }
     else:
         expected |= {(">", "subscriptions/listen")}
-    assert set(recorder.seen) == expected
+    assert set(recorder.methods) == expected
     assert kinds == {ChangeKind.TOOLS, ChangeKind.RESOURCE}
-    # A question in a result is answered by asking again.
-    assert recorder.seen.count((">", "tools/call")) == (1 if revision.server_requests else 2)
+    # The retry of a multi round-trip request is a second request.
+    assert recorder.methods.count((">", "tools/call")) == (1 if revision.server_requests else 2)
     for message in recorder.messages:
         assert message.revision is revision
         assert (message.id is not None) is (message.method == "elicitation/create" and revision.server_requests)
@@ -151,8 +151,8 @@ async def test_it_sees_all_that_is_said_but_what_belongs_to_the_connection(
             assert message.raw == {}
 
 
-@pytest.mark.parametrize("revision", ASKING, ids=str)
-async def test_a_question_has_its_parameters_and_those_as_they_came(revision: Revision) -> None:
+@pytest.mark.parametrize("revision", WITH_ELICITATION, ids=str)
+async def test_middleware_client_request_has_params_and_raw(revision: Revision) -> None:
     recorder, server = Recorder(), make_server()
     async with open_in_memory(
         lambda stream: serve_stream(server, stream),
@@ -161,14 +161,14 @@ async def test_a_question_has_its_parameters_and_those_as_they_came(revision: Re
         middleware=[recorder],
     ) as client:
         await client.call_tool("greet")
-    (asked,) = [message for message in recorder.messages if message.method == "elicitation/create"]
-    assert isinstance(asked.params, ElicitRequestFormParams)
-    assert asked.raw["message"] == asked.params.message == "Your name?"
+    (elicitation,) = [message for message in recorder.messages if message.method == "elicitation/create"]
+    assert isinstance(elicitation.params, ElicitRequestFormParams)
+    assert elicitation.raw["message"] == elicitation.params.message == "Your name?"
     assert any(isinstance(result, ElicitResult) for result in recorder.results)
 
 
 class Rewriter(Middleware):
-    """Changes what passes, in each direction."""
+    """Middleware that changes messages in each direction."""
 
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         params = message.params
@@ -187,9 +187,11 @@ class Rewriter(Middleware):
         return None
 
 
-@pytest.mark.parametrize("revision", ASKING, ids=str)
-async def test_it_may_change_and_drop_what_passes(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
-    server, logged, shown, heard = make_server(), list[object](), list[float](), list[object]()
+@pytest.mark.parametrize("revision", WITH_ELICITATION, ids=str)
+async def test_middleware_changes_and_drops_messages(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    server, logged, shown, methods = make_server(), list[object](), list[float](), list[object]()
     async with open_in_memory(
         lambda stream: serve_stream(server, stream),
         revisions=[revision],
@@ -197,7 +199,7 @@ async def test_it_may_change_and_drop_what_passes(revision: Revision, autojump_c
         log_level="info",
         middleware=[Rewriter()],
     ) as client:
-        client._channel.listeners.subscribe(lambda event: heard.append(event.method))
+        client._channel.listeners.subscribe(lambda event: methods.append(event.method))
         assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "42"
         assert text(await client.call_tool("greet", on_progress=lambda p: shown.append(p.progress))) == "Hello Grace"
         if revision.server_requests:
@@ -205,37 +207,37 @@ async def test_it_may_change_and_drop_what_passes(revision: Revision, autojump_c
             await trio.testing.wait_all_tasks_blocked()
     assert set(shown) == {99.0}
     assert set(logged) == {"redacted"}
-    assert "notifications/tools/list_changed" not in heard
+    assert "notifications/tools/list_changed" not in methods
 
 
-class Answerer(Middleware):
-    """Answers calls itself."""
+class ResultMiddleware(Middleware):
+    """Middleware that returns results of calls itself."""
 
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
+    def __init__(self, result: object) -> None:
+        self.result = result
 
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if message.method == "tools/call":
-            return self.answer
+            return self.result
         return await proceed(message)
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-@pytest.mark.parametrize("answer", [CallToolResult(content=(TextContent(text="ok"),)), OK], ids=["instance", "wire"])
-async def test_it_may_answer_in_place_of_the_server(revision: Revision, answer: object) -> None:
+@pytest.mark.parametrize("result", [CallToolResult(content=(TextContent(text="ok"),)), OK], ids=["instance", "wire"])
+async def test_middleware_returns_result_instead_of_server(revision: Revision, result: object) -> None:
     transcript = Transcript()
     async with open_in_memory(
         lambda stream: serve_stream(make_server(), stream),
         revisions=[revision],
         transcript=transcript,
-        middleware=[Answerer(answer)],
+        middleware=[ResultMiddleware(result)],
     ) as client:
         assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "ok"
     assert "tools/call" not in transcript.text()
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("result", "reason"),
     [
         (None, "a middleware returned NoneType, which is not a result of tools/call"),
         (TextContent(text="x"), "a middleware returned TextContent, which is not a result of tools/call"),
@@ -243,16 +245,16 @@ async def test_it_may_answer_in_place_of_the_server(revision: Revision, answer: 
         ({"content": 3}, "a middleware returned an invalid CallToolResult"),
     ],
 )
-async def test_what_is_no_result_is_the_fault_of_the_middleware(answer: object, why: str) -> None:
+async def test_middleware_invalid_result_raises(result: object, reason: str) -> None:
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(), stream), middleware=[Answerer(answer)]
+        lambda stream: serve_stream(make_server(), stream), middleware=[ResultMiddleware(result)]
     ) as client:
-        with pytest.raises(LocalProtocolError, match=why):
+        with pytest.raises(LocalProtocolError, match=reason):
             await client.call_tool("add")
         assert await client.list_tools()
 
 
-class Refuser(Middleware):
+class RejectingMiddleware(Middleware):
     def __init__(self, method: str) -> None:
         self.method = method
 
@@ -262,24 +264,24 @@ class Refuser(Middleware):
         return await proceed(message)
 
 
-@pytest.mark.parametrize("revision", ASKING, ids=str)
-async def test_what_it_refuses_the_caller_or_the_server_gets_as_an_error(revision: Revision) -> None:
+@pytest.mark.parametrize("revision", WITH_ELICITATION, ids=str)
+async def test_middleware_error_sent_to_caller_or_server(revision: Revision) -> None:
     async with open_in_memory(
         lambda stream: serve_stream(make_server(), stream),
         revisions=[revision],
         handlers=Handlers(elicit=elicit),
-        middleware=[Refuser("tools/list"), Refuser("elicitation/create")],
+        middleware=[RejectingMiddleware("tools/list"), RejectingMiddleware("elicitation/create")],
     ) as client:
         with pytest.raises(RequestFailed, match="not here"):
             await client.list_tools()
-        # On a session the error goes to the server, whose tool does not catch it.
+        # With a session the error goes to the server, whose tool does not catch it.
         with pytest.raises(RequestFailed, match="not here"):
             await client.call_tool("greet")
 
 
 @pytest.mark.parametrize("wrong", [{"action": 3}, CallToolResult(content=())], ids=["wire", "class"])
-async def test_a_wrong_answer_to_a_question_in_a_result_is_not_sent(wrong: object) -> None:
-    class Wrong(Middleware):
+async def test_middleware_invalid_input_response_not_sent(wrong: object) -> None:
+    class WrongResult(Middleware):
         async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             return wrong if message.incoming else await proceed(message)
 
@@ -287,14 +289,14 @@ async def test_a_wrong_answer_to_a_question_in_a_result_is_not_sent(wrong: objec
         lambda stream: serve_stream(make_server(), stream),
         revisions=[R2026_07_28],
         handlers=Handlers(elicit=elicit),
-        middleware=[Wrong()],
+        middleware=[WrongResult()],
     ) as client:
         with pytest.raises((LocalProtocolError, TypeError), match="ElicitResult"):
             await client.call_tool("greet")
 
 
-async def test_it_may_ask_again() -> None:
-    class Again(Middleware):
+async def test_middleware_retries_request() -> None:
+    class RetryingMiddleware(Middleware):
         async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             try:
                 return await proceed(message)
@@ -306,11 +308,11 @@ async def test_it_may_ask_again() -> None:
         await peer.refuse(await peer.receive("tools/call"), -32603)
         await peer.answer(await peer.receive("tools/call"), OK)
 
-    async with open_in_memory(scripted(script), middleware=[Again()]) as client:
+    async with open_in_memory(scripted(script), middleware=[RetryingMiddleware()]) as client:
         assert text(await client.call_tool("any")) == "ok"
 
 
-async def test_each_page_of_a_list_is_a_request() -> None:
+async def test_middleware_receives_each_page_request() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(prompts={})
         await peer.answer(await peer.receive("prompts/list"), {"prompts": [], "nextCursor": "more"})
@@ -319,13 +321,13 @@ async def test_each_page_of_a_list_is_a_request() -> None:
     recorder = Recorder()
     async with open_in_memory(scripted(script), middleware=[recorder]) as client:
         await client.list_prompts()
-    assert recorder.seen == [(">", "prompts/list")] * 2
+    assert recorder.methods == [(">", "prompts/list")] * 2
 
 
-async def test_the_first_is_the_outermost() -> None:
+async def test_middleware_first_is_outermost() -> None:
     order: list[str] = []
 
-    class Named(Middleware):
+    class NamingMiddleware(Middleware):
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -337,7 +339,7 @@ async def test_the_first_is_the_outermost() -> None:
                 order.append(f"/{self.name}")
 
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(), stream), middleware=[Named("a"), Named("b")]
+        lambda stream: serve_stream(make_server(), stream), middleware=[NamingMiddleware("a"), NamingMiddleware("b")]
     ) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
     assert order == ["a", "b", "/b", "/a"]
@@ -345,10 +347,10 @@ async def test_the_first_is_the_outermost() -> None:
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 @pytest.mark.parametrize("wrong", ["raises", "other params"])
-async def test_one_that_fails_with_a_notification_drops_it_and_is_logged(
+async def test_middleware_notification_failure_drops_and_logs(
     revision: Revision, wrong: str, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
-    class Broken(Middleware):
+    class FailingMiddleware(Middleware):
         def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
             if wrong == "raises":
                 raise ValueError("broken")
@@ -360,7 +362,7 @@ async def test_one_that_fails_with_a_notification_drops_it_and_is_logged(
         revisions=[revision],
         handlers=Handlers(elicit=elicit, log=logged.append),
         log_level="info",
-        middleware=[Broken()],
+        middleware=[FailingMiddleware()],
     ) as client:
         with caplog.at_level(logging.ERROR, "mcp_client"):
             assert text(await client.call_tool("greet", on_progress=logged.append)) == "Hello Ada"
@@ -369,8 +371,8 @@ async def test_one_that_fails_with_a_notification_drops_it_and_is_logged(
 
 
 @pytest.mark.parametrize("dropped", [True, False])
-async def test_a_notification_of_ours_may_be_dropped(dropped: bool) -> None:
-    class Quiet(Middleware):
+async def test_middleware_drops_outbound_notification(dropped: bool) -> None:
+    class DroppingMiddleware(Middleware):
         def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
             assert not message.incoming
             return None if dropped else message
@@ -381,25 +383,25 @@ async def test_a_notification_of_ours_may_be_dropped(dropped: bool) -> None:
         revisions=[R2025_11_25],
         handlers=Handlers(roots=[Root(uri="file:///")]),
         transcript=transcript,
-        middleware=[Quiet()],
+        middleware=[DroppingMiddleware()],
     ) as client:
         await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
     assert ("roots/list_changed" in transcript.text()) is not dropped
 
 
-# --- one that lets everything pass changes nothing -------------------------------------------------------------------
+# --- middleware that changes nothing ---------------------------------------------------------------------------------
 
 STEPS = st.lists(st.sampled_from(["list", "call", "fail", "read", "greet", "nothing"]), max_size=6)
 
 
 @pytest.mark.property
 @given(STEPS, st.sampled_from([*LEGACY, R2026_07_28]), st.integers(1, 3))
-def test_with_one_that_lets_everything_pass_the_same_is_said(steps: list[str], revision: Revision, many: int) -> None:
-    def said(middleware: list[Middleware]) -> tuple[list[tuple[str, bytes]], list[str]]:
+def test_middleware_passing_everything_changes_nothing(steps: list[str], revision: Revision, count: int) -> None:
+    def run(middleware: list[Middleware]) -> tuple[list[tuple[str, bytes]], list[str]]:
         transcript, outcomes = Transcript(), list[str]()
 
         async def conversation() -> None:
-            # Keys that seal what goes from round to round are random, so nobody is asked in rounds here.
+            # Seals of request states are random, so multi round-trip requests are left out here.
             handlers = Handlers(elicit=elicit) if revision.server_requests else Handlers()
             async with open_in_memory(
                 lambda stream: serve_stream(make_server(), stream),
@@ -425,7 +427,7 @@ def test_with_one_that_lets_everything_pass_the_same_is_said(steps: list[str], r
         trio.run(conversation, clock=trio.testing.MockClock(autojump_threshold=0))
         return transcript.lines, outcomes
 
-    assert said([Middleware() for _ in range(many)]) == said([])
+    assert run([Middleware() for _ in range(count)]) == run([])
 
 
 # --- over a process and over HTTP ------------------------------------------------------------------------------------
@@ -441,17 +443,17 @@ trio.run(serve_stdio, server)
 """
 
 
-async def test_it_stands_around_the_messages_of_a_process(tmp_path: Path) -> None:
+async def test_middleware_over_stdio(tmp_path: Path) -> None:
     program = tmp_path / "server.py"
     program.write_text(PROGRAM)
     recorder = Recorder()
     async with open_stdio([sys.executable, program], middleware=[recorder]) as client:
         assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
-    assert recorder.seen == [(">", "tools/call")]
+    assert recorder.methods == [(">", "tools/call")]
 
 
-async def test_it_stands_around_the_messages_over_http() -> None:
+async def test_middleware_over_http() -> None:
     recorder = Recorder()
     async with serving(modern()) as server, open_http(server.url, middleware=[recorder]) as client:
         assert text(await client.call_tool("add")) == "ok"
-    assert recorder.seen == [(">", "tools/call")]
+    assert recorder.methods == [(">", "tools/call")]

@@ -1,4 +1,4 @@
-"""Whatever servers, callers and handlers do: each call has one outcome, and nothing of it is left behind."""
+"""Each call has one outcome and leaves nothing behind, whatever servers, callers and handlers do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zoo import OK, Step, question, steps_of
+from zoo import OK, Step, client_request, steps_of
 
 from mcp_client import Client, Deadlines, Handlers
 from mcp_client.connection.pending_request import PendingRequest
@@ -23,7 +23,7 @@ from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
 
 def assert_nothing_left(client: Client) -> None:
-    """The tables of a link and its engine are empty."""
+    """Check that the tables of a channel and its engine are empty."""
     link = client._channel
     tables = (
         link._calls,
@@ -35,30 +35,30 @@ def assert_nothing_left(client: Client) -> None:
     assert len(link.connection._inbound.open) == 0
 
 
-STEPS: Final = steps_of("answer", "refuse", "progress", "ask", "silence", "twice", "junk")
+STEPS: Final = steps_of("answer", "refuse", "progress", "client request", "silence", "twice", "junk")
 
 
-async def treat(peer: ScriptedPeer, lock: trio.Lock, request: JsonObject, step: Step) -> None:
+async def apply_step(peer: ScriptedPeer, lock: trio.Lock, request: JsonObject, step: Step) -> None:
     await trio.sleep(step.delay)
     id = request["id"]
     answer: JsonObject = {"jsonrpc": "2.0", "id": id, "result": OK}
-    said: dict[str, list[JsonObject]] = {
+    messages: dict[str, list[JsonObject]] = {
         "answer": [answer],
         "refuse": [{"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "no"}}],
         "progress": [
             {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": id, "progress": 1}},
             answer,
         ],
-        "ask": [question(1000 + int(str(id))), answer],
+        "client request": [client_request(1000 + int(str(id))), answer],
         "silence": [],
         "twice": [answer, answer],
         "junk": [{"jsonrpc": "2.0", "id": id, "result": 5}],
     }
     async with lock:
-        await peer.send(*said[step.treatment])
+        await peer.send(*messages[step.treatment])
 
 
-async def play(steps: list[Step], end_at: float, end: str) -> None:
+async def run_steps(steps: list[Step], end_at: float, end: str) -> None:
     outcomes: list[str] = []
 
     async def script(peer: ScriptedPeer) -> None:
@@ -72,10 +72,10 @@ async def play(steps: list[Step], end_at: float, end: str) -> None:
                 if message.get("method") == "tools/call":
                     params = message["params"]
                     assert isinstance(params, dict)
-                    nursery.start_soon(treat, peer, lock, message, steps[int(str(params["name"]))])
+                    nursery.start_soon(apply_step, peer, lock, message, steps[int(str(params["name"]))])
 
-    async def quiet(peer: ScriptedPeer) -> None:
-        # The end of the client's output, or of the stream.
+    async def script_until_closed(peer: ScriptedPeer) -> None:
+        # The client has closed its output, or the stream.
         try:
             await script(peer)
         except BaseExceptionGroup as group:
@@ -87,7 +87,7 @@ async def play(steps: list[Step], end_at: float, end: str) -> None:
         await trio.sleep(1)
         return ElicitResult(action="decline")
 
-    async def show(_: object) -> None:
+    async def handle_progress(_: object) -> None:
         await trio.sleep(1)
 
     async def call(client: Client, number: int, step: Step) -> None:
@@ -95,7 +95,7 @@ async def play(steps: list[Step], end_at: float, end: str) -> None:
         outcome = "cancelled"
         with trio.move_on_after(step.cancel_after):
             try:
-                await client.call_tool(str(number), on_progress=show if number % 2 else lambda _: None)
+                await client.call_tool(str(number), on_progress=handle_progress if number % 2 else lambda _: None)
                 outcome = "result"
             except McpError as error:
                 outcome = type(error).__name__
@@ -103,7 +103,9 @@ async def play(steps: list[Step], end_at: float, end: str) -> None:
 
     deadlines = Deadlines(idle=5, total=8)
     with trio.fail_after(1_000):
-        async with open_in_memory(scripted(quiet), handlers=Handlers(elicit=elicit), deadlines=deadlines) as client:
+        async with open_in_memory(
+            scripted(script_until_closed), handlers=Handlers(elicit=elicit), deadlines=deadlines
+        ) as client:
             async with trio.open_nursery() as nursery:
                 for number, step in enumerate(steps):
                     nursery.start_soon(call, client, number, step)
@@ -126,14 +128,14 @@ async def play(steps: list[Step], end_at: float, end: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, end_at=st.sampled_from([0.5, 1.0, 2.0, 5.0, 6.5]), end=st.sampled_from(["late", "cut", "close"]))
-def test_each_call_has_one_outcome_and_leaves_nothing(steps: list[Step], end_at: float, end: str) -> None:
-    trio.run(play, steps, end_at, end, clock=trio.testing.MockClock(autojump_threshold=0))
+def test_concurrent_calls_each_have_outcome_and_leave_nothing(steps: list[Step], end_at: float, end: str) -> None:
+    trio.run(run_steps, steps, end_at, end, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-# --- one by one ------------------------------------------------------------------------------------------------------
+# --- single cases ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_that_has_ended_does_not_wait_for_what_others_have_to_write(
+async def test_ended_call_does_not_wait_for_write(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     call = PendingRequest(DEFAULT_DEADLINES, None, held=False)
@@ -144,12 +146,12 @@ async def test_a_call_that_has_ended_does_not_wait_for_what_others_have_to_write
             call.end()
 
 
-async def test_a_task_of_a_handler_that_fails_while_its_request_is_cancelled_harms_nobody_else(
+async def test_handler_task_failing_on_cancellation_logged(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize("2025-06-18", tools={})
-        await peer.send(question(7))
+        await peer.send(client_request(7))
         await trio.sleep(1)
         await peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
         await peer.answer(await peer.receive("tools/call"), OK)
@@ -171,7 +173,7 @@ async def test_a_task_of_a_handler_that_fails_while_its_request_is_cancelled_har
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_ten_thousand_calls_leave_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_10000_calls_leave_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize("2025-06-18", tools={})
         for _ in range(10_000):
@@ -185,28 +187,28 @@ async def test_ten_thousand_calls_leave_nothing(autojump_clock: trio.testing.Moc
         assert_nothing_left(client)
 
 
-async def test_an_id_that_a_server_uses_again_before_its_answer_was_written_is_answered_twice(
+async def test_server_request_id_reused_before_response_answered_twice(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    answered: list[object] = []
+    response_ids: list[object] = []
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize("2025-06-18", tools={})
-        await peer.send(question(7), question(8), question(9))
+        await peer.send(client_request(7), client_request(8), client_request(9))
         await trio.sleep(0.5)
-        await peer.send(question(8), question(9))
+        await peer.send(client_request(8), client_request(9))
         for _ in range(5):
             message = await peer.receive()
-            answered.append(message["id"])
+            response_ids.append(message["id"])
         await peer.answer(await peer.receive("tools/call"), OK)
 
     async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
         return ElicitResult(action="decline")
 
-    # Each write takes a second, and nothing fits beside it.
+    # Each write takes a second, and the limit allows one message at a time.
     async with open_in_memory(
         scripted(script), to_server=Faults(delay=1), limits=Limits(outgoing_bytes=1), handlers=Handlers(elicit=elicit)
     ) as client:
         await trio.sleep(20)
         await client.call_tool("echo")
-    assert sorted(str(id) for id in answered) == ["7", "8", "8", "9", "9"]
+    assert sorted(str(id) for id in response_ids) == ["7", "8", "8", "9", "9"]

@@ -1,7 +1,7 @@
-"""Every URL that a server or its authorization server names, with a name that leads into the network of the client.
+"""URLs that a server or its authorization server names, with a host in the network of the client.
 
-The Internet of these tests is a resolver for names, and one TLS server behind the address `PUBLIC_ADDRESS`. Connections are made
-on loopback sockets; which address each was meant for is recorded.
+The internet of these tests is a resolver, and one TLS server behind `PUBLIC_ADDRESS`. Connections are made on loopback
+sockets; the address of each is recorded.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import attrs
 import pytest
 import trio
 import trustme
-from auth_world import Person, World, call, oauth
-from zoo import Asked, Reply, serving
+from auth_world import AuthTestbed, FakeUserAgent, call, oauth
+from zoo import ReceivedRequest, Reply, serving
 
 import mcp_client
 from mcp_client import open_http
 from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject
 
-Found = (
+AddressInfo = (
     tuple[Literal[socket.AddressFamily.AF_INET], socket.SocketKind, int, str, tuple[str, int]]
     | tuple[
         Literal[socket.AddressFamily.AF_INET6],
@@ -36,20 +36,20 @@ Found = (
         tuple[str, int, int, int] | tuple[int, bytes],
     ]
 )
-"""What `getaddrinfo` returns of one address."""
+"""An entry of the result of `getaddrinfo`."""
 
 PUBLIC_ADDRESS: Final = "93.184.216.34"
 SERVER: Final = "https://mcp.example/mcp"
 DOCUMENT: Final = "/.well-known/oauth-protected-resource/mcp"
 METADATA: Final = "/.well-known/oauth-authorization-server"
 
-INNER: Final = (
+INNER_ADDRESSES: Final = (
     ["127.0.0.1"], ["::1"], ["0.0.0.0"], ["10.0.0.1"], ["fd12::1"], ["100.64.0.1"], ["169.254.169.254"], ["::ffff:127.0.0.1"],
     ["64:ff9b::7f00:1"], ["64:ff9b::a9fe:a9fe"], ["2002:7f00:1::"], [PUBLIC_ADDRESS, "10.0.0.1"], ["10.0.0.1", PUBLIC_ADDRESS],
 )  # fmt: skip
-"""What the name of an attacker resolves to."""
+"""The addresses that an attacker's name resolves to."""
 
-SPELT: Final = (
+INNER_HOSTS: Final = (
     "localhost", "localhost.", "x.localhost", "127.0.0.1", "127.0.0.1.", "127.1", "0177.0.0.1", "2130706433", "0x7f000001", "0", "0.0.0.0",
     "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "10.0.0.1", "169.254.169.254", "[fd00:ec2::254]", "2852039166",
 )  # fmt: skip
@@ -59,18 +59,18 @@ PLACES: Final = (
     "challenge", "resource metadata", "redirect of the resource metadata", "redirect of the server metadata", "registration_endpoint",
     "token_endpoint", "revocation_endpoint", "redirect of the registration", "redirect of the token", "redirect of the MCP server",
 )  # fmt: skip
-"""Where a peer names a URL that the client may request. Icons, resources, skills and elicitations are named to the application."""
+"""The places where a peer names a URL that the client may request. The application gets the URLs of icons, resources, skills and elicitations."""
 
 
 @attrs.define
-class Naming(World):
-    """A server and an authorization server that name one URL of an attacker's choice."""
+class AttackTestbed(AuthTestbed):
+    """A server and an authorization server that name one URL of an attacker."""
 
     place: str = ""
-    named: str = ""
+    named_url: str = ""
 
-    async def answer(self, asked: Asked, reply: Reply) -> None:
-        path = asked.target
+    async def answer(self, request: ReceivedRequest, reply: Reply) -> None:
+        path = request.target
         redirects = {
             "redirect of the resource metadata": DOCUMENT,
             "redirect of the server metadata": METADATA,
@@ -79,11 +79,13 @@ class Naming(World):
             "redirect of the MCP server": "/mcp",
         }
         if redirects.get(self.place) == path:
-            await reply.body(307, headers={"Location": f"{self.named}/x"})
+            await reply.body(307, headers={"Location": f"{self.named_url}/x"})
         elif self.place == "challenge" and path == "/mcp":
-            await reply.body(401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{self.named}{DOCUMENT}"'})
+            await reply.body(
+                401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{self.named_url}{DOCUMENT}"'}
+            )
         elif self.place == "resource metadata" and path == DOCUMENT:
-            await reply.json({"resource": self.url, "authorization_servers": [self.named]})
+            await reply.json({"resource": self.url, "authorization_servers": [self.named_url]})
         elif path == METADATA:
             metadata: JsonObject = {
                 "issuer": self.issuer,
@@ -95,20 +97,20 @@ class Naming(World):
                 "code_challenge_methods_supported": ["S256"],
             }
             if self.place in metadata:
-                metadata[self.place] = f"{self.named}/x"
+                metadata[self.place] = f"{self.named_url}/x"
             await reply.json(metadata)
         else:
-            await super().answer(asked, reply)
+            await super().answer(request, reply)
 
 
 @attrs.define
 class Internet(trio.abc.HostnameResolver):
-    """Names, and a way to the one server that there is."""
+    """A resolver of names, and a route to the one server."""
 
-    world: Naming
+    testbed: AttackTestbed
     tls: ssl.SSLContext
     names: dict[str, list[list[str]]] = attrs.field(factory=dict)
-    dialled: list[tuple[str, int]] = attrs.field(factory=list)
+    connected_addresses: list[tuple[str, int]] = attrs.field(factory=list)
 
     async def getaddrinfo(
         self,
@@ -118,25 +120,25 @@ class Internet(trio.abc.HostnameResolver):
         type: int = 0,
         proto: int = 0,
         flags: int = 0,
-    ) -> list[Found]:
+    ) -> list[AddressInfo]:
         assert host is not None
-        turns = self.names.get(host.decode().rstrip("."), [[PUBLIC_ADDRESS]])
-        found = turns.pop(0) if len(turns) > 1 else turns[0]
+        answers = self.names.get(host.decode().rstrip("."), [[PUBLIC_ADDRESS]])
+        addresses = answers.pop(0) if len(answers) > 1 else answers[0]
         assert isinstance(port, int)
         return [
             (socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, port, 0, 0))
             if ":" in address
             else (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
-            for address in found
+            for address in addresses
         ]
 
     async def getnameinfo(self, sockaddr: tuple[str, int] | tuple[str, int, int, int], flags: int) -> tuple[str, str]:
         raise AssertionError
 
     async def log_in(self) -> None:
-        """Connect, log in, call a tool and have the tokens revoked, as far as that goes."""
-        person = Person(self.world)
-        auth = oauth(self.world, person)
+        """Connect, log in, call a tool, and log out, as far as possible."""
+        user_agent = FakeUserAgent(self.testbed)
+        auth = oauth(self.testbed, user_agent)
         async with open_http(SERVER, auth=auth, tls=self.tls, proxies=False) as client:
             await call(client)
         await auth.log_out(SERVER, tls=self.tls, proxies=False)
@@ -152,76 +154,74 @@ async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> As
     trusting, context = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.configure_trust(trusting)
     authority.issue_cert(*(f"{name}.example" for name in ("mcp", "inner", "moving"))).configure_cert(context)
-    it = Internet(Naming(), trusting)
+    net = Internet(AttackTestbed(), trusting)
     real = trio.open_tcp_stream
-    before = trio.socket.set_custom_hostname_resolver(it)
+    before = trio.socket.set_custom_hostname_resolver(net)
     try:
-        async with serving(it.world.answer, tls=context) as server:
-            here = int(server.url.rpartition(":")[2].removesuffix("/mcp"))
-            it.world.origin, it.world.url = "https://mcp.example", SERVER
+        async with serving(net.testbed.answer, tls=context) as server:
+            port_of_server = int(server.url.rpartition(":")[2].removesuffix("/mcp"))
+            net.testbed.origin, net.testbed.url = "https://mcp.example", SERVER
 
             async def connect(host: str, port: int) -> trio.SocketStream:
                 found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 address = str(found[0][4][0])
-                it.dialled.append((address, port))
+                net.connected_addresses.append((address, port))
                 if address != PUBLIC_ADDRESS:
                     raise OSError(111, "Connection refused")
-                stream = await real("127.0.0.1", here)
+                stream = await real("127.0.0.1", port_of_server)
                 monkeypatch.setattr(stream.socket, "getpeername", lambda: (PUBLIC_ADDRESS, port))
                 return stream
 
             monkeypatch.setattr("trio.open_tcp_stream", connect)
-            yield it
+            yield net
     finally:
         trio.socket.set_custom_hostname_resolver(before)
 
 
-async def test_a_login_succeeds_where_all_names_are_public(internet: Internet) -> None:
+async def test_login_with_public_names_succeeds(internet: Internet) -> None:
     await internet.log_in()
-    assert internet.world.revoked
-    assert set(internet.dialled) == {(PUBLIC_ADDRESS, 443)}
+    assert internet.testbed.revoked
+    assert set(internet.connected_addresses) == {(PUBLIC_ADDRESS, 443)}
 
 
 @pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges")
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("addresses", INNER, ids=",".join)
-async def test_a_named_url_whose_name_leads_inside_is_not_requested(
+@pytest.mark.parametrize("addresses", INNER_ADDRESSES, ids=",".join)
+async def test_named_url_resolving_to_inner_address_not_requested(
     place: str, addresses: list[str], internet: Internet
 ) -> None:
     internet.names["inner.example"] = [addresses]
-    internet.world.place, internet.world.named = place, "https://inner.example"
+    internet.testbed.place, internet.testbed.named_url = place, "https://inner.example"
     with pytest.raises(McpError):
         await internet.log_in()
-    assert set(internet.dialled) == {(PUBLIC_ADDRESS, 443)}
+    assert set(internet.connected_addresses) == {(PUBLIC_ADDRESS, 443)}
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
-    ("scheme", "host"), [("http", "localhost"), ("http", "127.0.0.1"), *(("https", each) for each in SPELT)]
+    ("scheme", "host"), [("http", "localhost"), ("http", "127.0.0.1"), *(("https", each) for each in INNER_HOSTS)]
 )
-async def test_a_named_url_that_is_spelt_to_lead_inside_is_not_requested(
-    place: str, scheme: str, host: str, internet: Internet
-) -> None:
+async def test_named_url_with_inner_host_not_requested(place: str, scheme: str, host: str, internet: Internet) -> None:
     internet.names[host.rstrip(".")] = [["127.0.0.1"]]
-    internet.world.place, internet.world.named = place, f"{scheme}://{host}:9200"
+    internet.testbed.place, internet.testbed.named_url = place, f"{scheme}://{host}:9200"
     with pytest.raises(McpError):
         await internet.log_in()
-    assert set(internet.dialled) == {(PUBLIC_ADDRESS, 443)}
+    assert set(internet.connected_addresses) == {(PUBLIC_ADDRESS, 443)}
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_a_server_that_moves_inside_for_one_look_opens_nothing(place: str, internet: Internet) -> None:
-    # The MCP connection, the look at the name, what comes after it.
+async def test_server_name_rebound_once_allows_no_inner_address(place: str, internet: Internet) -> None:
+    # The MCP connection, the resolution of the name for the login, and later ones.
     internet.names["mcp.example"] = [[PUBLIC_ADDRESS], ["127.0.0.1"], [PUBLIC_ADDRESS]]
     internet.names["localhost"] = [["127.0.0.1"]]
-    internet.world.place, internet.world.named = place, "http://localhost:9200"
+    internet.testbed.place, internet.testbed.named_url = place, "http://localhost:9200"
     with pytest.raises(McpError):
         await internet.log_in()
-    # At most the server's own origin is asked where its name led.
-    assert set(internet.dialled) <= {(PUBLIC_ADDRESS, 443), ("127.0.0.1", 443)}
+    # Only the server's own origin may be requested at the rebound address.
+    assert set(internet.connected_addresses) <= {(PUBLIC_ADDRESS, 443), ("127.0.0.1", 443)}
 
 
-# --- every place that can make a connection --------------------------------------------------------------------------
+# --- calls that make connections -------------------------------------------------------------------------------------
 
 REACHING: Final = {
     "auth/fetch.py": {"getaddrinfo": 1, "HttpPool": 1, "open_tcp_stream": 1},
@@ -232,8 +232,8 @@ REACHING: Final = {
     "connectors/http.py": {"HttpPool": 1},
     "http_client/addresses.py": {"open_tcp_stream": 1},
 }
-"""By module, the calls that resolve a name, listen, or make a connection. `connectors/http.py` asks the URL that the user gave, and
-`GuardedFetch` what peers name. A call that is new here needs a row in `PLACES`, unless the user gives the URL."""
+"""The calls of each module that resolve a name, listen, or make a connection. `connectors/http.py` requests the URL of the user,
+and `GuardedFetch` the URLs of peers. A new call needs a row in `PLACES`, unless the user gives the URL."""
 
 NETWORK_CALLS: Final = frozenset({
     "GuardedFetch", "HttpPool", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
@@ -242,7 +242,7 @@ NETWORK_CALLS: Final = frozenset({
 })  # fmt: skip
 
 
-def test_every_call_that_can_reach_the_network_is_known() -> None:
+def test_network_calls_all_known() -> None:
     folder = Path(mcp_client.__file__).parent
     found: dict[str, dict[str, int]] = {}
     for path in sorted(folder.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Progress notifications on their way to the callback of a request: in order, in bounds, and before the result."""
+"""Delivery of progress notifications to the callback of a request: in order, bounded, and before the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import OK, Asked, Reply, legacy, modern, serving
+from zoo import OK, ReceivedRequest, Reply, legacy, modern, serving
 
 from mcp_client import Deadlines, open_http
 from mcp_client.connection.progress import PROGRESS_CHARACTERS, PROGRESS_NOTIFICATIONS, ProgressQueue
@@ -19,14 +19,14 @@ from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types import ProgressNotificationParams
 
-BEGINNINGS = [
+HANDSHAKES = [
     pytest.param(lambda peer: peer.initialize(tools={}), id="legacy"),
     pytest.param(lambda peer: peer.discover(tools={}), id="modern"),
 ]
-Begin = Callable[[ScriptedPeer], Awaitable[JsonObject]]
+Handshake = Callable[[ScriptedPeer], Awaitable[JsonObject]]
 
 
-def reported(token: JsonValue, value: float, message: str = "") -> JsonObject:
+def progress(token: JsonValue, value: float, message: str = "") -> JsonObject:
     params: JsonObject = {"progressToken": token, "progress": value, "message": message}
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
@@ -40,9 +40,9 @@ def token_of(request: JsonObject) -> JsonValue:
 
 
 def steps(request: JsonObject, count: int, *, answered: bool) -> list[JsonObject]:
-    """Reports of progress, each with a message, and the response behind them."""
+    """Return progress notifications with a message each, and optionally the response after them."""
     token = token_of(request)
-    found = [reported(token, number, f"step {number}") for number in range(1, count + 1)]
+    found = [progress(token, number, f"step {number}") for number in range(1, count + 1)]
     return [*found, {"jsonrpc": "2.0", "id": request["id"], "result": OK}] if answered else found
 
 
@@ -50,8 +50,8 @@ def expected(count: int, first: int = 1) -> list[tuple[float, str]]:
     return [(number, f"step {number}") for number in range(first, count + 1)]
 
 
-class Shown:
-    """A callback that remembers what it was given."""
+class RecordingCallback:
+    """A callback that records its calls."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, str | None]] = []
@@ -63,43 +63,43 @@ class Shown:
 # --- over a pipe -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("begin", BEGINNINGS)
+@pytest.mark.parametrize("handshake", HANDSHAKES)
 @pytest.mark.parametrize("count", [2, 650])
-async def test_progress_arriving_at_once_with_response_is_delivered_in_order(
-    begin: Begin, count: int, autojump_clock: trio.testing.MockClock
+async def test_progress_with_response_delivered_in_order(
+    handshake: Handshake, count: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer)
+        await handshake(peer)
         await peer.send(*steps(await peer.receive("tools/call"), count, answered=True))
 
-    shown = Shown()
+    shown = RecordingCallback()
     async with open_in_memory(scripted(script)) as client:
         await client.call_tool("slow", on_progress=shown)
     assert shown.steps == expected(count)
 
 
-async def test_progress_arriving_while_callback_runs_is_delivered_before_call_returns(
+async def test_progress_during_callback_delivered_before_call_returns(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    shown = Shown()
+    shown = RecordingCallback()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.send(*steps(await peer.receive("tools/call"), 20, answered=True))
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def slow_callback(params: ProgressNotificationParams) -> None:
         await trio.sleep(10)
         shown(params)
 
     async with open_in_memory(scripted(script)) as client:
-        await client.call_tool("slow", on_progress=show)
+        await client.call_tool("slow", on_progress=slow_callback)
         assert shown.steps == expected(20)
 
 
-async def test_progress_beyond_bound_of_slow_callback_leaves_out_oldest(
+async def test_progress_over_limit_drops_oldest(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    shown = Shown()
+    shown = RecordingCallback()
     sent = PROGRESS_NOTIFICATIONS + 50
 
     async def script(peer: ScriptedPeer) -> None:
@@ -110,17 +110,17 @@ async def test_progress_beyond_bound_of_slow_callback_leaves_out_oldest(
         await trio.testing.wait_all_tasks_blocked()
         await peer.send(*rest)
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def slow_callback(params: ProgressNotificationParams) -> None:
         shown(params)
         if params.progress == 1:
             await trio.sleep(1)
 
     async with open_in_memory(scripted(script)) as client:
-        await client.call_tool("slow", on_progress=show)
+        await client.call_tool("slow", on_progress=slow_callback)
     assert shown.steps == [*expected(1), *expected(sent, first=51)]
 
 
-async def test_progress_of_connection_that_ends_is_delivered_before_call_fails(
+async def test_progress_before_connection_end_delivered_before_error(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -128,14 +128,14 @@ async def test_progress_of_connection_that_ends_is_delivered_before_call_fails(
         await peer.send(*steps(await peer.receive("tools/call"), 3, answered=False))
         await peer.aclose()
 
-    shown = Shown()
+    shown = RecordingCallback()
     async with open_in_memory(scripted(script)) as client:
         with pytest.raises(ConnectionEnded):
             await client.call_tool("slow", on_progress=shown)
     assert shown.steps == expected(3)
 
 
-# --- callbacks that hang ---------------------------------------------------------------------------------------------
+# --- hanging callbacks -----------------------------------------------------------------------------------------------
 
 HANGING = Deadlines(idle=10, total=60)
 
@@ -144,7 +144,7 @@ async def hang(_: ProgressNotificationParams) -> None:
     await trio.sleep_forever()
 
 
-async def test_callback_that_hangs_before_response_leaves_idle_deadline_in_force(
+async def test_callback_hanging_before_response_idle_deadline_passes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -157,7 +157,7 @@ async def test_callback_that_hangs_before_response_leaves_idle_deadline_in_force
             await client.call_tool("slow", on_progress=hang, deadlines=HANGING)
 
 
-async def test_callback_that_hangs_after_response_is_cut_off_at_total_deadline(
+async def test_callback_hanging_after_response_ends_at_total_deadline(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     begun: list[float] = []
@@ -166,18 +166,18 @@ async def test_callback_that_hangs_after_response_is_cut_off_at_total_deadline(
         await peer.initialize(tools={})
         await peer.send(*steps(await peer.receive("tools/call"), 5, answered=True))
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def hanging_callback(params: ProgressNotificationParams) -> None:
         begun.append(params.progress)
         await trio.sleep_forever()
 
     async with open_in_memory(scripted(script)) as client:
-        result = await client.call_tool("slow", on_progress=show, deadlines=HANGING)
+        result = await client.call_tool("slow", on_progress=hanging_callback, deadlines=HANGING)
     assert not result.is_error
     assert begun == [1]
 
 
 @pytest.mark.parametrize("answered", [False, True])
-async def test_caller_cancelled_while_callback_hangs_is_released(
+async def test_caller_cancelled_during_hanging_callback_released(
     answered: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -203,54 +203,57 @@ async def in_one_chunk(reply: Reply, messages: list[JsonObject]) -> None:
 
 @pytest.mark.parametrize("era", [modern, legacy])
 @pytest.mark.parametrize("count", [2, 400])
-async def test_progress_arriving_in_one_chunk_over_http_is_delivered_in_order(
-    era: Callable[[Callable[[Asked, Reply], Awaitable[None]]], Callable[[Asked, Reply], Awaitable[None]]], count: int
+async def test_progress_in_one_http_chunk_delivered_in_order(
+    era: Callable[
+        [Callable[[ReceivedRequest, Reply], Awaitable[None]]], Callable[[ReceivedRequest, Reply], Awaitable[None]]
+    ],
+    count: int,
 ) -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        await in_one_chunk(reply, steps(asked.message, count, answered=True))
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        await in_one_chunk(reply, steps(request.message, count, answered=True))
 
-    shown = Shown()
+    shown = RecordingCallback()
     async with serving(era(calls)) as server, open_http(server.url) as client:
         await client.call_tool("slow", on_progress=shown)
     assert shown.steps == expected(count)
 
 
-async def test_callback_that_hangs_over_http_is_cut_off_at_total_deadline(
+async def test_callback_hanging_over_http_ends_at_total_deadline(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     begun: list[float] = []
 
-    async def calls(asked: Asked, reply: Reply) -> None:
-        await in_one_chunk(reply, steps(asked.message, 5, answered=True))
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        await in_one_chunk(reply, steps(request.message, 5, answered=True))
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def hanging_callback(params: ProgressNotificationParams) -> None:
         begun.append(params.progress)
         await trio.sleep_forever()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
-        result = await client.call_tool("slow", on_progress=show, deadlines=HANGING)
+        result = await client.call_tool("slow", on_progress=hanging_callback, deadlines=HANGING)
     assert not result.is_error
     assert begun == [1]
 
 
-async def test_callback_that_hangs_over_http_before_response_leaves_idle_deadline_in_force(
+async def test_callback_hanging_over_http_idle_deadline_passes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     begun: list[float] = []
 
-    async def calls(asked: Asked, reply: Reply) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
-        for each in steps(asked.message, 5, answered=False):
+        for each in steps(request.message, 5, answered=False):
             await reply.event(each)
         await reply.hang()
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def hanging_callback(params: ProgressNotificationParams) -> None:
         begun.append(params.progress)
         await trio.sleep_forever()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         with pytest.raises(RequestTimeout, match="idle deadline"):
-            await client.call_tool("slow", on_progress=show, deadlines=HANGING)
+            await client.call_tool("slow", on_progress=hanging_callback, deadlines=HANGING)
     assert begun == [1]
 
 
@@ -261,14 +264,14 @@ def params(value: float, message: str | None = None, **extra: JsonValue) -> Prog
     return ProgressNotificationParams(progress_token=1, progress=value, message=message, extra=extra)
 
 
-def test_queue_with_long_texts_leaves_out_oldest() -> None:
+def test_queue_long_messages_drop_oldest() -> None:
     queue = ProgressQueue()
     for value in range(4):
         queue.put(params(value, "x" * (PROGRESS_CHARACTERS // 2)))
     assert [queue.take().progress for _ in range(len(queue))] == [2, 3]
 
 
-def test_queue_with_long_unknown_members_leaves_out_oldest() -> None:
+def test_queue_long_unknown_members_drop_oldest() -> None:
     queue = ProgressQueue()
     for value in range(3):
         queue.put(params(value, note="x" * PROGRESS_CHARACTERS))
@@ -277,7 +280,7 @@ def test_queue_with_long_unknown_members_leaves_out_oldest() -> None:
 
 @pytest.mark.property
 @given(st.lists(st.none() | st.integers(0, PROGRESS_CHARACTERS), max_size=40))
-def test_queue_after_any_puts_and_takes_holds_newest_in_order_within_bounds(steps: list[int | None]) -> None:
+def test_queue_any_operations_keep_newest_within_limits(steps: list[int | None]) -> None:
     queue = ProgressQueue()
     put: list[int] = []
     taken: list[float] = []
@@ -289,7 +292,7 @@ def test_queue_after_any_puts_and_takes_holds_newest_in_order_within_bounds(step
         queue.put(params(number, "x" * step))
         put.append(number)
         assert 1 <= len(queue) <= PROGRESS_NOTIFICATIONS
-    left = [queue.take().progress for _ in range(len(queue))]
-    assert left == put[len(put) - len(left) :]
-    assert taken + left == sorted({*taken, *left})
+    remaining = [queue.take().progress for _ in range(len(queue))]
+    assert remaining == put[len(put) - len(remaining) :]
+    assert taken + remaining == sorted({*taken, *remaining})
     assert queue._characters == 0

@@ -1,4 +1,4 @@
-"""Every shape in which deployed servers answer the opening of a connection: it succeeds, or says precisely why not."""
+"""Responses of deployed servers to the opening of a connection: it succeeds, or the error states the cause."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import trio.testing
 from zoo import (
     DISCOVERED,
     OK,
-    Answer,
-    Asked,
-    OldServer,
+    HttpSseServer,
+    ReceivedRequest,
     Reply,
+    Responder,
     initialized,
     legacy,
     modern,
@@ -40,43 +40,45 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import LEGACY, MODERN, R2025_06_18, R2026_07_28
 
 
-def error(code: int, message: str, status: int = 400, *, id: JsonValue = "same", data: JsonValue = None) -> Answer:
-    async def answer(asked: Asked, reply: Reply) -> None:
+def error_responder(
+    code: int, message: str, status: int = 400, *, id: JsonValue = "same", data: JsonValue = None
+) -> Responder:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         body: JsonObject = {"code": code, "message": message}
         if data is not None:
             body["data"] = data
-        sent = asked.message["id"] if id == "same" else id
+        sent = request.message["id"] if id == "same" else id
         await reply.json({"jsonrpc": "2.0", "id": sent, "error": body}, status)
 
     return answer
 
 
-async def junk_result(asked: Asked, reply: Reply) -> None:
+async def junk_result(request: ReceivedRequest, reply: Reply) -> None:
     await reply.result({"tools": []})
 
 
-async def streamed_error(asked: Asked, reply: Reply) -> None:
+async def streamed_error(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.event(
-        {"jsonrpc": "2.0", "id": asked.message["id"], "error": {"code": -32601, "message": "Method not found"}}
+        {"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32601, "message": "Method not found"}}
     )
     await reply.end()
 
 
-async def empty_stream(asked: Asked, reply: Reply) -> None:
+async def empty_stream(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.end()
 
 
-PROBES: dict[str, Answer] = {
-    "-32601": error(-32601, "Method not found", 200),
-    "-32602": error(-32602, "Invalid request parameters", 200),
-    "-32600": error(-32600, "Invalid Request", 200),
-    "-32601 with 404": error(-32601, "Method not found", 404),
-    "400 missing session": error(-32600, "Bad Request: Missing session ID"),
-    "400 missing session, no id": error(-32000, "Bad Request: Mcp-Session-Id header is required", id=None),
-    "400 invented id": error(-32600, "Bad Request: Missing session ID", id="server-error"),
-    "400 unsupported version, id null": error(-32000, "Bad Request: Unsupported protocol version", id=None),
+PROBES: dict[str, Responder] = {
+    "-32601": error_responder(-32601, "Method not found", 200),
+    "-32602": error_responder(-32602, "Invalid request parameters", 200),
+    "-32600": error_responder(-32600, "Invalid Request", 200),
+    "-32601 with 404": error_responder(-32601, "Method not found", 404),
+    "400 missing session": error_responder(-32600, "Bad Request: Missing session ID"),
+    "400 missing session, no id": error_responder(-32000, "Bad Request: Mcp-Session-Id header is required", id=None),
+    "400 invented id": error_responder(-32600, "Bad Request: Missing session ID", id="server-error"),
+    "400 unsupported version, id null": error_responder(-32000, "Bad Request: Unsupported protocol version", id=None),
     "400 text": page(400, b"Invalid or missing session ID"),
     "400 empty": page(400, kind=None),
     "400 page": page(400, b"<html>Bad Request</html>", "text/html"),
@@ -107,14 +109,12 @@ PROBES: dict[str, Answer] = {
     "compat.client-dual-legacy",
     "compat.client-http-modern-first",
 )
-@pytest.mark.parametrize("shape", PROBES)
-async def test_whatever_a_legacy_server_answers_to_the_probe_its_session_is_opened(
-    shape: str, autojump_clock: trio.testing.MockClock
-) -> None:
+@pytest.mark.parametrize("case", PROBES)
+async def test_probe_any_legacy_response_opens_session(case: str, autojump_clock: trio.testing.MockClock) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        await (PROBES[shape] if asked.rpc == "server/discover" else inner)(asked, reply)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        await (PROBES[case] if request.rpc == "server/discover" else inner)(request, reply)
 
     async with serving(answer) as server:
         async with open_http(server.url) as client:
@@ -125,7 +125,7 @@ async def test_whatever_a_legacy_server_answers_to_the_probe_its_session_is_open
         assert server.open == 0
 
 
-NOT_OURS: dict[str, tuple[Answer, type[McpError], str]] = {
+OTHER_SERVERS: dict[str, tuple[Responder, type[McpError], str]] = {
     "a page": (page(200, b"<html>Welcome</html>", "text/html"), HttpFailure, "Welcome"),
     "a page 404": (page(404, b"<html>Nothing</html>", "text/html"), HttpFailure, "status 404"),
     "text": (page(200, b"hello", "text/plain"), HttpFailure, "hello"),
@@ -135,26 +135,24 @@ NOT_OURS: dict[str, tuple[Answer, type[McpError], str]] = {
     "503": (page(503, b"later"), HttpFailure, "later"),
     "429": (page(429, b"too many"), HttpFailure, "too many"),
     "compressed": (page(200, b"\x1f\x8b"), HttpFailure, "status 200"),
-    "error without meaning": (error(-32603, "boom", 200), RequestFailed, "boom"),
+    "error without meaning": (error_responder(-32603, "boom", 200), RequestFailed, "boom"),
     "a redirect elsewhere": (page(302, kind=None), HttpFailure, "302"),
 }
 
 
 @pytest.mark.spec("compat.client-modern-legacy-surface")
-@pytest.mark.parametrize("shape", NOT_OURS)
-async def test_what_is_no_server_of_the_protocol_is_told_precisely(
-    shape: str, autojump_clock: trio.testing.MockClock
-) -> None:
-    answer, kind, words = NOT_OURS[shape]
+@pytest.mark.parametrize("case", OTHER_SERVERS)
+async def test_foreign_server_error_states_cause(case: str, autojump_clock: trio.testing.MockClock) -> None:
+    answer, error_type, message = OTHER_SERVERS[case]
 
-    async def anything(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET":
+    async def anything(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "GET":
             await reply.body(404, b"no", "text/plain")
         else:
-            await answer(asked, reply)
+            await answer(request, reply)
 
     async with serving(anything, path="/mcp?key=secret") as server:
-        with pytest.raises(kind, match=words) as caught:
+        with pytest.raises(error_type, match=message) as caught:
             async with open_http(server.url):
                 pass
         assert caught.value.context.peer == server.url.partition("?")[0]
@@ -166,14 +164,14 @@ async def test_what_is_no_server_of_the_protocol_is_told_precisely(
 
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("when", ["server/discover", "initialize"])
-async def test_missing_credentials_are_no_reason_to_try_something_older(status: int, when: str) -> None:
+async def test_probe_401_or_403_does_not_fall_back(status: int, when: str) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == when:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == when:
             await reply.body(status, b"who are you?", "text/plain", {"WWW-Authenticate": "Bearer"})
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server:
         with pytest.raises(AccessDenied, match="who are you") as caught:
@@ -184,8 +182,8 @@ async def test_missing_credentials_are_no_reason_to_try_something_older(status: 
 
 
 @pytest.mark.parametrize("when", ["head", "body"])
-async def test_a_connection_that_fails_is_no_reason_to_try_something_older(when: str) -> None:
-    async def answer(asked: Asked, reply: Reply) -> None:
+async def test_probe_connection_failure_does_not_fall_back(when: str) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         if when == "body":
             await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
         await reply.cut()
@@ -199,8 +197,8 @@ async def test_a_connection_that_fails_is_no_reason_to_try_something_older(when:
 
 @pytest.mark.spec("compat.client-http-modern-error-retry")
 @pytest.mark.parametrize("id", ["same", None])
-async def test_a_modern_error_is_the_word_of_a_modern_server(id: JsonValue) -> None:
-    answer = error(-32021, "sampling is needed", id=id, data={"requiredCapabilities": {"sampling": {}}})
+async def test_probe_modern_error_does_not_fall_back(id: JsonValue) -> None:
+    answer = error_responder(-32021, "sampling is needed", id=id, data={"requiredCapabilities": {"sampling": {}}})
     async with serving(answer) as server:
         with pytest.raises(MissingRequiredClientCapability):
             async with open_http(server.url):
@@ -209,24 +207,26 @@ async def test_a_modern_error_is_the_word_of_a_modern_server(id: JsonValue) -> N
 
 
 @pytest.mark.spec("compat.client-http-modern-error-retry")
-async def test_a_server_that_refuses_the_first_probe_by_its_version_is_asked_again() -> None:
+async def test_probe_version_rejected_initialize_with_supported_version() -> None:
     inner = modern()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if len(server.asked) == 1:
-            await error(-32022, "no", data={"supported": ["2025-06-18"], "requested": "2026-07-28"})(asked, reply)
-        elif asked.rpc == "initialize":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if len(server.requests) == 1:
+            await error_responder(-32022, "no", data={"supported": ["2025-06-18"], "requested": "2026-07-28"})(
+                request, reply
+            )
+        elif request.rpc == "initialize":
             await reply.result(initialized("2025-06-18"))
-        elif asked.rpc == "notifications/initialized":
+        elif request.rpc == "notifications/initialized":
             await reply.accept()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         assert client.revision is R2025_06_18
 
 
-async def test_a_client_of_modern_revisions_says_that_the_server_is_older() -> None:
+async def test_modern_only_client_legacy_server_raises() -> None:
     async with serving(legacy()) as server:
         with pytest.raises((NegotiationFailed, RequestFailed, HttpFailure), match="modern revisions only"):
             async with open_http(server.url, revisions=MODERN):
@@ -235,15 +235,15 @@ async def test_a_client_of_modern_revisions_says_that_the_server_is_older() -> N
 
 
 @pytest.mark.spec("http.sse-transport-not-adopted")
-async def test_a_client_of_modern_revisions_does_not_look_for_http_sse() -> None:
-    async with serving(OldServer().answer) as server:
+async def test_modern_only_client_does_not_try_http_sse() -> None:
+    async with serving(HttpSseServer().answer) as server:
         with pytest.raises(NegotiationFailed, match="modern revisions only"):
             async with open_http(server.url, revisions=MODERN):
                 pass
         assert server.rpcs() == ["server/discover"]
 
 
-async def test_a_client_of_legacy_revisions_does_not_probe() -> None:
+async def test_legacy_only_client_does_not_probe() -> None:
     async with serving(legacy()) as server, open_http(server.url, revisions=LEGACY) as client:
         await client.ping()
         assert server.rpcs()[0] == "initialize"
@@ -252,27 +252,27 @@ async def test_a_client_of_legacy_revisions_does_not_probe() -> None:
 # --- slow servers ----------------------------------------------------------------------------------------------------
 
 
-async def slow_modern(asked: Asked, reply: Reply) -> None:
-    """Needs ten seconds to start, and knows no `initialize`."""
+async def slow_modern(request: ReceivedRequest, reply: Reply) -> None:
+    """Start for ten seconds, then serve modern revisions only."""
     await trio.sleep(max(0.0, 10 - trio.current_time()))
-    if asked.rpc == "server/discover":
-        # What is asked later is answered first: the worst that can happen.
+    if request.rpc == "server/discover":
+        # The later request is answered first, which is the worst case.
         await trio.sleep(1)
         await reply.result(DISCOVERED)
-    elif asked.rpc == "tools/call":
+    elif request.rpc == "tools/call":
         await reply.result(OK)
     else:
         await reply.error(-32601, "Method not found", 404)
 
 
-async def test_a_slow_modern_server_is_not_taken_for_an_old_one(autojump_clock: trio.testing.MockClock) -> None:
+async def test_slow_modern_server_negotiates_modern(autojump_clock: trio.testing.MockClock) -> None:
     async with serving(slow_modern) as server, open_http(server.url) as client:
         assert client.revision is R2026_07_28
         await client.call_tool("echo")
         assert server.rpcs() == ["server/discover", "initialize", "tools/call"]
 
 
-async def test_a_server_that_never_answers_is_given_up_by_the_connect_deadline(
+async def test_silent_server_connect_deadline_passes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with serving(silence) as server:
@@ -286,7 +286,7 @@ async def test_a_server_that_never_answers_is_given_up_by_the_connect_deadline(
         assert server.open == 0
 
 
-async def test_a_client_may_be_closed_while_it_connects(autojump_clock: trio.testing.MockClock) -> None:
+async def test_client_closed_while_connecting(autojump_clock: trio.testing.MockClock) -> None:
     async with serving(silence) as server:
         opening = open_http(server.url)
 
@@ -303,33 +303,33 @@ async def test_a_client_may_be_closed_while_it_connects(autojump_clock: trio.tes
         assert server.open == 0
 
 
-async def test_an_answer_to_initialize_may_be_fetched_by_get(autojump_clock: trio.testing.MockClock) -> None:
+async def test_initialize_response_resumed_by_get(autojump_clock: trio.testing.MockClock) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "initialize":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "initialize":
             await reply.stream({"Mcp-Session-Id": "s1"})
             await reply.event({"jsonrpc": "2.0", "id": 1, "method": "ping"})
             await reply.event(id="i1")
             await reply.end()
-        elif "last-event-id" in asked.headers:
+        elif "last-event-id" in request.headers:
             (handshake,) = server.of("initialize")
             await reply.stream()
             await reply.event_result_of(handshake, initialized())
             await reply.end()
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.ping()
-    assert server.asked[-1].headers["mcp-session-id"] == "s1"
+    assert server.requests[-1].headers["mcp-session-id"] == "s1"
 
 
-# --- what is remembered ----------------------------------------------------------------------------------------------
+# --- remembered eras --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("compat.client-cache-era")
-async def test_a_legacy_server_is_probed_once() -> None:
+async def test_legacy_server_probed_once() -> None:
     async with serving(legacy()) as server:
         for _ in range(3):
             async with open_http(server.url) as client:
@@ -343,178 +343,178 @@ BROKEN = page(503)
 
 @pytest.mark.spec("compat.client-persist-era")
 @pytest.mark.parametrize(
-    ("first", "then"),
+    ("first", "later"),
     [
         pytest.param(legacy(), modern(), id="legacy to modern"),
         pytest.param(modern(), legacy(), id="modern to legacy"),
         pytest.param(legacy(), BROKEN, id="legacy to broken"),
     ],
 )
-async def test_what_is_remembered_wrongly_heals_itself(first: Answer, then: Answer) -> None:
-    now = first
+async def test_remembered_era_outdated_corrected(first: Responder, later: Responder) -> None:
+    current = first
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        await now(asked, reply)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        await current(request, reply)
 
     async with serving(answer) as server:
         async with open_http(server.url) as client:
             await client.call_tool("echo")
-        now = then
+        current = later
         for _ in range(2):
-            # What is broken now is told; what is different works.
-            broken = pytest.raises(HttpFailure, match="503") if then is BROKEN else nullcontext()
+            # A server that fails now raises; a server of another era works.
+            broken = pytest.raises(HttpFailure, match="503") if later is BROKEN else nullcontext()
             with broken:
                 async with open_http(server.url) as client:
                     await client.call_tool("echo")
-            assert (http_connector._eras[0].find(server.url) is None) == (then is BROKEN)
-        now = first
+            assert (http_connector._eras[0].find(server.url) is None) == (later is BROKEN)
+        current = first
         async with open_http(server.url) as client:
             await client.call_tool("echo")
 
 
-@pytest.mark.parametrize("then", [modern(), legacy()], ids=["modern", "legacy"])
-async def test_a_server_that_was_of_http_sse_may_have_become_another(then: Answer) -> None:
-    old = OldServer()
-    now: Answer = old.answer
+@pytest.mark.parametrize("later", [modern(), legacy()], ids=["modern", "legacy"])
+async def test_remembered_http_sse_server_changed_transport(later: Responder) -> None:
+    sse_server = HttpSseServer()
+    current: Responder = sse_server.answer
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        await now(asked, reply)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        await current(request, reply)
 
     async with serving(answer) as server:
         async with open_http(server.url) as client:
             await client.ping()
-        now = then
+        current = later
         first: list[str] = []
         for _ in range(2):
-            before = len(server.asked)
+            before = len(server.requests)
             async with open_http(server.url) as client:
                 await client.call_tool("echo")
             first.append(server.rpcs()[before])
-        # The second time it is known.
+        # The second opening uses the remembered era.
         assert first == ["GET", "initialize" if client.revision in LEGACY else "server/discover"]
 
 
-async def test_a_stream_of_http_sse_that_leads_nowhere_any_more_is_left() -> None:
-    old, new = OldServer(), legacy()
-    left = trio.Event()
+async def test_remembered_http_sse_stream_without_endpoint_abandoned() -> None:
+    sse_server, new = HttpSseServer(), legacy()
+    stream_closed = trio.Event()
     changed = False
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         if not changed:
-            await old.answer(asked, reply)
-        elif asked.target.startswith("/messages"):
+            await sse_server.answer(request, reply)
+        elif request.target.startswith("/messages"):
             await reply.body(410)
-        elif asked.method == "GET" and not left.is_set():
-            await old.answer(asked, reply)
-            left.set()
+        elif request.method == "GET" and not stream_closed.is_set():
+            await sse_server.answer(request, reply)
+            stream_closed.set()
         else:
-            await new(asked, reply)
+            await new(request, reply)
 
     async with serving(answer) as server:
         async with open_http(server.url) as client:
             await client.ping()
         changed = True
         async with open_http(server.url) as client:
-            await left.wait()
+            await stream_closed.wait()
             await client.call_tool("echo")
             assert client.revision.name == "2025-11-25"
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
-def raw_result(asked: Asked, **changes: JsonValue) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": asked.message["id"], "result": OK, **changes}
+def raw_result(request: ReceivedRequest, **changes: JsonValue) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": request.message["id"], "result": OK, **changes}
 
 
-async def as_text(asked: Asked, reply: Reply) -> None:
-    await reply.body(200, json.dumps(raw_result(asked)).encode(), "text/plain; charset=utf-8")
+async def as_text(request: ReceivedRequest, reply: Reply) -> None:
+    await reply.body(200, json.dumps(raw_result(request)).encode(), "text/plain; charset=utf-8")
 
 
-async def as_nothing(asked: Asked, reply: Reply) -> None:
-    await reply.body(200, json.dumps(raw_result(asked)).encode())
+async def without_content_type(request: ReceivedRequest, reply: Reply) -> None:
+    await reply.body(200, json.dumps(raw_result(request)).encode())
 
 
-async def shouted(asked: Asked, reply: Reply) -> None:
-    await reply.body(200, json.dumps(raw_result(asked)).encode(), "Application/JSON; Charset=UTF-8")
+async def with_mixed_case_content_type(request: ReceivedRequest, reply: Reply) -> None:
+    await reply.body(200, json.dumps(raw_result(request)).encode(), "Application/JSON; Charset=UTF-8")
 
 
-async def id_as_text(asked: Asked, reply: Reply) -> None:
-    await reply.json(raw_result(asked, id=str(asked.message["id"])))
+async def with_string_id(request: ReceivedRequest, reply: Reply) -> None:
+    await reply.json(raw_result(request, id=str(request.message["id"])))
 
 
-async def crlf(asked: Asked, reply: Reply) -> None:
+async def with_crlf_lines(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.chunk(b"event: message\r\nid: 1\r\nretry: 5\r\ndata: ")
-    await reply.chunk(json.dumps(raw_result(asked)).encode() + b"\r")
+    await reply.chunk(json.dumps(raw_result(request)).encode() + b"\r")
     await reply.chunk(b"\n\r")
     await reply.chunk(b"\n")
     await reply.end()
 
 
-async def unnamed_without_end(asked: Asked, reply: Reply) -> None:
+async def without_event_end(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
-    await reply.chunk(b":ok\n\ndata:" + json.dumps(raw_result(asked)).encode())
+    await reply.chunk(b":ok\n\ndata:" + json.dumps(raw_result(request)).encode())
     await reply.end()
 
 
-async def named_otherwise(asked: Asked, reply: Reply) -> None:
+async def with_other_event_names(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.event(name="ping")
     await reply.event("not JSON", name="welcome")
-    await reply.event(raw_result(asked), name="response")
+    await reply.event(raw_result(request), name="response")
     await reply.end()
 
 
-async def several_lines(asked: Asked, reply: Reply) -> None:
+async def with_several_data_lines(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
-    lines = json.dumps(raw_result(asked), indent=1).encode().split(b"\n")
+    lines = json.dumps(raw_result(request), indent=1).encode().split(b"\n")
     await reply.chunk(b"".join(b"data: %b\n" % line for line in lines) + b"\n")
     await reply.end()
 
 
-async def until_the_connection_ends(asked: Asked, reply: Reply) -> None:
+async def until_connection_end(request: ReceivedRequest, reply: Reply) -> None:
     await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-    await reply.raw(b"data: %b\n\n" % json.dumps(raw_result(asked)).encode())
+    await reply.raw(b"data: %b\n\n" % json.dumps(raw_result(request)).encode())
     await reply.cut()
 
 
-async def as_batch(asked: Asked, reply: Reply) -> None:
-    await reply.json([raw_result(asked)])
+async def as_batch(request: ReceivedRequest, reply: Reply) -> None:
+    await reply.json([raw_result(request)])
 
 
-async def junk_first(asked: Asked, reply: Reply) -> None:
+async def after_junk(request: ReceivedRequest, reply: Reply) -> None:
     await reply.stream()
     await reply.event("no JSON at all")
     await reply.event({"jsonrpc": "2.0", "method": "window/logMessage", "params": {}})
-    await reply.event(raw_result(asked))
+    await reply.event(raw_result(request))
     await reply.end()
 
 
-async def with_a_session(asked: Asked, reply: Reply) -> None:
-    await reply.json(raw_result(asked), headers={"mcp-SESSION-id": "surprise"})
+async def with_session_id(request: ReceivedRequest, reply: Reply) -> None:
+    await reply.json(raw_result(request), headers={"mcp-SESSION-id": "surprise"})
 
 
 ANSWERS = [
     as_text,
-    as_nothing,
-    shouted,
-    id_as_text,
-    crlf,
-    unnamed_without_end,
-    named_otherwise,
-    several_lines,
-    until_the_connection_ends,
+    without_content_type,
+    with_mixed_case_content_type,
+    with_string_id,
+    with_crlf_lines,
+    without_event_end,
+    with_other_event_names,
+    with_several_data_lines,
+    until_connection_end,
     as_batch,
-    junk_first,
-    with_a_session,
+    after_junk,
+    with_session_id,
 ]
 
 
 @pytest.mark.spec("http.content-type-charset", "http.sse-parse-standard", "http.client-both-response-types")
 @pytest.mark.parametrize("calls", ANSWERS)
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_whatever_an_answer_looks_like_it_is_understood(calls: Answer, era: str) -> None:
+async def test_response_any_form_read(calls: Responder, era: str) -> None:
     answer = modern(calls) if era == "modern" else legacy(calls)
     async with serving(answer) as server, open_http(server.url) as client:
         for _ in range(2):
@@ -524,37 +524,37 @@ async def test_whatever_an_answer_looks_like_it_is_understood(calls: Answer, era
         assert not server.of("DELETE")
 
 
-async def test_a_stateless_legacy_server_may_give_another_session_id_with_every_answer() -> None:
-    async def calls(asked: Asked, reply: Reply) -> None:
-        await reply.result(OK, headers={"Mcp-Session-Id": f"s{len(server.asked)}"})
+async def test_session_id_of_later_responses_ignored() -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        await reply.result(OK, headers={"Mcp-Session-Id": f"s{len(server.requests)}"})
 
     async with serving(legacy(calls)) as server, open_http(server.url) as client:
         for _ in range(3):
             await client.call_tool("echo")
-        assert {asked.headers["mcp-session-id"] for asked in server.of("tools/call")} == {"s1"}
+        assert {request.headers["mcp-session-id"] for request in server.of("tools/call")} == {"s1"}
 
 
-async def test_a_redirect_to_the_slashed_path_is_followed_with_the_body() -> None:
+async def test_redirect_to_path_with_slash_followed_with_body() -> None:
     inner = modern()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.target == "/mcp":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.target == "/mcp":
             await reply.body(307, headers={"Location": "/mcp/"})
         else:
-            await inner(asked, reply)
+            await inner(request, reply)
 
     async with serving(answer) as server, open_http(server.url) as client:
         await client.call_tool("echo")
-        assert server.asked[-1].target == "/mcp/"
+        assert server.requests[-1].target == "/mcp/"
 
 
-async def test_a_server_that_never_takes_the_first_notification_is_given_up_by_the_connect_deadline(
+async def test_initialized_notification_hanging_connect_deadline_passes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     inner = legacy()
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        await (silence if asked.rpc == "notifications/initialized" else inner)(asked, reply)
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        await (silence if request.rpc == "notifications/initialized" else inner)(request, reply)
 
     async with serving(answer) as server:
         with pytest.raises(RequestTimeout, match="connect deadline of 20 s"):

@@ -1,4 +1,4 @@
-"""Servers that answer over raw HTTP exactly what a test wants, right or wrong."""
+"""Servers that send scripted responses over raw HTTP, valid or invalid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIST_FIELDS: Final[JsonObject] = {"resultType": "complete", "ttlMs": 0, "cacheSc
 
 
 def initialized(version: str = "2025-11-25", capabilities: JsonObject | None = None) -> JsonObject:
-    """The result of `initialize`."""
+    """Return the result of `initialize`."""
     return {
         "protocolVersion": version,
         "capabilities": capabilities or {"tools": {"listChanged": True}},
@@ -46,19 +46,19 @@ def initialized(version: str = "2025-11-25", capabilities: JsonObject | None = N
     }
 
 
-def question(id: int, method: str = "elicitation/create", params: JsonObject = ELICIT) -> JsonObject:
-    """A request of the server."""
+def client_request(id: int, method: str = "elicitation/create", params: JsonObject = ELICIT) -> JsonObject:
+    """Return a client request."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
 async def decline(_: ElicitRequestFormParams) -> ElicitResult:
-    """Answers every question of a server."""
+    """Decline every elicitation."""
     return ElicitResult(action="decline")
 
 
 @attrs.define
 class Step:
-    """One of many calls at once, and how the server treats it."""
+    """One of several concurrent calls, and the server's treatment of it."""
 
     begin: float
     cancel_after: float
@@ -67,7 +67,7 @@ class Step:
 
 
 def steps_of(*treatments: str) -> st.SearchStrategy[list[Step]]:
-    """Some calls. Deadlines and cancellations fall upon the moments of answers, too."""
+    """Return a strategy for calls, in which deadlines and cancellations can coincide with responses."""
     step = st.builds(
         Step,
         begin=st.sampled_from([0.0, 0.0, 1.0, 2.0]),
@@ -79,8 +79,8 @@ def steps_of(*treatments: str) -> st.SearchStrategy[list[Step]]:
 
 
 @attrs.frozen
-class Asked:
-    """One request of the client."""
+class ReceivedRequest:
+    """An HTTP request of the client."""
 
     method: str
     target: str
@@ -89,14 +89,14 @@ class Asked:
 
     @property
     def message(self) -> JsonObject:
-        """The JSON-RPC message in it."""
+        """The JSON-RPC message of the body."""
         value: JsonValue = json.loads(self.body)
         assert isinstance(value, dict)
         return value
 
     @property
     def rpc(self) -> str:
-        """The method of the message, `response` for an answer, or the HTTP method where there is no message."""
+        """The method of the message, `response` for a response, or the HTTP method where there is no message."""
         return str(self.message.get("method", "response")) if self.body else self.method
 
     @property
@@ -108,24 +108,24 @@ class Asked:
 
 
 class Reply:
-    """How a server answers one request."""
+    """The HTTP response of a server to one request."""
 
-    def __init__(self, stream: trio.abc.Stream, asked: Asked) -> None:
+    def __init__(self, stream: trio.abc.Stream, request: ReceivedRequest) -> None:
         self._stream: Final = stream
-        self._asked: Final = asked
-        # Several answers may go out on one stream.
+        self._request: Final = request
+        # Several tasks may write to one stream.
         self._writing: Final = trio.Lock()
         self.closed = False
 
     async def raw(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send bytes."""
         async with self._writing:
             await self._stream.send_all(data)
 
     async def body(
         self, status: int, body: bytes = b"", kind: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
-        """A whole response."""
+        """Send a whole HTTP response."""
         lines = [f"HTTP/1.1 {status} Whatever", f"Content-Length: {len(body)}"]
         if kind is not None:
             lines.append(f"Content-Type: {kind}")
@@ -135,38 +135,38 @@ class Reply:
         await self.raw("\r\n".join([*lines, "", ""]).encode() + body)
 
     async def json(self, value: JsonValue, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """A whole response with JSON."""
+        """Send a whole HTTP response with JSON."""
         await self.body(status, json.dumps(value).encode(), "application/json", headers)
 
     async def result(self, result: JsonValue, headers: Mapping[str, str] | None = None) -> None:
-        """The result of the request, as JSON."""
-        await self.json({"jsonrpc": "2.0", "id": self._asked.message["id"], "result": result}, headers=headers)
+        """Send the result of the request, as JSON."""
+        await self.json({"jsonrpc": "2.0", "id": self._request.message["id"], "result": result}, headers=headers)
 
     async def error(self, code: int, message: str = "no", status: int = 200, data: JsonValue = None) -> None:
-        """An error for the request, as JSON."""
+        """Send an error for the request, as JSON."""
         error: JsonObject = {"code": code, "message": message}
         if data is not None:
             error["data"] = data
-        await self.json({"jsonrpc": "2.0", "id": self._asked.message["id"], "error": error}, status)
+        await self.json({"jsonrpc": "2.0", "id": self._request.message["id"], "error": error}, status)
 
     async def accept(self) -> None:
-        """Status 202."""
+        """Send status 202."""
         await self.body(202)
 
     async def stream(self, headers: Mapping[str, str] | None = None) -> None:
-        """The head of a stream."""
+        """Send the head of an event stream."""
         more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n{more}\r\n"
         await self.raw(head.encode())
 
     async def chunk(self, data: bytes) -> None:
-        """A piece of a stream."""
+        """Send a chunk of a stream."""
         await self.raw(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def event(
         self, value: JsonValue = None, *, id: str | None = None, retry: int | None = None, name: str | None = None
     ) -> None:
-        """One event; without data when there is no value."""
+        """Send one event, with empty data when there is no value."""
         lines = [] if name is None else [f"event: {name}"]
         lines += [] if id is None else [f"id: {id}"]
         lines += [] if retry is None else [f"retry: {retry}"]
@@ -174,90 +174,90 @@ class Reply:
         await self.chunk(("\n".join(lines) + "\n\n").encode())
 
     async def event_result(self, result: JsonValue, *, id: str | None = None) -> None:
-        """The result of the request, as an event."""
-        await self.event({"jsonrpc": "2.0", "id": self._asked.message["id"], "result": result}, id=id)
+        """Send the result of the request, as an event."""
+        await self.event({"jsonrpc": "2.0", "id": self._request.message["id"], "result": result}, id=id)
 
-    async def event_result_of(self, asked: Asked, result: JsonObject = OK) -> None:
-        """The result of another request, as an event."""
-        await self.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": result})
+    async def event_result_of(self, request: ReceivedRequest, result: JsonObject = OK) -> None:
+        """Send the result of another request, as an event."""
+        await self.event({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
 
     async def end(self) -> None:
-        """The proper end of a stream."""
+        """End the stream."""
         await self.raw(b"0\r\n\r\n")
 
     async def cut(self) -> None:
-        """The end of the connection."""
+        """Close the connection."""
         self.closed = True
         await self._stream.aclose()
 
     async def hang(self) -> None:
-        """Says nothing more, until the client goes away."""
+        """Send nothing more, until the client closes the connection."""
         while await self._stream.receive_some():
             pass
         self.closed = True
 
 
-def progress(asked: Asked, value: float = 1) -> JsonObject:
-    """A notification of progress for a request."""
-    meta = asked.params["_meta"]
+def progress(request: ReceivedRequest, value: float = 1) -> JsonObject:
+    """Return a progress notification for a request."""
+    meta = request.params["_meta"]
     assert isinstance(meta, dict)
     params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Waits, by seconds of trio's clock, until a condition holds."""
-    while not condition():  # noqa: ASYNC110  nothing tells a test server what its client will have said
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Wait, by seconds of trio's clock, until a condition holds."""
+    while not condition():  # noqa: ASYNC110  no event exists for what the client sends
         await trio.sleep(1)
 
 
-Answer: TypeAlias = Callable[[Asked, Reply], Awaitable[None]]
+Responder: TypeAlias = Callable[[ReceivedRequest, Reply], Awaitable[None]]
 
 
-async def silence(asked: Asked, reply: Reply) -> None:
-    """No answer at all."""
+async def silence(request: ReceivedRequest, reply: Reply) -> None:
+    """Send no response."""
     await reply.hang()
 
 
-async def standing(asked: Asked, reply: Reply) -> None:
-    """A stream that stays open and silent."""
+async def silent_stream(request: ReceivedRequest, reply: Reply) -> None:
+    """Send the head of an event stream, and leave it open and silent."""
     await reply.stream()
     await reply.hang()
 
 
-def page(status: int, body: bytes = b"", kind: str | None = "text/plain") -> Answer:
-    """What is no answer of the protocol."""
+def page(status: int, body: bytes = b"", kind: str | None = "text/plain") -> Responder:
+    """Return a responder that sends a response outside of the protocol."""
 
-    async def answer(asked: Asked, reply: Reply) -> None:
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
         await reply.body(status, body, kind)
 
     return answer
 
 
 class Server:
-    """A server; `asked` has all requests that came, in their order."""
+    """A server; `requests` has all received requests, in order."""
 
     def __init__(self, url: str) -> None:
         self.url: Final = url
-        self.asked: Final[list[Asked]] = []
+        self.requests: Final[list[ReceivedRequest]] = []
         self.connections = 0
-        """How many connections were made."""
+        """The number of connections made."""
         self.open = 0
-        """How many are open."""
+        """The number of open connections."""
 
     def rpcs(self) -> list[str]:
-        """What was asked for."""
-        return [asked.rpc for asked in self.asked]
+        """Return the RPC names of all requests."""
+        return [request.rpc for request in self.requests]
 
-    def of(self, rpc: str) -> list[Asked]:
-        """The requests for one thing."""
-        return [asked for asked in self.asked if asked.rpc == rpc]
+    def of(self, rpc: str) -> list[ReceivedRequest]:
+        """Return the requests with an RPC name."""
+        return [request for request in self.requests if request.rpc == rpc]
 
 
 @asynccontextmanager
-async def serving(answer: Answer, path: str = "/mcp", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """A server on a port of this machine."""
-    # Ports come again, with other servers on them.
+async def serving(answer: Responder, path: str = "/mcp", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    """Serve on a port of this machine."""
+    # Ports are reused by later servers.
     http_connector._eras.clear()
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
@@ -270,7 +270,7 @@ async def serving(answer: Answer, path: str = "/mcp", *, tls: ssl.SSLContext | N
             secured = None if tls is None else trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
             await _converse(server, secured or stream, answer)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            # The client has gone, or the script has ended the connection.
+            # The client has closed the connection, or the script has.
             return
         finally:
             server.open -= 1
@@ -280,7 +280,7 @@ async def serving(answer: Answer, path: str = "/mcp", *, tls: ssl.SSLContext | N
         yield server
 
 
-async def _converse(server: Server, stream: trio.abc.Stream, answer: Answer) -> None:
+async def _converse(server: Server, stream: trio.abc.Stream, answer: Responder) -> None:
     buffer = b""
     async with stream:
         while True:
@@ -294,33 +294,33 @@ async def _converse(server: Server, stream: trio.abc.Stream, answer: Answer) -> 
             method, target, _ = first.split(" ")
             pairs = [line.split(":", 1) for line in lines]
             headers = {name.lower(): value.strip() for name, value in pairs}
-            assert len(headers) == len(pairs), "a header is there twice"
+            assert len(headers) == len(pairs), "duplicate header"
             length = int(headers.get("content-length", "0"))
             while len(buffer) < length:
                 data = await stream.receive_some()
                 if not data:
                     return
                 buffer += data
-            asked = Asked(method, target, headers, buffer[:length])
+            request = ReceivedRequest(method, target, headers, buffer[:length])
             buffer = buffer[length:]
-            server.asked.append(asked)
-            reply = Reply(stream, asked)
-            await answer(asked, reply)
+            server.requests.append(request)
+            reply = Reply(stream, request)
+            await answer(request, reply)
             if reply.closed:
                 return
 
 
-def modern(calls: Answer | None = None, discovered: JsonObject = DISCOVERED) -> Answer:
-    """A modern server; `calls` answers all that is not discovery."""
+def modern(calls: Responder | None = None, discovered: JsonObject = DISCOVERED) -> Responder:
+    """Return a modern server; `calls` answers everything except discovery."""
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method != "POST":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method != "POST":
             await reply.body(405, headers={"Allow": "POST"})
-        elif asked.rpc == "server/discover":
+        elif request.rpc == "server/discover":
             await reply.result(discovered)
         elif calls is not None:
-            await calls(asked, reply)
-        elif asked.rpc == "tools/call":
+            await calls(request, reply)
+        elif request.rpc == "tools/call":
             await reply.result(OK)
         else:
             await reply.error(-32601, "Method not found", 404)
@@ -329,30 +329,30 @@ def modern(calls: Answer | None = None, discovered: JsonObject = DISCOVERED) -> 
 
 
 def legacy(
-    calls: Answer | None = None,
+    calls: Responder | None = None,
     *,
     version: str = "2025-11-25",
     session: str | None = "s1",
-    get: Answer | None = None,
+    get: Responder | None = None,
     capabilities: JsonObject | None = None,
-) -> Answer:
-    """A legacy server; `calls` answers all that is not the handshake, `get` the GET requests."""
+) -> Responder:
+    """Return a legacy server; `calls` answers everything except the handshake, `get` the GET requests."""
 
-    async def answer(asked: Asked, reply: Reply) -> None:
-        if asked.method == "GET":
-            await (get(asked, reply) if get is not None else reply.body(405))
-        elif asked.method == "DELETE":
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method == "GET":
+            await (get(request, reply) if get is not None else reply.body(405))
+        elif request.method == "DELETE":
             await reply.body(200)
-        elif asked.rpc == "server/discover":
+        elif request.rpc == "server/discover":
             await reply.error(-32600, "Bad Request: Missing session ID", 400)
-        elif asked.rpc == "initialize":
+        elif request.rpc == "initialize":
             headers = None if session is None else {"Mcp-Session-Id": session}
             await reply.result(initialized(version, capabilities), headers=headers)
-        elif "id" not in asked.message or asked.rpc == "response":
+        elif "id" not in request.message or request.rpc == "response":
             await reply.accept()
         elif calls is not None:
-            await calls(asked, reply)
-        elif asked.rpc == "tools/call":
+            await calls(request, reply)
+        elif request.rpc == "tools/call":
             await reply.result(OK)
         else:
             await reply.result({})
@@ -360,34 +360,34 @@ def legacy(
     return answer
 
 
-class Forgetful:
-    """A legacy server that forgets its session when it is told to, and counts what it processes."""
+class SessionLosingServer:
+    """A legacy server that loses its session when `alive` is cleared, and records the tool calls."""
 
     def __init__(
         self,
-        calls: Answer | None = None,
-        get: Answer | None = None,
+        calls: Responder | None = None,
+        get: Responder | None = None,
         *,
         status: int = 404,
         capabilities: JsonObject = CAPABILITIES,
     ) -> None:
         self.number = 1
-        """Which session it knows."""
+        """The number of the current session."""
         self.alive = True
-        """Whether it knows it; it makes the next one if not."""
+        """Whether the session exists; if not, `initialize` opens the next one."""
         self.processed: list[str] = []
-        """The tools that were called."""
+        """The names of the called tools."""
         self.refuse = 0
-        """The status by which it refuses a new session; 0: it does not."""
+        """The status that rejects a new session; 0 accepts it."""
         self._calls: Final = calls
         self._get: Final = get
         self._status: Final = status
         self._capabilities: Final = capabilities
 
-    async def answer(self, asked: Asked, reply: Reply) -> None:
-        """Answers one request."""
-        given = asked.headers.get("mcp-session-id")
-        if asked.rpc == "initialize":
+    async def answer(self, request: ReceivedRequest, reply: Reply) -> None:
+        """Answer one request."""
+        given = request.headers.get("mcp-session-id")
+        if request.rpc == "initialize":
             if self.refuse:
                 await trio.sleep(1)
                 await reply.body(self.refuse, b"not now", "text/plain")
@@ -399,49 +399,51 @@ class Forgetful:
             error: JsonObject = {"code": -32600, "message": "Session not found"}
             await reply.json({"jsonrpc": "2.0", "id": None, "error": error}, self._status)
             return
-        elif asked.rpc == "tools/call":
-            self.processed.append(str(asked.params["name"]))
+        elif request.rpc == "tools/call":
+            self.processed.append(str(request.params["name"]))
         inner = legacy(self._calls, session=f"s{self.number}", get=self._get, capabilities=self._capabilities)
-        await inner(asked, reply)
+        await inner(request, reply)
 
 
-class OldServer:
-    """A server of HTTP+SSE, the transport of 2024-11-05, on one path for the stream and another for messages."""
+class HttpSseServer:
+    """A server of HTTP+SSE, the transport of 2024-11-05, with one path for the stream and another for messages."""
 
-    def __init__(self, calls: Answer | None = None, *, endpoint: str = "/messages?session=1", post: int = 405) -> None:
+    def __init__(
+        self, calls: Responder | None = None, *, endpoint: str = "/messages?session=1", post: int = 405
+    ) -> None:
         self.calls: Final = calls
         self.endpoint: Final = endpoint
         self.post: Final = post
         self.version = "2024-11-05"
         self.streams: list[Reply] = []
-        """The streams, in the order in which they were opened."""
+        """The streams, in opening order."""
 
-    async def answer(self, asked: Asked, reply: Reply) -> None:
-        """Answers one request."""
-        if asked.method == "GET":
+    async def answer(self, request: ReceivedRequest, reply: Reply) -> None:
+        """Answer one request."""
+        if request.method == "GET":
             await reply.stream()
             await reply.event(self.endpoint, name="endpoint")
             self.streams.append(reply)
             await reply.hang()
-        elif not asked.target.startswith("/messages"):
+        elif not request.target.startswith("/messages"):
             await reply.body(self.post, b"no", "text/plain")
         else:
-            # What follows may take long, and the next message must not have to wait for it.
+            # The response on the stream may take long, and must not delay the next message.
             await reply.body(202, b"Accepted", "text/plain", {"Connection": "close"})
-            await self.say(asked)
+            await self.respond_on_stream(request)
             reply.closed = True
 
-    async def say(self, asked: Asked) -> None:
-        """Says on the stream what answers a message."""
+    async def respond_on_stream(self, request: ReceivedRequest) -> None:
+        """Send the response to a message on the stream."""
         stream = self.streams[-1]
-        if asked.rpc == "initialize":
-            await stream.event(_answer(asked, initialized(self.version)), name="message")
-        elif "id" in asked.message and asked.rpc != "response":
+        if request.rpc == "initialize":
+            await stream.event(_answer(request, initialized(self.version)), name="message")
+        elif "id" in request.message and request.rpc != "response":
             if self.calls is not None:
-                await self.calls(asked, stream)
+                await self.calls(request, stream)
             else:
-                await stream.event(_answer(asked, OK if asked.rpc == "tools/call" else {}), name="message")
+                await stream.event(_answer(request, OK if request.rpc == "tools/call" else {}), name="message")
 
 
-def _answer(asked: Asked, result: JsonObject) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": asked.message["id"], "result": result}
+def _answer(request: ReceivedRequest, result: JsonObject) -> JsonObject:
+    return {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
