@@ -1,4 +1,4 @@
-"""A keyring for programs that a test starts: a file, whose name is in the environment."""
+"""A keyring for processes that a test starts. The environment variable `TEST_RING` names its file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keyring.backend import KeyringBackend
 
 
 class Ring(KeyringBackend):
-    """Keeps entries in the open. It says that it does not, so that it is used."""
+    """A keyring without encryption. Its priority claims otherwise, so that the client uses it."""
 
     priority = 5.0
 

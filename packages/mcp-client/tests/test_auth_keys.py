@@ -24,12 +24,12 @@ RSA = PrivateKey.generate("RS256")
 
 
 def key_for(algorithm: str) -> PrivateKey:
-    """A key; one of RSA serves all its algorithms, since it takes long to make."""
+    """Return a key for an algorithm; the RSA algorithms share one, since it takes long to generate."""
     return KEYS.get(algorithm) or PrivateKey.from_pem(RSA.to_pem(), algorithm=algorithm)
 
 
 def verified(token: str, key: PrivateKey) -> JsonObject:
-    """The payload, verified by joserfc with what is public of the key."""
+    """Return the payload, verified by joserfc with the public part of the key."""
     kinds: dict[str, type[ECKey | OKPKey | RSAKey]] = {"EC": ECKey, "OKP": OKPKey, "RSA": RSAKey}
     members = {name: str(value) for name, value in key.jwk.items()}
     public = kinds[members["kty"]].import_key({**members})
@@ -39,20 +39,20 @@ def verified(token: str, key: PrivateKey) -> JsonObject:
 
 @pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
 @pytest.mark.parametrize("algorithm", ASYMMETRIC_ALGORITHMS)
-def test_what_a_key_signs_others_verify_with_its_public_half(algorithm: str) -> None:
+def test_signature_verifies_with_public_key(algorithm: str) -> None:
     key = key_for(algorithm)
     signer: Signer = key
     token = sign({"sub": "ada"}, signer, header={"typ": "JWT"})
     assert key.algorithm == algorithm
     assert verified(token, key) == {"sub": "ada"}
-    # The form of RFC 7518: r and s, or what the algorithm gives, and no DER.
+    # The form of RFC 7518: r and s, or the raw signature, not DER.
     assert len(key.sign(b"x")) == SIGNATURES.get(algorithm, 3072 // 8)
     assert not {"d", "p", "q", "dp", "dq", "qi", "oth"} & {*key.jwk}
 
 
 @pytest.mark.property
 @given(st.binary(max_size=200))
-def test_signatures_hold_for_any_bytes(data: bytes) -> None:
+def test_signature_any_bytes_verifies(data: bytes) -> None:
     for key in (KEYS["ES256"], KEYS["Ed25519"]):
         signed = b".".join(
             urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"%s"}' % key.algorithm.encode(), data)
@@ -64,7 +64,7 @@ def test_signatures_hold_for_any_bytes(data: bytes) -> None:
         assert jws.deserialize_compact(signed + b"." + signature, public, algorithms=[key.algorithm]).payload == data
 
 
-def test_keys_are_written_and_read_again() -> None:
+def test_key_pem_round_trip() -> None:
     for algorithm, key in {**KEYS, "RS256": RSA}.items():
         for password in (None, "correct horse"):
             pem = key.to_pem(password=password)
@@ -82,9 +82,7 @@ def test_keys_are_written_and_read_again() -> None:
         (rsa.generate_private_key(65537, 2048), PrivateFormat.TraditionalOpenSSL),
     ],
 )
-def test_the_older_forms_of_pem_are_read(
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, form: PrivateFormat
-) -> None:
+def test_key_traditional_pem_read(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, form: PrivateFormat) -> None:
     for encryption, password in ((NoEncryption(), None), (BestAvailableEncryption(b"x"), "x")):
         pem = key.private_bytes(Encoding.PEM, form, encryption)
         assert PrivateKey.from_pem(pem, password=password).algorithm in ("ES256", "RS256")
@@ -101,22 +99,22 @@ def test_the_older_forms_of_pem_are_read(
         ("RS256", "RS256"),
     ],
 )
-def test_without_a_word_a_key_is_used_as_its_kind_commonly_is(algorithm: str, default: str) -> None:
+def test_key_default_algorithm(algorithm: str, default: str) -> None:
     assert PrivateKey.from_pem(key_for(algorithm).to_pem()).algorithm == default
 
 
-def test_a_key_has_the_id_that_it_was_given() -> None:
+def test_key_id_in_jwk() -> None:
     assert PrivateKey.generate(key_id="2026-1").jwk["kid"] == "2026-1"
     assert PrivateKey.from_pem(KEYS["ES256"].to_pem(), key_id="a").jwk == {**KEYS["ES256"].jwk, "kid": "a"}
     assert "kid" not in KEYS["ES256"].jwk
 
 
 def private_jwk(key: PrivateKey) -> JsonObject:
-    return {**key._key.as_dict(private=True)}  # type: ignore[dict-item]  # joserfc says less of its values than is true
+    return {**key._key.as_dict(private=True)}  # type: ignore[dict-item]  # joserfc's type of the values is too wide
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "ES512", "Ed25519", "Ed448", "PS256"])
-def test_keys_are_read_from_json(algorithm: str) -> None:
+def test_key_jwk_read(algorithm: str) -> None:
     key = key_for(algorithm)
     again = PrivateKey.from_jwk({**private_jwk(key), "alg": algorithm, "kid": "k", "use": "sig", "x5t": 5})
     assert again.algorithm == algorithm
@@ -126,7 +124,7 @@ def test_keys_are_read_from_json(algorithm: str) -> None:
     assert PrivateKey.from_jwk({**private_jwk(key), "kid": 5}).jwk == key.jwk
 
 
-def test_the_public_half_belongs_to_the_private_one() -> None:
+def test_key_jwk_wrong_public_half_replaced() -> None:
     other = private_jwk(PrivateKey.generate("Ed25519"))
     key = PrivateKey.from_jwk({**private_jwk(KEYS["Ed25519"]), "x": other["x"]})
     assert key.jwk == KEYS["Ed25519"].jwk
@@ -148,7 +146,7 @@ def test_the_public_half_belongs_to_the_private_one() -> None:
         {"kty": "RSA", "n": "AA", "e": "AQAB", "d": "AA"},
     ],
 )
-def test_json_that_is_no_private_key_is_refused(jwk: JsonObject) -> None:
+def test_key_jwk_invalid_raises(jwk: JsonObject) -> None:
     with pytest.raises(UnusableKey, match=r"the JWK is|invalid JWK|cannot sign JWTs"):
         PrivateKey.from_jwk(jwk)
 
@@ -158,7 +156,7 @@ def pem_of(key: PrivateKeyTypes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("pem", "password", "why"),
+    ("pem", "password", "reason"),
     [
         (b"", None, "not a private key in PEM"),
         (b"my key", None, "not a private key in PEM"),
@@ -173,14 +171,14 @@ def pem_of(key: PrivateKeyTypes) -> bytes:
     ],
 )
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
-def test_what_cannot_be_read_is_told_without_the_secret(pem: bytes | str, password: str | None, why: str) -> None:
-    with pytest.raises(UnusableKey, match=why) as caught:
+def test_key_pem_unreadable_raises_without_secret(pem: bytes | str, password: str | None, reason: str) -> None:
+    with pytest.raises(UnusableKey, match=reason) as caught:
         PrivateKey.from_pem(pem, password=password)
     assert not any(secret in str(caught.value) for secret in ("swordfish", "mackerel"))
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "key", "why"),
+    ("algorithm", "key", "reason"),
     [
         ("HS256", RSA, "'HS256' is not a known asymmetric algorithm"),
         ("none", RSA, "'none' is not a known asymmetric algorithm"),
@@ -190,22 +188,22 @@ def test_what_cannot_be_read_is_told_without_the_secret(pem: bytes | str, passwo
         ("Ed448", KEYS["Ed25519"], "Ed448 does not support the OKP key on Ed25519; use EdDSA, Ed25519"),
     ],
 )
-def test_an_algorithm_that_does_not_fit_is_refused(algorithm: str, key: PrivateKey, why: str) -> None:
-    with pytest.raises(UnusableKey, match=why):
+def test_key_algorithm_mismatch_raises(algorithm: str, key: PrivateKey, reason: str) -> None:
+    with pytest.raises(UnusableKey, match=reason):
         PrivateKey.from_pem(key.to_pem(), algorithm=algorithm)
     if algorithm in ("HS256", "none"):
-        with pytest.raises(UnusableKey, match=why):
+        with pytest.raises(UnusableKey, match=reason):
             PrivateKey.generate(algorithm)
 
 
-def test_a_key_does_not_show_its_secret() -> None:
+def test_key_repr_hides_secret() -> None:
     for key in (*KEYS.values(), RSA):
         shown = f"{key!r} {key} {key.jwk!r}"
         assert shown.startswith(f"<PrivateKey {key.algorithm}, thumbprint {thumbprint(key.jwk)}>")
         assert str(private_jwk(key)["d"]) not in shown
 
 
-def test_without_the_packages_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_missing_package_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "joserfc" else name)
     makers: list[Callable[[], PrivateKey]] = [
         PrivateKey.generate,

@@ -1,4 +1,4 @@
-"""The page on this machine where a browser comes back to."""
+"""The loopback redirect endpoint of a login."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mcp_client.auth.loopback import Loopback, open_loopback
 
 
 async def exchange(loopback: Loopback, data: bytes) -> bytes:
-    """All that is answered to some bytes."""
+    """Send bytes and return the whole response."""
     stream = await trio.open_tcp_stream("127.0.0.1", port_of(loopback))
     async with stream:
         try:
             await stream.send_all(data)
             answer = b""
-            while more := await stream.receive_some():
-                answer += more
+            while data_received := await stream.receive_some():
+                answer += data_received
         except trio.BrokenResourceError:
             return b""
         return answer
@@ -41,7 +41,7 @@ def status(answer: bytes) -> int:
 
 
 @pytest.mark.spec("auth.redirect-uri-scheme")
-async def test_what_a_browser_brings_is_handed_over_as_it_came() -> None:
+async def test_redirect_received_unchanged() -> None:
     async with open_loopback() as loopback:
         assert loopback.redirect_uri.startswith("http://127.0.0.1:")
         assert loopback.redirect_uri.endswith("/callback")
@@ -50,7 +50,7 @@ async def test_what_a_browser_brings_is_handed_over_as_it_came() -> None:
         assert await loopback.redirected() == f"{loopback.redirect_uri}?code=a%20b&state=x&iss=https%3A%2F%2Fas"
 
 
-async def test_the_page_is_the_same_whatever_is_asked_and_says_nothing_of_it() -> None:
+async def test_page_same_for_every_query() -> None:
     async with open_loopback() as loopback:
         pages = {
             await exchange(loopback, get(loopback, f"/callback{query}"))
@@ -103,9 +103,7 @@ async def test_the_page_is_the_same_whatever_is_asked_and_says_nothing_of_it() -
         ("/callback?code=1", "GET", "", 421),
     ],
 )
-async def test_nothing_else_is_answered_and_nothing_of_it_is_handed_over(
-    target: str, method: str, host: str | None, expected: int
-) -> None:
+async def test_request_to_other_target_rejected(target: str, method: str, host: str | None, expected: int) -> None:
     async with open_loopback() as loopback:
         answer = await exchange(loopback, get(loopback, target, method=method, host=host))
         assert status(answer) == expected
@@ -128,7 +126,7 @@ async def test_nothing_else_is_answered_and_nothing_of_it_is_handed_over(
         b"GET /callback HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_ends_nothing(data: bytes) -> None:
+async def test_invalid_request_endpoint_stays_open(data: bytes) -> None:
     async with open_loopback() as loopback:
         with trio.move_on_after(1):
             answer = await exchange(loopback, data)
@@ -140,7 +138,7 @@ async def test_what_is_no_request_ends_nothing(data: bytes) -> None:
 @settings(max_examples=30)
 @given(data=st.binary(max_size=200))
 @pytest.mark.property
-def test_no_bytes_end_it(data: bytes) -> None:
+def test_endpoint_any_bytes_stays_open(data: bytes) -> None:
     async def main() -> None:
         async with open_loopback() as loopback:
             stream = await trio.open_tcp_stream("127.0.0.1", port_of(loopback))
@@ -151,14 +149,14 @@ def test_no_bytes_end_it(data: bytes) -> None:
                     while await stream.receive_some():
                         pass
                 except trio.BrokenResourceError:
-                    # It had said all that it had to say.
+                    # The endpoint had sent its whole response.
                     pass
             assert status(await exchange(loopback, get(loopback, "/callback?code=1"))) == 200
 
     trio.run(main)
 
 
-async def test_who_is_slow_is_not_waited_for_and_keeps_nobody_else_out(
+async def test_slow_connections_do_not_block_redirect(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with open_loopback() as loopback:
@@ -172,7 +170,7 @@ async def test_who_is_slow_is_not_waited_for_and_keeps_nobody_else_out(
             await stream.aclose()
 
 
-async def test_who_goes_away_at_once_has_brought_what_counts() -> None:
+async def test_connection_reset_after_request_redirect_received() -> None:
     async with open_loopback() as loopback:
         stream = await trio.open_tcp_stream("127.0.0.1", port_of(loopback))
         await stream.send_all(get(loopback, "/callback?code=real"))
@@ -182,7 +180,7 @@ async def test_who_goes_away_at_once_has_brought_what_counts() -> None:
             assert await loopback.redirected() == f"{loopback.redirect_uri}?code=real"
 
 
-async def test_more_answers_than_anybody_reads_are_dropped() -> None:
+async def test_redirects_over_limit_dropped() -> None:
     async with open_loopback() as loopback:
         for number in range(20):
             await exchange(loopback, get(loopback, f"/callback?state={number}"))
@@ -193,21 +191,21 @@ async def test_more_answers_than_anybody_reads_are_dropped() -> None:
         assert scope.cancelled_caught
 
 
-async def test_a_port_is_used_again_where_it_is_free_and_another_one_where_not() -> None:
+async def test_port_reused_when_free() -> None:
     async with open_loopback() as first, open_loopback(port_of(first)) as second:
         assert port_of(second) != port_of(first)
     async with open_loopback(port_of(first)) as again:
         assert port_of(again) == port_of(first)
 
 
-async def test_nobody_on_the_network_can_ask_it() -> None:
+async def test_connection_to_other_address_refused() -> None:
     async with open_loopback() as loopback:
-        # Another address of this machine, on which it does not listen.
+        # Another address of this machine.
         with pytest.raises(OSError, match="all attempts to connect"):
             await trio.open_tcp_stream("127.0.0.2", port_of(loopback))
 
 
-async def test_after_the_block_nothing_listens() -> None:
+async def test_closed_endpoint_connection_refused() -> None:
     async with open_loopback() as loopback:
         pass
     with pytest.raises(OSError, match="all attempts to connect"):

@@ -1,4 +1,4 @@
-"""The checks of the contract find what is wrong: each store here breaks one rule."""
+"""The contract checks of credential stores find faults: each store here breaks one rule."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mcp_client.auth.stores.contract import (
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 
 
-class ForgetsTheClient(MemoryStore):
+class DropsClient(MemoryStore):
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         await super().save_tokens(server_url, tokens and attrs.evolve(tokens, client=None))
 
 
-class RefusesToDeleteNothing(MemoryStore):
+class RejectsDeletingNothing(MemoryStore):
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
-        assert tokens or server_url in self._tokens, "there is nothing"
+        assert tokens or server_url in self._tokens, "there are no tokens"
         await super().save_tokens(server_url, tokens)
 
 
-class KeepsTheFirst(MemoryStore):
+class KeepsFirst(MemoryStore):
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         if tokens is None or await self.load_tokens(server_url) is None:
             await super().save_tokens(server_url, tokens)
@@ -56,24 +56,24 @@ class Normalizes(MemoryStore):
             await super().save_tokens(server_url[:-1], attrs.evolve(tokens, server_url=server_url[:-1]))
 
 
-class TakesAnything(MemoryStore):
+class IgnoresWrongServer(MemoryStore):
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         if tokens is None or tokens.server_url == server_url:
             await super().save_tokens(server_url, tokens)
 
 
-class Cuts(MemoryStore):
+class Truncates(MemoryStore):
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         short = tokens and attrs.evolve(tokens, access_token=tokens.access_token[:10_000])
         await super().save_tokens(server_url, short)
 
 
-class Shows(MemoryStore):
+class ShowsSecrets(MemoryStore):
     def __repr__(self) -> str:
-        return f"<Shows {[tokens.access_token for tokens in self._tokens.values()]}>"
+        return f"<ShowsSecrets {[tokens.access_token for tokens in self._tokens.values()]}>"
 
 
-class LosesWhatOthersSave(MemoryStore):
+class LosesConcurrentSaves(MemoryStore):
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         before = dict(self._tokens)
         await super().save_tokens(server_url, tokens)
@@ -91,7 +91,7 @@ class DeletesFirst(MemoryStore):
         await super().save_tokens(server_url, tokens)
 
 
-class LocksNobodyOut(MemoryStore):
+class LockIsNoOp(MemoryStore):
     @asynccontextmanager
     async def _nothing(self) -> AsyncIterator[None]:
         yield
@@ -100,8 +100,8 @@ class LocksNobodyOut(MemoryStore):
         return self._nothing()
 
 
-class OwnLock(MemoryStore):
-    """Has one lock for all."""
+class SingleLock(MemoryStore):
+    """A store with one lock for all servers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,13 +116,13 @@ class OwnLock(MemoryStore):
         return self._hold()
 
 
-class LocksItselfOut(OwnLock):
+class LockBlocksReads(SingleLock):
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
         async with self._hold():
             return await super().load_tokens(server_url)
 
 
-class KeepsTheLockAfterAnError(OwnLock):
+class KeepsLockAfterError(SingleLock):
     @asynccontextmanager
     async def _hold(self) -> AsyncIterator[None]:
         await self.free.acquire()
@@ -130,7 +130,7 @@ class KeepsTheLockAfterAnError(OwnLock):
         self.free.release()
 
 
-class TakesTheLockThoughNobodyWantsItAnyMore(OwnLock):
+class KeepsLockAfterCancelledWait(SingleLock):
     abandoned = 0
 
     @asynccontextmanager
@@ -153,47 +153,47 @@ def opener(kind: type[MemoryStore]) -> OpenCredentialStore:
 
 
 BROKEN = {
-    ForgetsTheClient: "records_come_back_as_they_were_saved",
-    RefusesToDeleteNothing: "nothing_is_found_where_nothing_was_saved",
-    KeepsTheFirst: "the_last_one_saved_counts",
+    DropsClient: "records_come_back_as_they_were_saved",
+    RejectsDeletingNothing: "nothing_is_found_where_nothing_was_saved",
+    KeepsFirst: "the_last_one_saved_counts",
     NeverDeletes: "what_is_deleted_is_gone",
     DeletesAll: "what_is_deleted_is_gone",
     Normalizes: "names_are_apart",
-    TakesAnything: "records_of_others_are_refused",
-    Cuts: "long_records_come_whole",
-    Shows: "secrets_are_not_shown",
-    LosesWhatOthersSave: "many_may_save_at_once",
+    IgnoresWrongServer: "records_of_others_are_refused",
+    Truncates: "long_records_come_whole",
+    ShowsSecrets: "secrets_are_not_shown",
+    LosesConcurrentSaves: "many_may_save_at_once",
     DeletesFirst: "a_cancelled_save_was_made_entirely_or_not_at_all",
-    LocksNobodyOut: "a_lock_keeps_others_out",
-    OwnLock: "a_lock_keeps_others_out",
-    LocksItselfOut: "records_stay_usable_while_a_lock_is_held",
-    KeepsTheLockAfterAnError: "a_lock_is_free_after_its_block_failed",
-    TakesTheLockThoughNobodyWantsItAnyMore: "who_waits_for_a_lock_can_be_cancelled",
+    LockIsNoOp: "a_lock_keeps_others_out",
+    SingleLock: "a_lock_keeps_others_out",
+    LockBlocksReads: "records_stay_usable_while_a_lock_is_held",
+    KeepsLockAfterError: "a_lock_is_free_after_its_block_failed",
+    KeepsLockAfterCancelledWait: "who_waits_for_a_lock_can_be_cancelled",
 }
 
 
-def named(name: str) -> CredentialStoreCheck:
+def check_named(name: str) -> CredentialStoreCheck:
     (check,) = [each for each in CREDENTIAL_STORE_CHECKS + LASTING_CREDENTIAL_STORE_CHECKS if each.__name__ == name]
     return check
 
 
 @pytest.mark.parametrize(("kind", "check"), BROKEN.items(), ids=lambda each: getattr(each, "__name__", each))
-async def test_a_broken_rule_is_found(kind: type[MemoryStore], check: str, autojump_clock: trio.abc.Clock) -> None:
+async def test_check_finds_broken_rule(kind: type[MemoryStore], check: str, autojump_clock: trio.abc.Clock) -> None:
     with pytest.raises(AssertionError, match=r" \w+ "):
-        await named(check)(opener(kind))
+        await check_named(check)(opener(kind))
 
 
 @pytest.mark.parametrize(
     "name", ["everything_is_there_when_it_is_opened_again", "a_lock_keeps_out_who_opened_the_store_again"]
 )
-async def test_a_store_that_does_not_last_is_found(name: str, autojump_clock: trio.abc.Clock) -> None:
+async def test_check_finds_store_without_persistence(name: str, autojump_clock: trio.abc.Clock) -> None:
     def open_store() -> CredentialStore:
         return MemoryStore()
 
     with pytest.raises(AssertionError, match=r" \w+ "):
-        await named(name)(open_store)
+        await check_named(name)(open_store)
 
 
-def test_each_check_is_broken_by_a_store_here() -> None:
+def test_checks_all_have_broken_store() -> None:
     checks = {check.__name__ for check in CREDENTIAL_STORE_CHECKS}
     assert checks == {*BROKEN.values()}

@@ -61,28 +61,28 @@ class Ring(keyring.backend.KeyringBackend):
 
     priority = 5.0
 
-    def __init__(self, longest: int | None = None) -> None:
+    def __init__(self, max_length: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # keyring has no types there
-        self.kept: dict[tuple[str, str], str] = {}
-        self.longest = longest
+        self.entries: dict[tuple[str, str], str] = {}
+        self.max_length = max_length
         self.failing = False
 
     def get_password(self, service: str, username: str) -> str | None:
         if self.failing:
             raise OSError("the secret is swordfish")
-        return self.kept.get((service, username))
+        return self.entries.get((service, username))
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        if self.longest is not None and len(password) > self.longest:
+        if self.max_length is not None and len(password) > self.max_length:
             raise OSError("too long")
-        self.kept[service, username] = password
+        self.entries[service, username] = password
 
     def delete_password(self, service: str, username: str) -> None:
-        del self.kept[service, username]
+        del self.entries[service, username]
 
 
 class ShortRing(Ring):
-    """One that takes short entries only."""
+    """A keyring with a bound on the length of entries."""
 
 
 ShortRing.__module__ = "short"
@@ -90,7 +90,7 @@ ShortRing.__module__ = "short"
 
 @pytest.fixture(autouse=True)
 def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Nothing is written to the folders of whoever runs the tests."""
+    """Keep tests from writing to the state folder of the user who runs them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -129,31 +129,31 @@ def opener(kind: str, folder: Path) -> OpenCredentialStore:
 
 @pytest.mark.parametrize("check", CREDENTIAL_STORE_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("kind", ["memory", "file"])
-async def test_stores_keep_the_contract(kind: str, check: CredentialStoreCheck, tmp_path: Path) -> None:
+async def test_store_keeps_contract(kind: str, check: CredentialStoreCheck, tmp_path: Path) -> None:
     await check(opener(kind, tmp_path))
 
 
 @pytest.mark.parametrize("check", LASTING_CREDENTIAL_STORE_CHECKS, ids=lambda check: check.__name__)
-async def test_a_file_lasts(check: CredentialStoreCheck, tmp_path: Path) -> None:
+async def test_file_store_keeps_persistence_contract(check: CredentialStoreCheck, tmp_path: Path) -> None:
     await check(opener("file", tmp_path))
 
 
 @pytest.mark.parametrize(
     "check", CREDENTIAL_STORE_CHECKS + LASTING_CREDENTIAL_STORE_CHECKS, ids=lambda check: check.__name__
 )
-async def test_keyrings_keep_the_contract(check: CredentialStoreCheck, ring: Ring) -> None:
+async def test_keyring_store_keeps_contract(check: CredentialStoreCheck, ring: Ring) -> None:
     await check(KeyringStore)
 
 
 @pytest.mark.parametrize(
     "check", CREDENTIAL_STORE_CHECKS + LASTING_CREDENTIAL_STORE_CHECKS, ids=lambda check: check.__name__
 )
-async def test_keyrings_with_short_entries_keep_the_contract(check: CredentialStoreCheck, short_ring: Ring) -> None:
+async def test_keyring_store_short_entries_keeps_contract(check: CredentialStoreCheck, short_ring: Ring) -> None:
     await check(KeyringStore)
 
 
 class Stores(RuleBasedStateMachine):
-    """All stores say the same as a dictionary would, opened again at any time."""
+    """All stores behave like a dictionary, also when they are opened again at any time."""
 
     names = st.sampled_from([SERVER, f"{SERVER}/", "https://b.example/mcp"])
 
@@ -176,9 +176,9 @@ class Stores(RuleBasedStateMachine):
         self.environment.undo()
         shutil.rmtree(self.folder)
 
-    @rule(name=names, length=st.sampled_from([1, 300, 3_000]), like=st.sampled_from([TOKENS, PLAIN]))
-    def save_tokens(self, name: str, length: int, like: TokenRecord) -> None:
-        record = attrs.evolve(like, server_url=name, access_token="t" * length)
+    @rule(name=names, length=st.sampled_from([1, 300, 3_000]), template=st.sampled_from([TOKENS, PLAIN]))
+    def save_tokens(self, name: str, length: int, template: TokenRecord) -> None:
+        record = attrs.evolve(template, server_url=name, access_token="t" * length)
         for store in self.stores.values():
             trio.run(store.save_tokens, name, record)
         self.tokens[name] = record
@@ -207,7 +207,7 @@ class Stores(RuleBasedStateMachine):
         self.stores = {kind: open_store() for kind, open_store in self.openers.items()}
 
     @invariant()
-    def all_is_as_it_was_saved(self) -> None:
+    def stores_equal_model(self) -> None:
         async def compare() -> None:
             for store in self.stores.values():
                 for name in (SERVER, f"{SERVER}/", "https://b.example/mcp"):
@@ -215,51 +215,47 @@ class Stores(RuleBasedStateMachine):
                     assert await store.load_client(name) == self.clients.get(name)
 
         trio.run(compare)
-        # Nothing is left of what was replaced or deleted.
+        # No entry remains of what was replaced or deleted.
         records = len(self.tokens) + len(self.clients)
-        parts = [service for service, _ in self.ring.kept if service.endswith("parts")]
-        assert len(self.ring.kept) - len(parts) == records
+        parts = [service for service, _ in self.ring.entries if service.endswith("parts")]
+        assert len(self.ring.entries) - len(parts) == records
 
 
 TestStores = pytest.mark.property(Stores.TestCase)
 TestStores.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
 
 
-# --- records that are of no use --------------------------------------------------------------------------------------
+# --- unusable records ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_damaged_or_of_another_version_counts_as_nothing_and_is_logged(
-    ring: Ring, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_record_damaged_or_other_version_ignored_and_logged(ring: Ring, caplog: pytest.LogCaptureFixture) -> None:
     store = KeyringStore("test")
     await store.save_tokens(SERVER, TOKENS)
     await store.save_client(ISSUER, CLIENT)
-    ((_, whole),) = [item for item in ring.kept.items() if item[0][0] == "test tokens"]
+    ((_, whole),) = [item for item in ring.entries.items() if item[0][0] == "test tokens"]
     for damaged in (whole[:-5], "", "[]", whole.replace('"version": 1', '"version": 2'), '{"parts": 2, "letter": "a"}'):
         caplog.clear()
-        ring.kept["test tokens", f"{SERVER}"] = damaged
+        ring.entries["test tokens", f"{SERVER}"] = damaged
         assert await store.load_tokens(SERVER) is None
         assert f"stored tokens ignored: server={SERVER}" in caplog.text
         assert not any(secret in caplog.text for secret in SECRETS)
-    ring.kept["test clients", ISSUER] = json.dumps({"version": 1, "client_id": 5})
+    ring.entries["test clients", ISSUER] = json.dumps({"version": 1, "client_id": 5})
     caplog.clear()
     assert await store.load_client(ISSUER) is None
     assert f"stored client ignored: issuer={ISSUER}" in caplog.text
 
 
 @pytest.mark.spec("auth.credentials-keyed-by-issuer", "auth.separate-state-per-as")
-async def test_a_record_that_was_moved_to_another_name_counts_as_nothing(
-    ring: Ring, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_record_under_other_name_ignored(ring: Ring, caplog: pytest.LogCaptureFixture) -> None:
     store, other = KeyringStore("test"), "https://evil.example/mcp?key=swordfish"
     await store.save_tokens(SERVER, TOKENS)
     await store.save_client(ISSUER, CLIENT)
-    ring.kept["test tokens", other] = ring.kept["test tokens", SERVER]
-    ring.kept["test clients", other] = ring.kept["test clients", ISSUER]
+    ring.entries["test tokens", other] = ring.entries["test tokens", SERVER]
+    ring.entries["test clients", other] = ring.entries["test clients", ISSUER]
     assert await store.load_tokens(other) is None
     assert await store.load_client(other) is None
     assert "tokens for https://mcp.example/mcp cannot be stored for https://evil.example/mcp" in caplog.text
-    # Keys are sometimes put into the query of a server's URL.
+    # URLs of servers sometimes carry keys in their query.
     assert "stored tokens ignored" in caplog.messages[0]
     assert "swordfish" not in caplog.messages[0]
 
@@ -268,7 +264,7 @@ async def test_a_record_that_was_moved_to_another_name_counts_as_nothing(
 
 
 @pytest.mark.spec("auth.refresh-confidential", "auth.client-token-storage", "auth.token-storage")
-async def test_the_file_is_encrypted_and_its_owners_alone(tmp_path: Path) -> None:
+async def test_file_encrypted_and_private_to_owner(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "deep" / "er" / "credentials", key=KEY)
     await store.save_tokens(SERVER, TOKENS)
     await store.save_client(ISSUER, CLIENT)
@@ -281,16 +277,16 @@ async def test_the_file_is_encrypted_and_its_owners_alone(tmp_path: Path) -> Non
         assert beside == store.path or (beside.suffix == ".lock" and beside.stat().st_size == 0)
 
 
-async def test_the_same_content_is_encrypted_differently_each_time(tmp_path: Path) -> None:
-    seen = set()
+async def test_file_same_content_encrypts_differently(tmp_path: Path) -> None:
+    contents = set()
     for number in range(3):
         store = FileStore(tmp_path / str(number), key=KEY)
         await store.save_tokens(SERVER, TOKENS)
-        seen.add(store.path.read_bytes())
-    assert len(seen) == 3
+        contents.add(store.path.read_bytes())
+    assert len(contents) == 3
 
 
-async def test_a_file_that_cannot_be_decrypted_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_file_undecryptable_raises_and_stays_unchanged(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", key=KEY)
     await store.save_tokens(SERVER, TOKENS)
     whole = store.path.read_bytes()
@@ -310,12 +306,12 @@ async def test_a_file_that_cannot_be_decrypted_is_told_and_left_as_it_is(tmp_pat
         (whole.replace(b'"version":1', b'"version":2'), KEY, "has format 2"),
         (_with_kdf(scrypt), KEY, "with a key: pass the passphrase"),
     ]
-    for data, key, why in cases:
+    for data, key, reason in cases:
         store.path.write_bytes(data)
         other = FileStore(store.path, key=key)
-        for use in (other.load_tokens(SERVER), other.save_tokens(SERVER, PLAIN), other.save_client(ISSUER, None)):
-            with pytest.raises(UnreadableStore, match=why) as caught:
-                await use
+        for operation in (other.load_tokens(SERVER), other.save_tokens(SERVER, PLAIN), other.save_client(ISSUER, None)):
+            with pytest.raises(UnreadableStore, match=reason) as caught:
+                await operation
             assert str(store.path) in str(caught.value)
         assert store.path.read_bytes() == data
 
@@ -325,7 +321,7 @@ def _with_kdf(kdf: JsonObject) -> bytes:
     return json.dumps(header).encode() + b"\n" + bytes(50)
 
 
-async def test_an_empty_file_has_nothing_in_it(tmp_path: Path) -> None:
+async def test_file_empty_has_no_records(tmp_path: Path) -> None:
     (tmp_path / "credentials").touch(0o644)
     store = FileStore(tmp_path / "credentials", key=KEY)
     assert await store.load_tokens(SERVER) is None
@@ -334,13 +330,13 @@ async def test_an_empty_file_has_nothing_in_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plain", [b"[]", b"no JSON", b"5"])
-async def test_a_file_with_something_else_in_it_is_told(plain: bytes, tmp_path: Path) -> None:
+async def test_file_other_content_raises(plain: bytes, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_bytes(encryption.Seal(key=KEY, passphrase=None).sealed(plain))
     with pytest.raises(UnreadableStore, match="does not contain credentials"):
         await FileStore(tmp_path / "credentials", key=KEY).load_tokens(SERVER)
 
 
-async def test_members_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
+async def test_file_invalid_members_ignored(tmp_path: Path) -> None:
     plain = b'{"tokens": [], "clients": {"a": 5}, "later": 1}'
     (tmp_path / "credentials").write_bytes(encryption.Seal(key=KEY, passphrase=None).sealed(plain))
     store = FileStore(tmp_path / "credentials", key=KEY)
@@ -348,12 +344,12 @@ async def test_members_that_are_no_records_are_passed_over(tmp_path: Path) -> No
     assert await store.load_client("a") is None
 
 
-async def test_a_passphrase_opens_what_it_closed(tmp_path: Path) -> None:
+async def test_file_passphrase_round_trip(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", passphrase="correct horse")
     await store.save_tokens(SERVER, TOKENS)
     again = FileStore(store.path, passphrase="correct horse")
     assert await again.load_tokens(SERVER) == TOKENS
-    # The salt and the parameters stay, so that nobody has to derive the key twice.
+    # The salt and the parameters stay, so that each process derives the key only once.
     header = store.path.read_bytes().partition(b"\n")[0]
     await again.save_tokens(SERVER, PLAIN)
     assert store.path.read_bytes().partition(b"\n")[0] == header
@@ -380,27 +376,27 @@ async def test_a_passphrase_opens_what_it_closed(tmp_path: Path) -> None:
         5,
     ],
 )
-async def test_a_file_cannot_make_us_spend_time_and_memory(kdf: JsonObject, tmp_path: Path) -> None:
+async def test_file_excessive_key_derivation_rejected(kdf: JsonObject, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_bytes(_with_kdf(kdf))
     with pytest.raises(UnreadableStore, match="unknown or unreasonable key derivation"):
         await FileStore(tmp_path / "credentials", passphrase="x").load_tokens(SERVER)
 
 
-def test_a_key_or_a_passphrase_is_needed_that_is_of_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, passphrase, why in (
+def test_file_store_key_or_passphrase_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, passphrase, reason in (
         (None, None, "a key or a passphrase"),
         (KEY, "x", "either a key or a passphrase"),
         (b"short", None, "has 5 octets, not 32"),
         (None, "", "is empty"),
     ):
-        with pytest.raises(ValueError, match=why):
+        with pytest.raises(ValueError, match=reason):
             FileStore(tmp_path / "a", key=key, passphrase=passphrase)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CredentialStoreError, match="needs the package cryptography"):
         FileStore(tmp_path / "a", key=KEY)
 
 
-async def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
+async def test_file_store_os_error_raises(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     store = FileStore(tmp_path / "folder", key=KEY)
     with pytest.raises(CredentialStoreError, match=r"cannot read .*folder: Is a directory"):
@@ -414,7 +410,7 @@ async def test_what_the_system_refuses_is_told(tmp_path: Path) -> None:
         await store.save_tokens(SERVER, TOKENS)
 
 
-async def test_a_system_that_cannot_lock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_file_store_lock_unsupported_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[int] = []
 
     def refuse(opened: int) -> bool:
@@ -424,19 +420,19 @@ async def test_a_system_that_cannot_lock_is_told(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(store_locks, "_lock", refuse)
     with pytest.raises(CredentialStoreError, match=r"cannot lock .*: No locks available"):
         await FileStore(tmp_path / "credentials", key=KEY).load_tokens(SERVER)
-    # Nothing is left open.
+    # No descriptor stays open.
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(closed[0])
 
 
-async def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+async def test_file_symlink_followed_and_kept(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     await FileStore(tmp_path / "link", key=KEY).save_tokens(SERVER, TOKENS)
     assert (tmp_path / "link").is_symlink()
     assert await FileStore(tmp_path / "elsewhere", key=KEY).load_tokens(SERVER) == TOKENS
 
 
-async def test_nothing_is_written_through_what_somebody_put_beside_the_file(tmp_path: Path) -> None:
+async def test_file_foreign_symlinks_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "credentials.new").symlink_to(tmp_path / "victim")
     store = FileStore(tmp_path / "credentials", key=KEY)
@@ -450,7 +446,7 @@ async def test_nothing_is_written_through_what_somebody_put_beside_the_file(tmp_
         await store.load_tokens(SERVER)
 
 
-async def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+async def test_file_unchanged_record_not_written(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", key=KEY)
     await store.save_tokens(SERVER, None)
     assert not store.path.exists()
@@ -460,7 +456,7 @@ async def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> Non
     assert store.path.read_bytes() == data
 
 
-# --- several processes, and their end --------------------------------------------------------------------------------
+# --- several processes, and killed ones ---------------------------------------------------------------------------------
 
 PROGRAM = """
 import os, signal, sys
@@ -503,12 +499,12 @@ trio.run(globals()[sys.argv[1]])
 """
 
 
-def started(what: str, path: Path, *more: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", PROGRAM, what, str(path), *more]
+def started(action: str, path: Path, *output_rest: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", PROGRAM, action, str(path), *output_rest]
     return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-async def test_two_processes_take_turns(tmp_path: Path) -> None:
+async def test_file_two_processes_serialize_updates(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", key=KEY)
     await store.save_tokens(SERVER, attrs.evolve(TOKENS, expires_at=0.0))
     with started("count", store.path, "15") as one, started("count", store.path, "15") as other:
@@ -519,11 +515,11 @@ async def test_two_processes_take_turns(tmp_path: Path) -> None:
     assert tokens.expires_at == 30
 
 
-@pytest.mark.parametrize("ends", ["by itself", "by kill -9"])
-async def test_a_lock_of_another_process_is_waited_for_and_ends_with_it(
+@pytest.mark.parametrize("ends", ["on its own", "by kill -9"])
+async def test_lock_of_other_process_awaited_until_its_end(
     ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, asked, events = FileStore(tmp_path / "credentials", key=KEY), trio.Event(), list[str]()
+    store, waiting, events = FileStore(tmp_path / "credentials", key=KEY), trio.Event(), list[str]()
     take = store_locks._take
     answers: list[bool] = []
 
@@ -531,12 +527,12 @@ async def test_a_lock_of_another_process_is_waited_for_and_ends_with_it(
         taken = take(path)
         answers.append(taken is not None)
         if len(answers) == 3:
-            trio.from_thread.run_sync(asked.set)
+            trio.from_thread.run_sync(waiting.set)
         return taken
 
     async def wait() -> None:
         async with store.lock(SERVER):
-            events.append("we are in")
+            events.append("lock acquired")
 
     with started("hold", store.path) as other:
         assert other.stdout is not None
@@ -548,18 +544,18 @@ async def test_a_lock_of_another_process_is_waited_for_and_ends_with_it(
             answers.clear()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            await asked.wait()
-            events.append("the other goes")
-            if ends == "by itself":
+            await waiting.wait()
+            events.append("lock released")
+            if ends == "on its own":
                 other.stdin.write("\n")
                 other.stdin.flush()
             else:
                 other.kill()
-    assert events == ["the other goes", "we are in"]
+    assert events == ["lock released", "lock acquired"]
     assert answers[:3] == [False] * 3
 
 
-async def test_who_waits_for_another_process_can_be_cancelled_and_leaves_nothing_locked(tmp_path: Path) -> None:
+async def test_lock_wait_cancelled_leaves_no_lock(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", key=KEY)
     with started("hold", store.path) as other:
         assert other.stdout is not None
@@ -578,14 +574,12 @@ async def test_who_waits_for_another_process_can_be_cancelled_and_leaves_nothing
 
 async def _enter(store: CredentialStore) -> None:
     async with store.lock(SERVER):
-        raise AssertionError("the lock is another process's")
+        raise AssertionError("another process holds the lock")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", ["open", "fsync", "replace"])
-async def test_a_process_that_is_killed_while_it_saves_leaves_the_old_record_or_the_new_one(
-    step: str, when: str, tmp_path: Path
-) -> None:
+async def test_save_killed_leaves_old_or_new_record(step: str, when: str, tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", key=KEY)
     await store.save_tokens(SERVER, TOKENS)
     with started("die", store.path, step, when) as other:
@@ -593,13 +587,13 @@ async def test_a_process_that_is_killed_while_it_saves_leaves_the_old_record_or_
     found = await store.load_tokens(SERVER)
     new = attrs.evolve(TOKENS, access_token="new" * 1000)
     assert found == (new if (step, when) == ("replace", "after") else TOKENS)
-    # What it left behind is in nobody's way.
+    # The file that it left does not prevent the next save.
     await store.save_tokens(SERVER, PLAIN)
     assert await store.load_tokens(SERVER) == PLAIN
     assert not (tmp_path / "credentials.new").exists()
 
 
-async def test_a_process_that_is_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> None:
+async def test_save_killed_at_any_moment_leaves_whole_file(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "credentials", key=KEY)
     for saves in range(1, 8):
         with started("rotate", store.path) as other:
@@ -607,17 +601,17 @@ async def test_a_process_that_is_killed_at_any_moment_leaves_a_whole_file(tmp_pa
             for number in range(saves):
                 assert other.stdout.readline() == f"{number}\n"
             other.kill()
-            more = other.stdout.read()
+            output_rest = other.stdout.read()
         found = await store.load_tokens(SERVER)
         assert found is not None
         assert found.access_token == "new" * 5000
-        # What it said that it had saved is saved.
-        last = int(more.split()[-1]) if more.endswith("\n") else saves - 1
+        # A save that was reported as done is durable.
+        last = int(output_rest.split()[-1]) if output_rest.endswith("\n") else saves - 1
         assert found.expires_at is not None
         assert found.expires_at >= last
 
 
-async def test_locks_that_nobody_wants_are_forgotten(tmp_path: Path) -> None:
+async def test_released_locks_removed(tmp_path: Path) -> None:
     for store in (MemoryStore(), FileStore(tmp_path / "credentials", key=KEY)):
         for number in range(50):
             async with store.lock(f"{SERVER}/{number}"):
@@ -630,13 +624,13 @@ async def test_locks_that_nobody_wants_are_forgotten(tmp_path: Path) -> None:
 
 
 class OpenRing(Ring):
-    """One that keeps secrets in the open, and is not recommended by `keyring` itself."""
+    """A keyring that stores secrets in clear text, with a priority below the recommended ones."""
 
     priority = 0.5
 
 
 class AlternativeRing(Ring):
-    """One of the package of alternatives."""
+    """A keyring of the package `keyrings.alt`."""
 
 
 AlternativeRing.__module__ = "keyrings.alt.file"
@@ -666,56 +660,56 @@ def chain(*rings: keyring.backend.KeyringBackend) -> keyring.backend.KeyringBack
         (chain(OpenRing(), AlternativeRing()), "keyrings.alt.file"),
     ],
 )
-async def test_a_keyring_that_is_not_safe_is_refused_with_what_to_do(
+async def test_insecure_keyring_rejected(
     backend: keyring.backend.KeyringBackend, name: str, ring: Ring, state: Path
 ) -> None:
     keyring.set_keyring(backend)
     store = KeyringStore()
-    for use in (store.load_tokens(SERVER), store.save_tokens(SERVER, TOKENS), store.load_client(ISSUER)):
+    for operation in (store.load_tokens(SERVER), store.save_tokens(SERVER, TOKENS), store.load_client(ISSUER)):
         with pytest.raises(NoSecureKeyring, match=name) as caught:
-            await use
+            await operation
         assert "FileStore" in str(caught.value)
         assert "MemoryStore" in str(caught.value)
     if isinstance(backend, Ring):
-        assert not backend.kept
-    # Nor is a folder made for the locks of what is not used.
+        assert not backend.entries
+    # No folder is made for locks either.
     assert not state.exists()
 
 
-async def test_of_a_chain_the_first_safe_keyring_is_used_and_no_other(ring: Ring) -> None:
+async def test_keyring_chain_uses_first_secure_one(ring: Ring) -> None:
     unsafe, safe, second = OpenRing(), Ring(), Ring()
     keyring.set_keyring(chain(unsafe, safe, second))
     await KeyringStore().save_tokens(SERVER, TOKENS)
     assert await KeyringStore().load_tokens(SERVER) == TOKENS
-    assert (len(unsafe.kept), len(safe.kept), len(second.kept)) == (0, 1, 0)
+    assert (len(unsafe.entries), len(safe.entries), len(second.entries)) == (0, 1, 0)
 
 
-async def test_without_the_package_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keyring_package_missing_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(NoSecureKeyring, match="the package keyring, which gives access"):
         await KeyringStore().load_tokens(SERVER)
 
 
-async def test_a_keyring_that_fails_is_told_without_its_words(ring: Ring) -> None:
+async def test_keyring_failure_raises_without_its_message(ring: Ring) -> None:
     store = KeyringStore()
     await store.save_tokens(SERVER, TOKENS)
     ring.failing = True
-    for use in (store.load_tokens(SERVER), store.save_tokens(SERVER, PLAIN), store.save_tokens(SERVER, None)):
+    for operation in (store.load_tokens(SERVER), store.save_tokens(SERVER, PLAIN), store.save_tokens(SERVER, None)):
         with pytest.raises(CredentialStoreError, match="failed with OSError; it may be locked") as caught:
-            await use
+            await operation
         assert "swordfish" not in str(caught.value)
     ring.failing = False
     assert await store.load_tokens(SERVER) == TOKENS
 
 
-async def test_entries_are_found_under_the_name_of_the_service(ring: Ring) -> None:
+async def test_keyring_entries_named_by_service(ring: Ring) -> None:
     await KeyringStore().save_tokens(SERVER, TOKENS)
     await KeyringStore("mine").save_client(ISSUER, CLIENT)
-    assert {*ring.kept} == {("mcp tokens", SERVER), ("mine clients", ISSUER)}
+    assert {*ring.entries} == {("mcp tokens", SERVER), ("mine clients", ISSUER)}
 
 
-@pytest.mark.parametrize("dies_at", range(12))
-async def test_a_keyring_has_the_old_record_or_the_new_one_whenever_a_save_ends(dies_at: int, short_ring: Ring) -> None:
+@pytest.mark.parametrize("fails_at", range(12))
+async def test_keyring_save_interrupted_keeps_old_or_new_record(fails_at: int, short_ring: Ring) -> None:
     store = KeyringStore()
     old, new = (attrs.evolve(TOKENS, access_token=letter * 1_500) for letter in "on")
     await store.save_tokens(SERVER, old)
@@ -724,7 +718,7 @@ async def test_a_keyring_has_the_old_record_or_the_new_one_whenever_a_save_ends(
     def counted() -> None:
         nonlocal done
         done += 1
-        if done > dies_at:
+        if done > fails_at:
             raise keyring.errors.KeyringLocked
 
     def set_counted(service: str, username: str, password: str) -> None:
@@ -741,24 +735,24 @@ async def test_a_keyring_has_the_old_record_or_the_new_one_whenever_a_save_ends(
         with suppress(CredentialStoreError):
             await store.save_tokens(SERVER, new)
     assert await KeyringStore().load_tokens(SERVER) in (old, new)
-    # What was left lying about is gone with the next ones.
+    # The next saves remove entries that were left over.
     for tokens in (old, new, None):
         await store.save_tokens(SERVER, tokens)
-    assert not short_ring.kept
+    assert not short_ring.entries
 
 
-async def test_a_keyring_that_asks_the_person_can_be_given_up(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking, done, token = trio.Event(), threading.Event(), trio.lowlevel.current_trio_token()
+async def test_keyring_prompt_cancelled(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompting, done, token = trio.Event(), threading.Event(), trio.lowlevel.current_trio_token()
 
-    def ask(service: str, username: str) -> None:
-        trio.from_thread.run_sync(asking.set, trio_token=token)
+    def prompt(service: str, username: str) -> None:
+        trio.from_thread.run_sync(prompting.set, trio_token=token)
         done.wait()
 
-    monkeypatch.setattr(ring, "get_password", ask)
+    monkeypatch.setattr(ring, "get_password", prompt)
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(KeyringStore().load_tokens, SERVER)
-            await asking.wait()
+            await prompting.wait()
             scope.cancel()
     assert scope.cancelled_caught
     done.set()
@@ -775,7 +769,7 @@ async def test_a_keyring_that_asks_the_person_can_be_given_up(ring: Ring, monkey
         ("win32", {}, "/home/ada/AppData/Local/mcp-client"),
     ],
 )
-def test_locks_are_where_programs_keep_their_state(
+def test_state_folder_of_platform(
     platform: str, variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", platform)
@@ -787,7 +781,7 @@ def test_locks_are_where_programs_keep_their_state(
     assert state_folder() == Path(expected)
 
 
-def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_folder_without_home_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     with pytest.raises(CredentialStoreError, match="set XDG_STATE_HOME"):

@@ -24,7 +24,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 SERVER = r"""
 import json, os, sys
 
-FORECAST = {"name": "forecast", "description": "Tells the weather.\nOf tomorrow.", "inputSchema": {
+FORECAST = {"name": "forecast", "description": "Shows the weather.\nOf tomorrow.", "inputSchema": {
     "type": "object", "required": ["city"], "additionalProperties": False, "properties": {
         "city": {"type": "string"}, "days": {"type": "integer"}, "hot": {"type": ["boolean", "null"]},
         "ratio": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "tags": {"type": "array"}, "any": {}}},
@@ -33,7 +33,7 @@ PLAIN = {"type": "object"}
 FORM = {"type": "object", "required": ["name", "sure"], "properties": {
     "name": {"type": "string", "title": "Your name", "description": "As on the passport."},
     "age": {"type": "integer", "default": 7}, "size": {"type": "number"}, "sure": {"type": "boolean"},
-    "colour": {"type": "string", "oneOf": [{"const": "red", "title": "Red"}, {"const": "blue", "title": "Blue"}]},
+    "color": {"type": "string", "oneOf": [{"const": "red", "title": "Red"}, {"const": "blue", "title": "Blue"}]},
     "fruit": {"type": "array", "items": {"type": "string", "enum": ["apple", "pear"]}}}}
 CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}, "logging": {},
     "completions": {}}
@@ -128,21 +128,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 class Terminal(io.StringIO):
-    """Somebody's terminal."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Run(Protocol):
-    """Runs the command line in this process: exit code, stdout, stderr."""
+    """A run of the command line in this process, which returns exit code, stdout and stderr."""
 
     def __call__(self, *words: str, server: Sequence[str] = ...) -> tuple[int, str, str]: ...
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], server: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    # As without `rich`; it has a test of its own.
+    # Output without `rich`, which has a test of its own.
     monkeypatch.setitem(sys.modules, "rich.console", None)
 
     def run(*words: str, server: Sequence[str] = server) -> tuple[int, str, str]:
@@ -177,7 +177,7 @@ def test_probe_shows_era_revision_server_and_capabilities(run: Run) -> None:
     assert "swordfish" not in out
 
 
-def test_probe_for_machines(run: Run) -> None:
+def test_probe_json_output(run: Run) -> None:
     code, out, _ = run("probe", "--json", "--revision", "2025-03-26", "--env", "TOKEN=swordfish")
     found = data(out)
     assert code == 0
@@ -187,11 +187,11 @@ def test_probe_for_machines(run: Run) -> None:
     assert isinstance(found["seconds"], float)
 
 
-def test_list_shows_all_that_is_offered(run: Run) -> None:
+def test_list_shows_every_kind(run: Run) -> None:
     code, out, _ = run("list")
     assert code == 0
     for expected in (
-        "tools (8)", "forecast  city, [days], [hot], [ratio], [tags], [any]  Tells the weather....",
+        "tools (8)", "forecast  city, [days], [hot], [ratio], [tags], [any]  Shows the weather....",
         "resources (1)", "a:text", "resource templates (1)", "a:{b}", "prompts (1)", "poem  of, [by]",
     ):  # fmt: skip
         assert expected in out
@@ -204,7 +204,7 @@ def test_list_shows_one_kind(kind: str, run: Run) -> None:
     assert [*data(out)] == [kind]
 
 
-def test_arguments_are_typed_by_the_schema_of_the_tool(run: Run) -> None:
+def test_call_arguments_typed_by_input_schema(run: Run) -> None:
     words = ["city=12", "days=3.0", "hot=true", "ratio=0.5", "tags=[1]", 'any={"a": 1}']
     code, out, _ = run("call", "forecast", *words, "--json")
     assert code == 0
@@ -240,28 +240,28 @@ def test_arguments_are_typed_by_the_schema_of_the_tool(run: Run) -> None:
         (["forecast", "--env", "A=\0"], "NUL"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_explained(words: list[str], complaint: str, run: Run) -> None:
+def test_call_usage_error_explained(words: list[str], complaint: str, run: Run) -> None:
     code, out, err = run("call", *words)
     assert (code, out) == (2, "")
     assert complaint in err
     assert err.startswith("mcp-client")
-    assert err.count("\n") == 1, "it has to be one line"
+    assert err.count("\n") == 1, "the message is longer than one line"
 
 
-def test_a_command_line_that_makes_no_sense_is_explained_to_machines(run: Run) -> None:
+def test_call_usage_error_json_output(run: Run) -> None:
     code, out, _ = run("call", "forecats", "--json")
     message = "the server has no tool 'forecats' (did you mean 'forecast'?)"
     assert (code, data(out)) == (2, {"error": {"type": "UsageError", "message": message}})
 
 
-def test_a_tool_that_fails_is_exit_code_one(run: Run) -> None:
+def test_call_tool_error_exits_1(run: Run) -> None:
     code, out, err = run("call", "fail")
     assert (code, out, err) == (1, "it is broken\n", "The tool 'fail' reports an error.\n")
     code, out, err = run("call", "fail", "--json")
     assert (code, data(out)["isError"], err) == (1, True, "")
 
 
-def test_what_a_server_says_cannot_command_the_terminal(run: Run) -> None:
+def test_call_control_characters_escaped(run: Run) -> None:
     code, out, err = run("call", "kinds", "--log-level", "debug")
     assert code == 0
     assert out.splitlines() == [
@@ -279,7 +279,7 @@ def test_what_a_server_says_cannot_command_the_terminal(run: Run) -> None:
     assert "\x1b" not in err
 
 
-def test_resources_are_read(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: list[str]) -> None:
+def test_read_resource_output(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: list[str]) -> None:
     assert run("read", "a:text")[:2] == (0, "plain\n")
     assert data(run("read", "a:text", "--json")[1])["contents"] == [{"uri": "a:text", "text": "plain"}]
     path = tmp_path / "blob"
@@ -289,20 +289,20 @@ def test_resources_are_read(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     code, out, err = run("read", "a:blob", "--output", str(tmp_path / "no" / "such"))
     assert code == 1
     assert "No such file" in err
-    # To a terminal goes no binary.
+    # A terminal gets no binary content.
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     assert run("read", "a:blob")[0] == 0
     assert terminal.getvalue() == "[a:blob, binary, 3 bytes]\n"
 
 
-def test_a_blob_goes_to_a_pipe_as_it_is(server: list[str]) -> None:
+def test_read_blob_to_pipe_unchanged(server: list[str]) -> None:
     command = [sys.executable, "-m", "mcp_client", "read", "a:blob", *server]
     done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     assert (done.stdout, done.stderr) == (b"\xff\x00\xfe", b"")
 
 
-def test_an_error_of_the_server_is_exit_code_one(run: Run) -> None:
+def test_read_server_error_exits_1(run: Run) -> None:
     code, out, err = run("read", "a:none")
     assert (code, out) == (1, "")
     assert err.startswith(r"error: no \x1b[31mresources/read (method resources/read, id ")
@@ -312,7 +312,7 @@ def test_an_error_of_the_server_is_exit_code_one(run: Run) -> None:
     }  # fmt: skip
 
 
-def test_prompts_and_completions(run: Run) -> None:
+def test_prompt_and_complete_output(run: Run) -> None:
     assert run("prompt", "poem", "of=rain")[:2] == (0, "user: A poem of rain\n")
     assert "messages" in data(run("prompt", "poem", "--json")[1])
     assert run("complete", "poem", "city", "Ghe", "--known", "country=BE") == (
@@ -323,7 +323,7 @@ def test_prompts_and_completions(run: Run) -> None:
     assert data(run("complete", "a:{b}", "b", "--json")[1])["values"] == ["nt"]
 
 
-def test_listen_shows_changes_until_the_connection_is_lost(run: Run) -> None:
+def test_listen_shows_changes_until_connection_lost(run: Run) -> None:
     code, out, err = run("listen", "--tools", "--uri", "a:text")
     assert code == 1
     assert out == "resource a:text\ntools\n"
@@ -357,13 +357,13 @@ def modern(capabilities: JsonValue) -> list[str]:
     return ["--", sys.executable, "-I", "-S", "-c", MODERN.replace("CAPABILITIES", repr(capabilities))]
 
 
-def test_listen_ends_when_a_modern_server_ends_it(run: Run) -> None:
+def test_listen_modern_server_ends_subscription_exits_0(run: Run) -> None:
     code, out, err = run("listen", server=modern({"tools": {"listChanged": True}}))
     assert (code, out) == (0, "tools\n")
     assert err.endswith("The server ended the subscription.\n")
 
 
-def test_a_server_that_offers_nothing_is_told_so(run: Run) -> None:
+def test_list_server_without_features_says_so(run: Run) -> None:
     server = modern({})
     assert run("list", server=server) == (0, "", "The server does not offer tools, resources or prompts.\n")
     code, out, _ = run("probe", server=server)
@@ -373,7 +373,7 @@ def test_a_server_that_offers_nothing_is_told_so(run: Run) -> None:
     assert "`mcp-client probe` shows what the server offers." in err
 
 
-# --- when there is no connection -------------------------------------------------------------------------------------
+# --- without a connection --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_a_server_that_offers_nothing_is_told_so(run: Run) -> None:
         ([], ["--revision", "2026-07-28"], "Omit --revision"),
     ],
 )
-def test_no_connection_is_exit_code_three_and_says_what_to_do(
+def test_connection_failure_exits_3_with_advice(
     program: list[str], words: list[str], message: str, run: Run, server: list[str]
 ) -> None:
     command = ["--", *program] if program else server
@@ -396,7 +396,7 @@ def test_no_connection_is_exit_code_three_and_says_what_to_do(
     assert "error" in data(out)
 
 
-def test_the_end_of_stderr_is_shown_with_the_error(run: Run) -> None:
+def test_call_process_exit_shows_stderr_tail(run: Run) -> None:
     code, _, err = run("call", "exit")
     assert code == 1
     assert "exited with status 4" in err
@@ -404,7 +404,7 @@ def test_the_end_of_stderr_is_shown_with_the_error(run: Run) -> None:
     assert "stderr: no more cheese" in run("call", "exit", "--stderr", "show")[2]
 
 
-def test_a_command_is_needed(run: Run) -> None:
+def test_probe_without_server_exits_2(run: Run) -> None:
     code, _, err = run("probe", server=[])
     assert code == 2
     assert "mcp-client probe -- python my_server.py" in err
@@ -426,18 +426,18 @@ def test_help_and_version(run: Run) -> None:
         ("--timeout=20", "--env", "A=b", "call", "--json", "forecast", "city=a", "--env", "C=d"),
     ],
 )
-def test_options_may_stand_before_the_command_as_well(words: tuple[str, ...], run: Run) -> None:
+def test_options_before_command_accepted(words: tuple[str, ...], run: Run) -> None:
     code, out, err = run(*words)
     assert (code, err) == (0, "")
     assert data(out)["structuredContent"] == {"echo": {"city": "a"}}
 
 
-def test_options_on_both_sides_of_the_command_add_up(run: Run) -> None:
+def test_options_around_command_merged(run: Run) -> None:
     code, out, _ = run("--env", "A=b", "--json", "probe", "--env", "C=d")
     assert (code, data(out)["env"]) == (0, {"A": "***", "C": "***"})
 
 
-def test_help_in_front_is_the_help_of_the_program(run: Run) -> None:
+def test_help_before_command_shows_program_help(run: Run) -> None:
     for words in (("--help", "call"), ("--json", "--help"), ("--json", "-h", "call")):
         code, out, _ = run(*words)
         assert code == 0
@@ -445,18 +445,18 @@ def test_help_in_front_is_the_help_of_the_program(run: Run) -> None:
     assert run("--json", "call", "--help")[1].startswith("usage: mcp-client call")
 
 
-def test_options_without_a_command_are_told_that_one_is_needed(run: Run) -> None:
+def test_options_without_command_exits_2(run: Run) -> None:
     for words in (("--json",), ("--timeout",)):
         code, _, err = run(*words)
         assert code == 2
         assert "required: COMMAND" in err or "unrecognized" in err
 
 
-def test_the_help_says_what_a_server_cannot_ask_for(run: Run) -> None:
+def test_call_help_names_rejected_client_requests(run: Run) -> None:
     assert "rejects `sampling/createMessage` and `roots/list`" in run("call", "--help")[1]
 
 
-def test_a_model_and_folders_are_refused_with_the_capability_that_is_missing(run: Run) -> None:
+def test_sampling_and_roots_rejected_with_missing_capability(run: Run) -> None:
     for tool, path in {"sample": "sampling", "roots": "roots"}.items():
         code, out, _ = run("call", tool)
         assert code == 0
@@ -465,7 +465,7 @@ def test_a_model_and_folders_are_refused_with_the_capability_that_is_missing(run
         assert f"this client did not declare {path}" in str(answer["message"])
 
 
-def test_an_interrupt_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_exits_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -473,7 +473,7 @@ def test_an_interrupt_is_exit_code_130(run: Run, monkeypatch: pytest.MonkeyPatch
     assert run("probe")[0] == 130
 
 
-def test_nobody_reads_the_results(server: list[str]) -> None:
+def test_list_closed_stdout_pipe_exits_1(server: list[str]) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "mcp_client", "list", *server]
@@ -482,7 +482,7 @@ def test_nobody_reads_the_results(server: list[str]) -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_a_remark_of_the_library_stands_on_stderr(run: Run, server: list[str]) -> None:
+def test_library_warning_written_to_stderr(run: Run, server: list[str]) -> None:
     noisy = ["--", sys.executable, "-c", f"print('banner\\x1b', flush=True)\nexec(open({server[-1]!r}).read())"]
     code, out, err = run("prompt", "poem", "of=rain", server=noisy)
     assert (code, out) == (0, "user: A poem of rain\n")
@@ -501,7 +501,7 @@ def on_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, *words: s
     return code, out, terminal.getvalue()
 
 
-def test_progress_is_drawn_and_taken_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_drawn_and_erased(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, err = on_terminal(run, monkeypatch, "", "call", "forecast", "city=Ghent")
     assert "\r\x1b[K[########################] 100% looking\r\x1b[K" in err
     _, _, err = on_terminal(run, monkeypatch, "", "call", "kinds")
@@ -520,12 +520,12 @@ def test_progress_is_drawn_and_taken_away(run: Run, monkeypatch: pytest.MonkeyPa
     "elicitation.ui-review-should",
     "elicitation.client-ui-review",
 )
-def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_prompts_for_each_field(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     filled = "\n  Ada \n\nx\n1.5\nperhaps\nyes\ngreen\nred\napple, plum\napple, pear\n"
     typed = filled.replace("Ada", "Eve") + "what\nc\n" + filled + "\n"
     code, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
     content: JsonObject = {
-        "name": "Ada", "age": 7, "size": 1.5, "sure": True, "colour": "red", "fruit": ["apple", "pear"],
+        "name": "Ada", "age": 7, "size": 1.5, "sure": True, "color": "red", "fruit": ["apple", "pear"],
     }  # fmt: skip
     assert (code, data(out)) == (0, {"action": "accept", "content": content})
     assert "\n  name: Eve\n" in err
@@ -552,13 +552,13 @@ def test_a_form_is_asked_field_by_field(run: Run, monkeypatch: pytest.MonkeyPatc
     "elicitation.allow-decline",
     "elicitation.decline-no-content",
 )
-def test_the_end_of_input_declines_a_form(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_end_of_input_declines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, out, _ = on_terminal(run, monkeypatch, "Ada\n12\n", "call", "ask")
     assert data(out) == {"action": "decline"}
 
 
 @pytest.mark.spec("elicitation.ui-decline", "elicitation.allow-decline", "elicitation.client-ui-decline")
-def test_a_form_that_was_filled_in_may_still_be_declined(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_completed_then_declined(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     typed = "Ada\n\n1\nyes\nred\napple\nn\n"
     _, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
     assert data(out) == {"action": "decline"}
@@ -584,7 +584,7 @@ def test_a_form_that_was_filled_in_may_still_be_declined(run: Run, monkeypatch: 
 @pytest.mark.parametrize(
     ("typed", "action"), [("y\n", "accept"), ("\n", "decline"), ("what\n", "decline"), ("", "cancel")]
 )
-def test_a_page_is_shown_and_visited_by_consent_only(
+def test_url_elicitation_shown_and_accepted_by_consent(
     typed: str, action: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, out, err = on_terminal(run, monkeypatch, typed, "call", "visit")
@@ -593,7 +593,7 @@ def test_a_page_is_shown_and_visited_by_consent_only(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "shown"),
     [
         ("https://example.com:8443/pay?id=1", "  Host: example.com"),
         (
@@ -614,12 +614,12 @@ def test_a_page_is_shown_and_visited_by_consent_only(
     ],
 )
 @pytest.mark.spec("elicitation.highlight-domain", "elicitation.warn-suspicious", "elicitation.url-highlight-domain")
-def test_where_a_page_leads_is_said_with_what_may_deceive(url: str, said: str) -> None:
-    assert _whose(url) == said
+def test_elicitation_url_host_shown_with_warnings(url: str, shown: str) -> None:
+    assert _whose(url) == shown
 
 
 @pytest.mark.spec("mrtr.decline-is-an-answer", "elicitation.decline-no-content")
-def test_where_nobody_can_be_asked_it_is_declined_with_a_note(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elicitation_without_terminal_declined(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for tool in ("ask", "visit"):
         code, out, err = run("call", tool)
@@ -627,10 +627,10 @@ def test_where_nobody_can_be_asked_it_is_declined_with_a_note(run: Run, monkeypa
         assert "Declined: there is no terminal" in err
 
 
-# --- the screen ------------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_table_by_rich_is_harmless_too() -> None:
+def test_rich_table_control_characters_escaped() -> None:
     out = io.StringIO()
     Screen(out=out, err=io.StringIO()).table("things", ["a", "b"], [["[bold]x", "\x1b[2J"], ["y" * 90, "two\nlines"]])
     shown = out.getvalue()
@@ -640,14 +640,14 @@ def test_a_table_by_rich_is_harmless_too() -> None:
     assert "two..." in shown
 
 
-def test_a_terminal_that_cannot_show_a_character_is_shown_its_number() -> None:
+def test_unencodable_characters_escaped() -> None:
     buffer = io.BytesIO()
     out = io.TextIOWrapper(buffer, encoding="ascii")
     Screen(out=out).text("caf\u00e9 \u202e \u00a0")
     assert buffer.getvalue() == b"caf\\xe9 \\u202e \\xa0\n"
 
 
-# --- servers of a file -----------------------------------------------------------------------------------------------
+# --- servers of a configuration file ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -665,7 +665,7 @@ def config(tmp_path: Path, server: list[str]) -> Path:
     return path
 
 
-def test_server_of_a_file_is_used_in_its_revision(run: Run, config: Path) -> None:
+def test_config_server_used_with_its_revision(run: Run, config: Path) -> None:
     code, out, err = run("probe", "--json", "--config", str(config), "--server", "weather", server=[])
     assert (code, data(out)["revision"], err) == (0, "2025-06-18", "")
     code, out, err = run("--config", str(config), "--server", "weather", "--revision", "2025-03-26", "probe", server=[])
@@ -690,41 +690,39 @@ def test_server_of_a_file_is_used_in_its_revision(run: Run, config: Path) -> Non
         (["--server", "weather", "--", "x"], "--server requires --config FILE"),
     ],
 )
-def test_server_of_a_file_that_cannot_be_used_is_named(
-    run: Run, config: Path, words: list[str], complaint: str
-) -> None:
+def test_config_server_unusable_exits_2(run: Run, config: Path, words: list[str], complaint: str) -> None:
     code, out, err = run("probe", *[word.replace("{}", str(config)) for word in words], server=[])
     assert (code, out) == (2, "")
     assert complaint in err
 
 
-def test_only_server_of_a_file_needs_no_name(run: Run, config: Path) -> None:
+def test_config_single_server_needs_no_name(run: Run, config: Path) -> None:
     content = json.loads(config.read_text())
     content["servers"] = {"weather": content["servers"]["weather"]}
     config.write_text(json.dumps(content))
     assert run("probe", "--config", str(config), server=[])[0] == 0
 
 
-def test_input_of_a_file_is_asked_for_on_the_terminal(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_config_input_prompted_on_terminal(run: Run, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts: list[str] = []
 
     def answer(prompt: str, stream: object = None) -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return "secret"
 
     monkeypatch.setattr("getpass.getpass", answer)
     monkeypatch.setattr(Screen, "interactive", True)
     assert run("probe", "--config", str(config), "--server", "keyed", server=[])[0] == 0
-    assert asked == ["Key: "]
+    assert prompts == ["Key: "]
 
 
-@pytest.mark.parametrize(("said", "value"), [("b\n", "b"), ("\n", "a"), ("", None)])
-def test_input_with_options_and_a_default_is_asked_for(
-    said: str, value: str | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("typed", "value"), [("b\n", "b"), ("\n", "a"), ("", None)])
+def test_config_input_with_options_and_default_prompted(
+    typed: str, value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = Terminal()
-    monkeypatch.setattr(sys, "stdin", io.StringIO(said))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
     monkeypatch.setattr(Screen, "interactive", True)
-    wanted = ConfigInput(id="which", options=("a", "b"), default="a")
-    assert _ask(wanted, Screen(err=terminal)) == value
+    config_input = ConfigInput(id="which", options=("a", "b"), default="a")
+    assert _ask(config_input, Screen(err=terminal)) == value
     assert terminal.getvalue() == "which (a, b) [a]: "

@@ -1,4 +1,4 @@
-"""Whatever the command, nothing that a server says commands the terminal it is shown on."""
+"""No command passes control characters from a server to the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_client.cli.commands import COMMANDS
 from mcp_client.cli.main import main
 from mcp_core.jsonrpc.messages import JsonValue
 
-# Sets the title, colours by the one-character form of the same, deletes, turns the direction of writing around.
+# Sets the title, sets a color by the one-character form of CSI, deletes, and reverses the direction of writing.
 EVIL = "\x1b]0;owned\x07\x9b31m\x7f\u202eevil\u2066"
 
 SERVER = r"""
@@ -86,21 +86,21 @@ WORDS = {
 
 
 def harmless(text: str) -> bool:
-    """Whether a terminal only shows it."""
+    """Return whether a terminal shows the text without acting on it."""
     return all(each in "\n\t" or unicodedata.category(each) not in {"Cc", "Cf", "Cs"} for each in text)
 
 
-def test_the_table_has_all_commands() -> None:
+def test_table_has_every_command() -> None:
     assert set(WORDS) == set(COMMANDS)
     assert not harmless(EVIL)
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "rich"])
-@pytest.mark.parametrize("json_too", [False, True], ids=["people", "machines"])
+@pytest.mark.parametrize("json_output", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("words", [each for many in WORDS.values() for each in many], ids=" ".join)
-def test_a_command_shows_nothing_that_a_terminal_obeys(
+def test_command_output_has_no_control_characters(
     words: list[str],
-    json_too: bool,
+    json_output: bool,
     plain: bool,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -110,7 +110,7 @@ def test_a_command_shows_nothing_that_a_terminal_obeys(
     path.write_text(SERVER)
     if plain:
         monkeypatch.setitem(sys.modules, "rich.console", None)
-    options = ["--log-level", "debug", "--stderr", "show", *(["--json"] if json_too else [])]
+    options = ["--log-level", "debug", "--stderr", "show", *(["--json"] if json_output else [])]
     main([*words, *options, "--", sys.executable, "-I", "-S", str(path)])
     captured = capsys.readouterr()
     assert "evil" in captured.out + captured.err
@@ -118,7 +118,7 @@ def test_a_command_shows_nothing_that_a_terminal_obeys(
     assert harmless(captured.err), captured.err
 
 
-def test_machines_read_what_the_server_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_keeps_server_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "server.py"
     path.write_text(SERVER)
     assert main(["read", "a:x", "--json", "--", sys.executable, "-I", "-S", str(path)]) == 0

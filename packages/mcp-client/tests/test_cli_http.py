@@ -30,7 +30,7 @@ RESULTS: dict[str, JsonObject] = {
 
 
 class Server(BaseHTTPRequestHandler):
-    """A modern server that wants a token, if it has one."""
+    """A modern server that requires a token when `token` is set."""
 
     protocol_version = "HTTP/1.1"
     token: ClassVar[str | None] = None
@@ -39,13 +39,13 @@ class Server(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.token is not None and self.headers.get("Authorization") != f"Bearer {self.token}":
-            self._say(401, {"error": "who are you?"})
+            self._respond(401, {"error": "who are you?"})
         elif self.status != 200:
-            self._say(self.status, {"error": "broken"})
+            self._respond(self.status, {"error": "broken"})
         else:
-            self._say(200, {"jsonrpc": "2.0", "id": message["id"], "result": RESULTS[message["method"]]})
+            self._respond(200, {"jsonrpc": "2.0", "id": message["id"], "result": RESULTS[message["method"]]})
 
-    def _say(self, status: int, value: JsonValue) -> None:
+    def _respond(self, status: int, value: JsonValue) -> None:
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -54,7 +54,7 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is written."""
+        """Suppress the log."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 class Run(Protocol):
-    """Runs the command line in this process: exit code, stdout, stderr."""
+    """A run of the command line in this process, which returns exit code, stdout and stderr."""
 
     def __call__(self, *words: str) -> tuple[int, str, str]: ...
 
@@ -89,7 +89,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return run
 
 
-def test_probe_of_a_url_shows_who_is_there_and_no_secrets(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_url_shows_server_without_secrets(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "token", "swordfish")
     code, out, err = run("probe", url, "--header", "Authorization: Bearer swordfish")
     assert (code, err) == (0, "")
@@ -102,7 +102,7 @@ def test_probe_of_a_url_shows_who_is_there_and_no_secrets(run: Run, url: str, mo
     assert "swordfish" not in out
 
 
-def test_all_commands_take_a_url(run: Run, url: str) -> None:
+def test_commands_accept_url(run: Run, url: str) -> None:
     assert run("list", "tools", url)[0] == 0
     code, out, _ = run("call", "forecast", "city=Ghent", url)
     assert (code, out) == (0, "dry\n")
@@ -111,7 +111,7 @@ def test_all_commands_take_a_url(run: Run, url: str) -> None:
     assert (code, out) == (0, "words\n")
 
 
-def test_wanted_credentials_are_told_with_what_to_do(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_401_names_header_option(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "token", "swordfish")
     code, out, err = run("probe", url, "--header", "Authorization: Bearer guess", "--json")
     assert code == 3
@@ -121,7 +121,7 @@ def test_wanted_credentials_are_told_with_what_to_do(run: Run, url: str, monkeyp
     assert "guess" not in err
 
 
-def test_what_is_no_server_is_told_with_what_to_do(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_status_500_advises_to_check_url(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "status", 500)
     code, _, err = run("probe", url)
     assert code == 3
@@ -129,7 +129,7 @@ def test_what_is_no_server_is_told_with_what_to_do(run: Run, url: str, monkeypat
     assert "Check the URL" in err
 
 
-def test_a_server_that_is_not_there_is_told(run: Run) -> None:
+def test_probe_unreachable_server_exits_3(run: Run) -> None:
     code, _, err = run("probe", "http://127.0.0.1:1/mcp")
     assert code == 3
     assert "Check that the server runs" in err
@@ -146,7 +146,7 @@ def test_a_server_that_is_not_there_is_told(run: Run) -> None:
         (("probe", "http://user:secret@127.0.0.1/mcp"), "user or password"),
     ],
 )
-def test_what_makes_no_sense_is_said(run: Run, words: tuple[str, ...], complaint: str) -> None:
+def test_url_usage_error_exits_2(run: Run, words: tuple[str, ...], complaint: str) -> None:
     code, _, err = run(*words)
     assert code == 2
     assert complaint in err
@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_said(run: Run, words: tuple[str, ...], complaint
 
 
 @pytest.mark.parametrize(
-    ("words", "ours", "server"),
+    ("words", "others", "server"),
     [
         (["probe", "https://a/b"], ["probe"], ["https://a/b"]),
         (["probe", "HTTPS://a/b", "--json"], ["probe", "--json"], ["HTTPS://a/b"]),
@@ -165,17 +165,17 @@ def test_what_makes_no_sense_is_said(run: Run, words: tuple[str, ...], complaint
         (["https://a"], [], ["https://a"]),
     ],
 )
-def test_which_server_is_found_among_the_words(words: list[str], ours: list[str], server: list[str]) -> None:
-    assert server_among(words) == (ours, server)
+def test_server_split_from_other_arguments(words: list[str], others: list[str], server: list[str]) -> None:
+    assert server_among(words) == (others, server)
 
 
-def test_headers_are_read_as_they_are_written() -> None:
+def test_header_options_parsed() -> None:
     assert headers_of(["A: b", "C:d:e", " X : "]) == {"A": "b", "C": "d:e", "X": ""}
     with pytest.raises(UsageError, match="duplicate header"):
         headers_of(["A: b", "a: c"])
 
 
-def test_headers_of_a_file_are_sent_and_those_of_the_command_line_win(
+def test_config_headers_sent_and_overridden_by_options(
     url: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Server, "token", "good")

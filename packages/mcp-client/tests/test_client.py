@@ -92,12 +92,12 @@ LISTS: dict[str, tuple[str, JsonObject]] = {
 }
 
 
-async def listed(client: Client, what: str) -> int:
-    if what == "tools":
+async def listed(client: Client, kind: str) -> int:
+    if kind == "tools":
         return len(await client.list_tools())
-    if what == "prompts":
+    if kind == "prompts":
         return len(await client.list_prompts())
-    if what == "resources":
+    if kind == "resources":
         return len(await client.list_resources())
     return len(await client.list_resource_templates())
 
@@ -114,18 +114,18 @@ async def listed(client: Client, what: str) -> int:
     "pagination.missing-cursor-ends",
     "pagination.not-across-sessions",
 )
-@pytest.mark.parametrize("what", LISTS)
+@pytest.mark.parametrize("kind", LISTS)
 @pytest.mark.parametrize("last", [{}, {"nextCursor": None}, {"nextCursor": ""}])
-async def test_a_list_has_all_of_its_pages(what: str, last: JsonObject, autojump_clock: trio.testing.MockClock) -> None:
-    method, item = LISTS[what]
+async def test_list_returns_every_page(kind: str, last: JsonObject, autojump_clock: trio.testing.MockClock) -> None:
+    method, item = LISTS[kind]
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={}, prompts={}, resources={})
         assert "cursor" not in await params_of(await peer.receive(method))
         for cursor in ("a", "b"):
-            await peer.answer(request[0], {what: [item, item], "nextCursor": cursor})
+            await peer.answer(request[0], {kind: [item, item], "nextCursor": cursor})
             assert (await params_of(await peer.receive(method)))["cursor"] == cursor
-        await peer.answer(request[0], {what: [item], **last})
+        await peer.answer(request[0], {kind: [item], **last})
 
     request: list[JsonObject] = []
 
@@ -136,10 +136,10 @@ async def test_a_list_has_all_of_its_pages(what: str, last: JsonObject, autojump
         return params
 
     async with open_in_memory(scripted(script)) as client:
-        assert await listed(client, what) == 5
+        assert await listed(client, kind) == 5
 
 
-async def test_pages_that_do_not_end_are_an_error_of_the_server(autojump_clock: trio.testing.MockClock) -> None:
+async def test_list_endless_pages_raises(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={}, prompts={})
         for cursor in ("a", "b", "a"):
@@ -156,11 +156,11 @@ async def test_pages_that_do_not_end_are_an_error_of_the_server(autojump_clock: 
             await client.list_prompts()
 
 
-# --- everything else that is asked -----------------------------------------------------------------------------------
+# --- other requests ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("completion.context-arguments", "completion.client-partial")
-async def test_resources_prompts_and_completions(autojump_clock: trio.testing.MockClock) -> None:
+async def test_resources_prompts_and_completions_requested(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(resources={}, prompts={}, completions={})
         text: JsonObject = {"uri": "a:b", "text": "hello"}
@@ -205,7 +205,7 @@ async def test_ping_is_legacy_only(autojump_clock: trio.testing.MockClock) -> No
 # --- log messages ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_legacy_server_is_told_the_log_level_for_the_session(autojump_clock: trio.testing.MockClock) -> None:
+async def test_log_level_legacy_set_for_session(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(logging={})
         for level in ("debug", "error"):
@@ -229,7 +229,7 @@ async def test_a_legacy_server_is_told_the_log_level_for_the_session(autojump_cl
     assert messages == [("error", {"a": 1}), ("info", "gone"), ("debug", "a miss")]
 
 
-async def test_a_modern_server_is_told_the_log_level_with_each_request(autojump_clock: trio.testing.MockClock) -> None:
+async def test_log_level_modern_sent_with_each_request(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={}, logging={})
         for level in ("info", "error"):
@@ -243,7 +243,7 @@ async def test_a_modern_server_is_told_the_log_level_with_each_request(autojump_
         await client.call_tool("a")
 
 
-async def test_a_server_that_refuses_the_log_level_is_used_all_the_same(
+async def test_log_level_rejected_connection_stays_open(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -256,7 +256,7 @@ async def test_a_server_that_refuses_the_log_level_is_used_all_the_same(
 
 
 @pytest.mark.spec("logging.client-may-present")
-async def test_log_messages_go_to_a_logger_when_nobody_takes_them(
+async def test_log_message_without_handler_logged(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -270,7 +270,7 @@ async def test_log_messages_go_to_a_logger_when_nobody_takes_them(
     assert (record.levelno, record.getMessage()) == (logging.CRITICAL, r"server: 'no\nspace'")
 
 
-# --- what servers ask ------------------------------------------------------------------------------------------------
+# --- client requests -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -280,12 +280,12 @@ async def test_log_messages_go_to_a_logger_when_nobody_takes_them(
     "elicitation.complete-optional",
 )
 @pytest.mark.parametrize("revision", LEGACY)
-@pytest.mark.parametrize("question", ANSWERS)
-async def test_a_legacy_server_asks_by_request(
-    revision: object, question: str, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("request_kind", ANSWERS)
+async def test_legacy_client_request_answered(
+    revision: object, request_kind: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    params, answer = ANSWERS[question]
-    method = question.removesuffix(" by url")
+    params, answer = ANSWERS[request_kind]
+    method = request_kind.removesuffix(" by url")
     served = {
         "elicitation/create": str(revision) >= "2025-06-18",
         "elicitation/create by url": str(revision) >= "2025-11-25",
@@ -297,7 +297,7 @@ async def test_a_legacy_server_asks_by_request(
         await peer.send(request if params is None else {**request, "params": params})
         reply = await peer.receive()
         assert reply["id"] == "q"
-        if served.get(question, True):
+        if served.get(request_kind, True):
             assert reply["result"] == answer
         else:
             assert "error" in reply
@@ -309,13 +309,13 @@ async def test_a_legacy_server_asks_by_request(
 
 
 @pytest.mark.spec("roots.unsupported-error")
-async def test_what_has_no_handler_is_not_declared_and_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_client_request_without_handler_rejected(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.initialize("2025-11-25")
         assert member(request, "params", "capabilities") == {}
-        for question, (params, _) in ANSWERS.items():
-            method = question.removesuffix(" by url")
-            await peer.send({"jsonrpc": "2.0", "id": question, "method": method, "params": params})
+        for request_kind, (params, _) in ANSWERS.items():
+            method = request_kind.removesuffix(" by url")
+            await peer.send({"jsonrpc": "2.0", "id": request_kind, "method": method, "params": params})
             assert member(await peer.receive(), "error", "code") == ErrorCode.METHOD_NOT_FOUND
 
     async with open_in_memory(scripted(script)):
@@ -348,10 +348,10 @@ def test_capabilities_follow_from_the_handlers() -> None:
     assert only_url.form is None
 
 
-async def test_a_handler_that_fails_tells_the_server_no_more_than_that(
+async def test_handler_error_reported_without_details(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def secretive(_: ElicitRequestFormParams) -> ElicitResult:
+    async def failing(_: ElicitRequestFormParams) -> ElicitResult:
         raise ValueError("the password is swordfish")
 
     async def refuses(_: CreateMessageRequestParams) -> CreateMessageResult:
@@ -369,30 +369,30 @@ async def test_a_handler_that_fails_tells_the_server_no_more_than_that(
         await peer.send({"jsonrpc": "2.0", "id": 3, "method": "roots/list"})
         assert (await peer.receive())["error"] == {"code": -32603, "message": "Internal error"}
 
-    handlers = Handlers(elicit=secretive, sample=refuses, roots=wrong)
+    handlers = Handlers(elicit=failing, sample=refuses, roots=wrong)
     async with open_in_memory(scripted(script), handlers=handlers):
         await trio.testing.wait_all_tasks_blocked()
     assert "swordfish" in caplog.text
 
 
-async def test_a_handler_that_gives_something_else_is_reported_and_refused(
+async def test_handler_wrong_result_type_logged_and_rejected(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def confused(_: ElicitRequestFormParams) -> ElicitResult:
-        return "yes"  # type: ignore[return-value]  # what a careless application gives
+    async def wrong_result(_: ElicitRequestFormParams) -> ElicitResult:
+        return "yes"  # type: ignore[return-value]  # an invalid result
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize("2025-11-25")
         await peer.send({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": FORM})
         assert member(await peer.receive(), "error", "code") == -32603
 
-    async with open_in_memory(scripted(script), handlers=Handlers(elicit=confused)):
+    async with open_in_memory(scripted(script), handlers=Handlers(elicit=wrong_result)):
         await trio.testing.wait_all_tasks_blocked()
     assert "a handler must return ElicitResult, not str" in caplog.text
 
 
 @pytest.mark.spec("cancellation.no-response")
-async def test_a_handler_is_cancelled_by_the_server_and_nothing_is_sent(
+async def test_handler_cancelled_by_server_sends_nothing(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     cancelled = trio.Event()
@@ -418,21 +418,21 @@ async def test_a_handler_is_cancelled_by_the_server_and_nothing_is_sent(
         await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_what_a_handler_gives_after_it_was_cancelled_is_not_sent(
+async def test_handler_result_after_cancellation_not_sent(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    asked, done = trio.Event(), trio.Event()
+    handler_started, done = trio.Event(), trio.Event()
 
     async def stubborn() -> list[Root]:
         with trio.CancelScope(shield=True):
-            asked.set()
+            handler_started.set()
             await trio.sleep(5)
         return []
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()
         await peer.send({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
-        await asked.wait()
+        await handler_started.wait()
         await peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
         await trio.sleep(10)
         await peer.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
@@ -443,7 +443,7 @@ async def test_what_a_handler_gives_after_it_was_cancelled_is_not_sent(
         await done.wait()
 
 
-async def test_too_many_questions_at_once_are_refused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_client_requests_over_limit_rejected(autojump_clock: trio.testing.MockClock) -> None:
     release = trio.Event()
 
     async def slow() -> list[Root]:
@@ -466,7 +466,7 @@ async def test_too_many_questions_at_once_are_refused(autojump_clock: trio.testi
 
 
 @pytest.mark.parametrize("shielded", [False, True])
-async def test_a_handler_that_outlives_the_connection_harms_nobody(
+async def test_handler_outliving_connection_logs_nothing(
     shielded: bool, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def stubborn() -> list[Root]:
@@ -485,7 +485,7 @@ async def test_a_handler_that_outlives_the_connection_harms_nobody(
     assert not caplog.records
 
 
-async def test_a_cancelled_member_of_a_batch_is_left_out_of_the_reply(
+async def test_batch_cancelled_member_left_out_of_reply(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def slow(_: CreateMessageRequestParams) -> CreateMessageResult:
@@ -511,13 +511,13 @@ async def test_a_cancelled_member_of_a_batch_is_left_out_of_the_reply(
         await done.wait()
 
 
-# --- input rounds (2026-07-28) ---------------------------------------------------------------------------------------
+# --- multi round-trip requests (2026-07-28) -----------------------------------------------------------------------------
 
 
-def question(name: str) -> JsonObject:
+def input_request(name: str) -> JsonObject:
     params, _ = ANSWERS[name]
-    asked: JsonObject = {"method": name.removesuffix(" by url")}
-    return asked if params is None else {**asked, "params": params}
+    message: JsonObject = {"method": name.removesuffix(" by url")}
+    return message if params is None else {**message, "params": params}
 
 
 @pytest.mark.spec(
@@ -528,7 +528,7 @@ def question(name: str) -> JsonObject:
     "sampling.result-shape",
     "mrtr.state-opaque",
 )
-async def test_a_modern_server_asks_in_its_result_and_is_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_mrtr_input_requests_answered_in_retry(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={}, prompts={}, resources={})
         read: JsonObject = {"resultType": "complete", "contents": [], "ttlMs": 0, "cacheScope": "private"}
@@ -540,15 +540,15 @@ async def test_a_modern_server_asks_in_its_result_and_is_asked_again(autojump_cl
         for method, result in results.items():
             request = await peer.receive(method)
             assert "inputResponses" not in str(member(request, "params"))
-            asked: JsonObject = {name: question(name) for name in ANSWERS}
+            input_requests: JsonObject = {name: input_request(name) for name in ANSWERS}
             await peer.answer(
-                request, {"resultType": "input_required", "inputRequests": asked, "requestState": "sealed"}
+                request, {"resultType": "input_required", "inputRequests": input_requests, "requestState": "sealed"}
             )
-            again = await peer.receive(method)
-            assert again["id"] != request["id"]
-            assert member(again, "params", "requestState") == "sealed"
-            assert member(again, "params", "inputResponses") == {name: answer for name, (_, answer) in ANSWERS.items()}
-            await peer.answer(again, {"resultType": "input_required", "requestState": "more"})
+            retry = await peer.receive(method)
+            assert retry["id"] != request["id"]
+            assert member(retry, "params", "requestState") == "sealed"
+            assert member(retry, "params", "inputResponses") == {name: answer for name, (_, answer) in ANSWERS.items()}
+            await peer.answer(retry, {"resultType": "input_required", "requestState": "more"})
             last = await peer.receive(method)
             assert member(last, "params", "requestState") == "more"
             assert "inputResponses" not in str(member(last, "params"))
@@ -561,13 +561,11 @@ async def test_a_modern_server_asks_in_its_result_and_is_asked_again(autojump_cl
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-async def test_a_modern_server_may_not_ask_for_what_was_not_declared(
-    name: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_mrtr_undeclared_input_request_raises(name: str, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})
-        asked: JsonObject = {"resultType": "input_required", "inputRequests": {"q": question(name)}}
-        await peer.answer(await peer.receive("tools/call"), asked)
+        result: JsonObject = {"resultType": "input_required", "inputRequests": {"q": input_request(name)}}
+        await peer.answer(await peer.receive("tools/call"), result)
 
     async with open_in_memory(scripted(script)) as client:
         with pytest.raises(RemoteProtocolError, match="did not declare") as caught:
@@ -575,7 +573,7 @@ async def test_a_modern_server_may_not_ask_for_what_was_not_declared(
         assert caught.value.context.method == "tools/call"
 
 
-async def test_a_server_that_never_has_enough_input_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_mrtr_round_trips_over_limit_raises(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})
         while True:
@@ -593,14 +591,17 @@ async def test_a_server_that_never_has_enough_input_is_given_up(autojump_clock: 
 
 
 @pytest.mark.spec("mrtr.error-needs-no-replay")
-async def test_a_handler_that_fails_in_a_round_fails_the_call(autojump_clock: trio.testing.MockClock) -> None:
+async def test_mrtr_handler_error_fails_call(autojump_clock: trio.testing.MockClock) -> None:
     async def fails(_: ElicitRequestFormParams) -> ElicitResult:
         raise ZeroDivisionError
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})
-        asked: JsonObject = {"resultType": "input_required", "inputRequests": {"q": question("elicitation/create")}}
-        await peer.answer(await peer.receive("tools/call"), asked)
+        result: JsonObject = {
+            "resultType": "input_required",
+            "inputRequests": {"q": input_request("elicitation/create")},
+        }
+        await peer.answer(await peer.receive("tools/call"), result)
 
     async with open_in_memory(scripted(script), handlers=Handlers(elicit=fails)) as client:
         with pytest.raises(ZeroDivisionError):
@@ -617,7 +618,7 @@ def tool(schema: JsonObject) -> JsonObject:
 NUMBER: JsonObject = {"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]}
 
 
-async def asked_and_listed(peer: ScriptedPeer) -> None:
+async def tools_with_invalid_output(peer: ScriptedPeer) -> None:
     await peer.initialize("2025-06-18", tools={"listChanged": True})
     await peer.answer(await peer.receive("tools/list"), {"tools": [tool(NUMBER)]})
     wrong: JsonObject = {"content": [], "structuredContent": {"n": "one"}}
@@ -629,22 +630,22 @@ async def asked_and_listed(peer: ScriptedPeer) -> None:
 @pytest.mark.spec(
     "tools.output-schema-client-validates", "tools.client-validate-results", "tools.client-validates-results"
 )
-async def test_a_result_that_breaks_its_schema_is_raised_if_that_is_wanted(
+async def test_output_schema_violation_raises_when_configured(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with open_in_memory(scripted(asked_and_listed), validate_output="raise") as client:
+    async with open_in_memory(scripted(tools_with_invalid_output), validate_output="raise") as client:
         await client.list_tools()
         with pytest.raises(InvalidToolOutput, match=r"\$\.n: .*tools/call") as caught:
             await client.call_tool("a")
         assert caught.value.result.structured_content == {"n": "one"}
-        # The tools have changed, so nothing is known of the schema.
+        # After the change the client does not know the output schema.
         await client.call_tool("a")
 
 
-async def test_a_result_that_breaks_its_schema_is_warned_of_by_default(
+async def test_output_schema_violation_logged_by_default(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_in_memory(scripted(asked_and_listed)) as client:
+    async with open_in_memory(scripted(tools_with_invalid_output)) as client:
         await client.list_tools()
         assert (await client.call_tool("a")).structured_content == {"n": "one"}
         assert (await client.call_tool("a")).structured_content == {"n": "one"}
@@ -654,10 +655,10 @@ async def test_a_result_that_breaks_its_schema_is_warned_of_by_default(
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def changed(what: str, *, subscription: JsonValue = None, **params: JsonValue) -> JsonObject:
+def changed(notification: str, *, subscription: JsonValue = None, **params: JsonValue) -> JsonObject:
     if subscription is not None:
         params["_meta"] = {"io.modelcontextprotocol/subscriptionId": subscription}
-    return {"jsonrpc": "2.0", "method": f"notifications/{what}", "params": params}
+    return {"jsonrpc": "2.0", "method": f"notifications/{notification}", "params": params}
 
 
 TOOLS = "tools/list_changed"
@@ -672,7 +673,7 @@ CAPABLE: JsonObject = {
 
 
 @pytest.mark.spec("resources.updated-sub-resource", "schema.resource-updated")
-async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
+async def test_legacy_listen_yields_each_subscribed_change_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     sent = trio.Event()
@@ -697,18 +698,18 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
         sent.set()
         await peer.answer(await peer.receive("resources/unsubscribe"), {})
 
-    seen: list[Change] = []
+    changes_received: list[Change] = []
     async with open_in_memory(scripted(script)) as client:
         async with client.listen(tools=True, uris=["a:b", "a:b"]) as changes:
             assert changes.granted.tools_list_changed
             await sent.wait()
             async for change in changes:
-                seen.append(change)
-                if len(seen) == 3:
+                changes_received.append(change)
+                if len(changes_received) == 3:
                     break
         with pytest.raises(StopAsyncIteration):
             await anext(changes)
-    assert seen == [
+    assert changes_received == [
         Change(ChangeKind.TOOLS),
         Change(ChangeKind.RESOURCE, "a:b"),
         Change(ChangeKind.RESOURCE, "a:b/below"),
@@ -716,7 +717,7 @@ async def test_changes_in_a_session_are_those_asked_for_and_each_is_told_once(
 
 
 @pytest.mark.parametrize("length", [1, 50])
-async def test_changes_below_watched_resource_beyond_bound_become_change_of_watched_resource(
+async def test_changes_below_watched_resource_over_limit_merged(
     length: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     sent = trio.Event()
@@ -735,14 +736,14 @@ async def test_changes_below_watched_resource_beyond_bound_become_change_of_watc
         client.listen(tools=True, uris=["a:b"]) as changes,
     ):
         await sent.wait()
-        seen = [await anext(changes) for _ in range(2 if length > 40 else 4)]
+        changes_received = [await anext(changes) for _ in range(2 if length > 40 else 4)]
     watched, tools = Change(ChangeKind.RESOURCE, "a:b"), Change(ChangeKind.TOOLS)
     own = [] if length > 40 else [Change(ChangeKind.RESOURCE, uri) for uri in uris[:2]]
-    assert seen == [*own, watched, tools]
+    assert changes_received == [*own, watched, tools]
 
 
 @pytest.mark.spec("header.xmcp-other-transport-ignored", "stdio.no-header-layer")
-async def test_a_tool_whose_header_annotation_is_wrong_is_kept_where_there_are_no_headers(
+async def test_tool_invalid_header_parameter_kept_without_http(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     wrong: JsonObject = {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": ""}}}
@@ -757,8 +758,8 @@ async def test_a_tool_whose_header_annotation_is_wrong_is_kept_where_there_are_n
 
 
 @pytest.mark.spec("resources.options-independent", "resources.subscribe-independent-flags")
-async def test_a_session_grants_what_the_server_declared(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}, resources={}))) as client:  # noqa: SIM117  the outer one has to end last
+async def test_legacy_listen_grants_declared_capabilities(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}, resources={}))) as client:  # noqa: SIM117  the outer one must end last
         async with client.listen(tools=True, prompts=True, resources=True, uris=["a:b"]) as changes:
             granted = changes.granted
     assert not granted.tools_list_changed
@@ -767,7 +768,7 @@ async def test_a_session_grants_what_the_server_declared(autojump_clock: trio.te
     assert granted.resource_subscriptions is None
 
 
-async def test_a_resource_stays_subscribed_until_the_last_listener_has_gone(
+async def test_resource_unsubscribed_after_last_listener(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -776,7 +777,7 @@ async def test_a_resource_stays_subscribed_until_the_last_listener_has_gone(
         await peer.answer(await peer.receive("resources/subscribe"), {})
         await peer.refuse(await peer.receive("resources/subscribe"), -32002, "not found")
         await peer.answer(await peer.receive("tools/list"), {"tools": []})
-        # Refusing that is no reason to fail.
+        # A rejected unsubscribe request is no failure of the listener.
         await peer.refuse(await peer.receive("resources/unsubscribe"), -32603)
 
     async with open_in_memory(scripted(script)) as client, client.listen(uris=["a:b"]) as first:
@@ -784,12 +785,12 @@ async def test_a_resource_stays_subscribed_until_the_last_listener_has_gone(
             pass
         with pytest.raises(RequestFailed, match="not found"):
             async with client.listen(uris=["a:c"]):
-                raise AssertionError("it was not granted")
+                raise AssertionError("the subscription was granted")
         await client.list_tools()
         assert first.error is None
 
 
-async def test_unsubscribing_is_a_courtesy_that_takes_no_longer_than_a_second(
+async def test_unsubscribe_without_response_limited_to_one_second(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -803,7 +804,7 @@ async def test_unsubscribing_is_a_courtesy_that_takes_no_longer_than_a_second(
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_listeners_are_told_that_the_connection_is_lost(era: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_listen_connection_lost_raises(era: str, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         if era == "legacy":
             await peer.initialize(tools={"listChanged": True})
@@ -825,18 +826,18 @@ async def test_listeners_are_told_that_the_connection_is_lost(era: str, autojump
         async with client.listen(tools=True) as changes:
             await client.list_tools()
             await client.wait_ended()
-            # What came before is not lost.
+            # A change from before the loss is still delivered.
             assert await anext(changes) == Change(ChangeKind.TOOLS)
             for _ in range(2):
                 with pytest.raises(ConnectionEnded):
                     await anext(changes)
         with pytest.raises(ConnectionEnded):
             async with client.listen(tools=True):
-                raise AssertionError("there is nobody to listen to")
+                raise AssertionError("the connection has ended")
 
 
 @pytest.mark.spec("stdio.correlate-subscription-id")
-async def test_a_modern_listener_hears_its_own_stream_until_the_server_ends_it(
+async def test_modern_listen_yields_own_subscription_until_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -866,7 +867,7 @@ async def test_a_modern_listener_hears_its_own_stream_until_the_server_ends_it(
         assert member(cancelled, "params", "requestId") == second["id"]
 
     transcript = Transcript()
-    async with open_in_memory(scripted(script), transcript=transcript) as client:  # noqa: SIM117  the outer one has to end last
+    async with open_in_memory(scripted(script), transcript=transcript) as client:  # noqa: SIM117  the outer one must end last
         async with (
             client.listen(tools=True, prompts=True, uris=["a:b"]) as first,
             client.listen(resources=True) as second,
@@ -877,7 +878,7 @@ async def test_a_modern_listener_hears_its_own_stream_until_the_server_ends_it(
     assert sum(b"notifications/cancelled" in line for _, line in transcript.lines) == 1
 
 
-async def test_a_modern_server_ends_a_subscription_by_cancelling_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_modern_listen_cancelled_by_server_ends(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(**CAPABLE)
         id = (await peer.receive("subscriptions/listen"))["id"]
@@ -890,7 +891,7 @@ async def test_a_modern_server_ends_a_subscription_by_cancelling_it(autojump_clo
         assert [change async for change in changes] == []
 
 
-async def test_a_subscription_that_is_refused_or_not_acknowledged_is_an_error(
+async def test_modern_listen_rejected_or_unacknowledged_raises(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -902,36 +903,36 @@ async def test_a_subscription_that_is_refused_or_not_acknowledged_is_an_error(
     async with open_in_memory(scripted(script), deadlines=Deadlines(idle=7)) as client:
         with pytest.raises(RequestFailed, match="too many"):
             async with client.listen(tools=True):
-                raise AssertionError("it was refused")
+                raise AssertionError("the subscription was rejected")
         with pytest.raises(RequestTimeout, match="idle deadline of 7 s") as caught:
             async with client.listen(tools=True):
-                raise AssertionError("it was not acknowledged")
+                raise AssertionError("the subscription was not acknowledged")
         assert caught.value.context.request_id == 3
         assert trio.current_time() == 7
 
 
-async def test_two_tasks_may_wait_for_the_same_changes(autojump_clock: trio.testing.MockClock) -> None:
+async def test_listen_two_tasks_share_changes(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize("2025-06-18", **CAPABLE)
         await peer.receive("ping")
         await peer.send(changed(TOOLS), changed(PROMPTS))
 
-    seen: set[ChangeKind] = set()
-    async with open_in_memory(scripted(script), revisions=[R2025_06_18]) as client:  # noqa: SIM117  the outer one has to end last
+    kinds: set[ChangeKind] = set()
+    async with open_in_memory(scripted(script), revisions=[R2025_06_18]) as client:  # noqa: SIM117  the outer one must end last
         async with client.listen(tools=True, prompts=True) as changes, trio.open_nursery() as nursery:
 
             async def take() -> None:
-                seen.add((await anext(changes)).kind)
+                kinds.add((await anext(changes)).kind)
 
             nursery.start_soon(take)
             nursery.start_soon(take)
             await trio.testing.wait_all_tasks_blocked()
             with trio.move_on_after(1):
                 await client.ping()
-    assert seen == {ChangeKind.TOOLS, ChangeKind.PROMPTS}
+    assert kinds == {ChangeKind.TOOLS, ChangeKind.PROMPTS}
 
 
-async def test_roots_that_change_are_told_to_legacy_servers_only(autojump_clock: trio.testing.MockClock) -> None:
+async def test_roots_changed_not_sent_to_modern_server(autojump_clock: trio.testing.MockClock) -> None:
     transcript = Transcript()
     async with open_in_memory(
         scripted(lambda peer: peer.discover()), handlers=HANDLERS, revisions=[R2026_07_28], transcript=transcript
@@ -942,25 +943,23 @@ async def test_roots_that_change_are_told_to_legacy_servers_only(autojump_clock:
 
 @pytest.mark.spec("tools.call-arguments-object")
 @pytest.mark.parametrize("wrong", [[1], [("a", 1)], "ab", 5], ids=repr)
-async def test_arguments_that_are_no_mapping_are_refused_by_what_they_are(
-    wrong: object, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_arguments_not_mapping_rejected_with_type(wrong: object, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={}, prompts={}, completions={})
 
-    values = cast("dict[str, str]", wrong)  # what is tested
+    values = cast("dict[str, str]", wrong)  # the invalid type under test
     prompt = PromptReference(name="a")
     async with open_in_memory(scripted(script)) as client:
-        wanted = f"must be a mapping of names to values, not {type(wrong).__name__}$"
-        with pytest.raises(LocalProtocolError, match=f"^the arguments of the tool 'x' {wanted}"):
-            await client.call_tool("x", cast("JsonObject", wrong))  # likewise
-        with pytest.raises(LocalProtocolError, match=f"^the arguments of the prompt 'x' {wanted}"):
+        requirement = f"must be a mapping of names to values, not {type(wrong).__name__}$"
+        with pytest.raises(LocalProtocolError, match=f"^the arguments of the tool 'x' {requirement}"):
+            await client.call_tool("x", cast("JsonObject", wrong))  # the invalid type under test
+        with pytest.raises(LocalProtocolError, match=f"^the arguments of the prompt 'x' {requirement}"):
             await client.get_prompt("x", values)
-        with pytest.raises(LocalProtocolError, match=f"^the known arguments {wanted}"):
+        with pytest.raises(LocalProtocolError, match=f"^the known arguments {requirement}"):
             await client.complete(prompt, "a", "", known=values)
 
 
-async def test_a_header_mismatch_where_there_are_no_headers_is_told_and_nothing_is_asked_again(
+async def test_header_mismatch_without_http_raises_without_retry(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     transcript = Transcript()

@@ -22,7 +22,7 @@ Script = Callable[["Peer"], Awaitable[None]]
 
 URL = "http://mcp.example/mcp"
 BIG = bytes(24 * 1024 * 1024)
-"""More than the kernel keeps for both ends of a connection."""
+"""More than the kernel buffers for both ends of a connection."""
 TWO_LENGTHS = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
 
 
@@ -35,7 +35,7 @@ class Peer:
         self._read = bytearray()
 
     async def request(self) -> bytes:
-        """The next request, whole; empty when the client has gone."""
+        """Read the next request; return b"" when the client has closed the connection."""
         while b"\r\n\r\n" not in self._read:
             if not await self._more():
                 return b""
@@ -63,13 +63,13 @@ class Peer:
         await self.send(b"\r\n".join(head) + b"\r\n\r\n" + body)
 
     def reset(self) -> None:
-        """Closes the connection with what was sent unread."""
+        """Reset the connection."""
         self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.stream.socket.close()
 
 
 class Server:
-    """A raw server on loopback: each connection is given to the next script, and the last one to all that follow."""
+    """A raw server on loopback: each connection runs the next script, and the last script repeats."""
 
     def __init__(self, scripts: tuple[Script, ...], listener: trio.SocketListener) -> None:
         self._scripts = scripts
@@ -80,7 +80,7 @@ class Server:
         """Connections whose script has ended."""
 
     async def connect(self, host: str, port: int) -> trio.SocketStream:
-        """Whatever host is asked for, it is here."""
+        """Connect to this server, whatever the host."""
         address, own = self._listener.socket.getsockname()[:2]
         return await trio.open_tcp_stream(address, own)
 
@@ -121,7 +121,7 @@ async def pool_on(
 
 
 async def echo(peer: Peer) -> None:
-    """Answers each request with its body."""
+    """Respond to each request with its body."""
     while request := await peer.request():
         await peer.answer(request.partition(b"\r\n\r\n")[2] or b"ok")
 
@@ -137,7 +137,7 @@ async def get(pool: HttpPool, url: str = URL) -> bytes:
 
 
 def after_one(then: Script) -> Script:
-    """Answers one request, then goes on as told."""
+    """Respond to one request, then run another script."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -147,8 +147,8 @@ def after_one(then: Script) -> Script:
     return script
 
 
-def saying(data: bytes) -> Script:
-    """Reads one request, says something and hangs up."""
+def respond_and_close(data: bytes) -> Script:
+    """Read one request, send data, and close the connection."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -157,8 +157,8 @@ def saying(data: bytes) -> Script:
     return script
 
 
-def holding(data: bytes) -> Script:
-    """Reads one request, says something and waits for the client to go."""
+def respond_and_wait(data: bytes) -> Script:
+    """Read one request, send data, and wait until the client closes the connection."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -168,7 +168,7 @@ def holding(data: bytes) -> Script:
     return script
 
 
-async def ended(call: Awaitable[object]) -> HttpConnectionEnded:
+async def connection_error(call: Awaitable[object]) -> HttpConnectionEnded:
     with pytest.raises(HttpConnectionEnded) as raised:
         await call
     return raised.value
@@ -178,10 +178,10 @@ def counts(pool: HttpPool) -> tuple[int, int, int]:
     return pool._policy.busy, pool._policy.idle, pool._policy.waiting
 
 
-# Requests, and what is kept.
+# Requests, and idle connections.
 
 
-async def test_one_connection_serves_requests_that_follow_each_other() -> None:
+async def test_sequential_requests_share_connection() -> None:
     async with serving(echo) as server, pool_on(server) as pool:
         assert await post(pool, b"one") == b"one"
         assert await post(pool, b"two") == b"two"
@@ -193,7 +193,7 @@ async def test_one_connection_serves_requests_that_follow_each_other() -> None:
     )
 
 
-async def test_a_request_without_a_body_announces_none_and_an_empty_body_is_announced() -> None:
+async def test_content_length_sent_only_with_body() -> None:
     async with serving(echo) as server, pool_on(server) as pool:
         await get(pool, "http://mcp.example:81/a?b=c#d")
         await post(pool, b"")
@@ -201,7 +201,7 @@ async def test_a_request_without_a_body_announces_none_and_an_empty_body_is_anno
     assert b"Content-Length: 0\r\n" in server.requests[1]
 
 
-async def test_requests_at_the_same_time_have_a_connection_each() -> None:
+async def test_concurrent_requests_use_own_connections() -> None:
     async with serving(echo) as server, pool_on(server) as pool:
         async with pool.request("POST", URL, (), b"1") as one, pool.request("POST", URL, (), b"2") as two:
             assert counts(pool) == (2, 0, 0)
@@ -210,9 +210,9 @@ async def test_requests_at_the_same_time_have_a_connection_each() -> None:
         assert repr(pool) == "<HttpPool: 0 busy, 2 idle, 0 waiting>"
 
 
-async def test_the_head_and_the_url_of_an_answer_can_be_seen() -> None:
+async def test_response_head_and_url_readable() -> None:
     async with (
-        serving(saying(b"HTTP/1.1 404 Gone Away\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n")) as server,
+        serving(respond_and_close(b"HTTP/1.1 404 Gone Away\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n")) as server,
         pool_on(server) as pool,
         pool.request("GET", URL + "?key=secret") as response,
     ):
@@ -222,15 +222,15 @@ async def test_the_head_and_the_url_of_an_answer_can_be_seen() -> None:
         assert repr(response) == "<HttpResponse 404 of http://mcp.example/mcp>"
 
 
-async def test_a_host_of_the_callers_own_replaces_ours() -> None:
+async def test_host_header_of_caller_replaces_default() -> None:
     async with serving(echo) as server, pool_on(server) as pool, pool.request("GET", URL, [("host", "other.example")]):
         pass
     assert server.requests[0].startswith(b"GET /mcp HTTP/1.1\r\nhost: other.example\r\nAccept")
 
 
-async def test_an_answer_that_is_left_before_its_end_takes_its_connection_along() -> None:
+async def test_response_left_unfinished_closes_connection() -> None:
     async with (
-        serving(holding(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"), echo) as server,
+        serving(respond_and_wait(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal"), echo) as server,
         pool_on(server) as pool,
     ):
         async with pool.request("POST", URL, (), b"x") as response:
@@ -238,8 +238,8 @@ async def test_an_answer_that_is_left_before_its_end_takes_its_connection_along(
         assert counts(pool) == (0, 0, 0)
         assert await post(pool) == b"hello"
         assert (server.accepted, server.gone) == (2, 1)
-        left = await ended(response.receive_some())
-        assert "was left before its end" in str(left)
+        error = await connection_error(response.receive_some())
+        assert "was left before its end" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ async def test_an_answer_that_is_left_before_its_end_takes_its_connection_along(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n2\r\nre\r\n0\r\n\r\n",
     ],
 )
-async def test_an_answer_that_is_here_need_not_be_read_for_its_connection_to_be_kept(answer: bytes) -> None:
+async def test_response_received_but_unread_keeps_connection(answer: bytes) -> None:
     async def script(peer: Peer) -> None:
         while await peer.request():
             await peer.send(answer)
@@ -263,7 +263,7 @@ async def test_an_answer_that_is_here_need_not_be_read_for_its_connection_to_be_
         assert server.accepted == 1
 
 
-async def test_the_end_of_a_body_can_be_read_more_than_once() -> None:
+async def test_response_end_readable_repeatedly() -> None:
     async with serving(echo) as server, pool_on(server) as pool:
         async with pool.request("POST", URL, (), b"x") as response:
             assert await response.read(9) == b"x"
@@ -281,23 +281,23 @@ async def test_the_end_of_a_body_can_be_read_more_than_once() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nKeep-Alive: max=9, timeout=1\r\n\r\nok",
     ],
-    ids=["asked to close", "HTTP/1.0", "said too much", "closes at once"],
+    ids=["close requested", "HTTP/1.0", "extra data", "timeout below margin"],
 )
-async def test_a_connection_that_cannot_be_trusted_further_is_not_kept(answer: bytes) -> None:
-    async with serving(holding(answer), echo) as server, pool_on(server) as pool:
+async def test_connection_with_unsafe_response_not_reused(answer: bytes) -> None:
+    async with serving(respond_and_wait(answer), echo) as server, pool_on(server) as pool:
         assert await get(pool) == b"ok"
         assert counts(pool) == (0, 0, 0)
         assert await post(pool) == b"hello"
         assert server.accepted == 2
 
 
-async def test_a_body_without_a_length_goes_on_until_the_connection_ends() -> None:
-    async with serving(saying(b"HTTP/1.1 200 OK\r\n\r\nall of it")) as server, pool_on(server) as pool:
+async def test_body_without_length_ends_with_connection() -> None:
+    async with serving(respond_and_close(b"HTTP/1.1 200 OK\r\n\r\nall of it")) as server, pool_on(server) as pool:
         assert await get(pool) == b"all of it"
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_idle_connections_are_closed_when_they_grow_old(mock_clock: MockClock) -> None:
+async def test_idle_connection_expired_closed(mock_clock: MockClock) -> None:
     async with serving(echo) as server, pool_on(server) as pool:
         await post(pool)
         mock_clock.jump(3.9)
@@ -309,7 +309,7 @@ async def test_idle_connections_are_closed_when_they_grow_old(mock_clock: MockCl
         assert counts(pool) == (0, 1, 0)
 
 
-async def test_a_server_may_announce_how_long_a_connection_is_good(mock_clock: MockClock) -> None:
+async def test_idle_connection_keep_alive_timeout_respected(mock_clock: MockClock) -> None:
     async def script(peer: Peer) -> None:
         while await peer.request():
             await peer.answer(b"ok", b"Keep-Alive: timeout=75")
@@ -324,7 +324,7 @@ async def test_a_server_may_announce_how_long_a_connection_is_good(mock_clock: M
         assert server.accepted == 2
 
 
-async def test_of_idle_connections_only_some_are_kept() -> None:
+async def test_idle_connections_over_limit_closed() -> None:
     async with serving(echo) as server, pool_on(server, idle_kept=1) as pool:
         async with pool.request("POST", URL, (), b"1"), pool.request("POST", URL, (), b"2"):
             pass
@@ -335,34 +335,34 @@ async def test_of_idle_connections_only_some_are_kept() -> None:
 # Connections that end.
 
 
-async def until_readable(pool: HttpPool) -> None:
+async def wait_until_readable(pool: HttpPool) -> None:
     for connection in pool._open:
         await trio.lowlevel.wait_readable(connection._socket)
 
 
-async def test_an_idle_connection_that_the_server_closed_is_not_used() -> None:
+async def test_idle_connection_closed_by_server_not_reused() -> None:
     async def leave(peer: Peer) -> None:
-        """Hangs up."""
+        """Close the connection."""
 
     async with serving(after_one(leave), after_one(leave), echo) as server, pool_on(server) as pool:
         async with pool.request("POST", URL, (), b"x") as one, pool.request("POST", URL, (), b"y") as two:
             await one.read(9)
             await two.read(9)
         assert counts(pool) == (0, 2, 0)
-        await until_readable(pool)
+        await wait_until_readable(pool)
         assert await post(pool, b"z") == b"z"
         assert server.accepted == 3
         assert counts(pool) == (0, 1, 0)
 
 
-async def test_an_idle_connection_on_which_the_server_says_something_is_not_used() -> None:
-    async def babble(peer: Peer) -> None:
+async def test_idle_connection_with_unexpected_data_not_reused() -> None:
+    async def send_unexpectedly(peer: Peer) -> None:
         await peer.send(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
         await peer.request()
 
-    async with serving(after_one(babble), echo) as server, pool_on(server) as pool:
+    async with serving(after_one(send_unexpectedly), echo) as server, pool_on(server) as pool:
         await post(pool)
-        await until_readable(pool)
+        await wait_until_readable(pool)
         assert await post(pool) == b"hello"
         assert server.accepted == 2
 
@@ -371,24 +371,24 @@ async def read_and_leave(peer: Peer) -> None:
     await peer.request()
 
 
-async def test_a_post_that_the_server_had_when_it_hung_up_is_not_made_again() -> None:
+async def test_post_received_before_close_not_retried() -> None:
     async with serving(after_one(read_and_leave), echo) as server, pool_on(server) as pool:
         await post(pool)
-        error = await ended(post(pool))
+        error = await connection_error(post(pool))
         assert (error.sent, error.begun) == (True, False)
         assert str(error) == "the connection to http://mcp.example ended without a response"
         assert server.accepted == 1
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_a_get_that_the_server_had_when_it_hung_up_is_made_again_once() -> None:
+async def test_get_received_before_close_retried_once() -> None:
     async with serving(after_one(read_and_leave), echo) as server, pool_on(server) as pool:
         await post(pool)
         assert await get(pool) == b"ok"
         assert server.accepted == 2
 
 
-async def test_what_is_made_again_is_made_on_a_fresh_connection_although_another_is_idle() -> None:
+async def test_retry_uses_new_connection() -> None:
     async with serving(after_one(read_and_leave), after_one(read_and_leave), echo) as server, pool_on(server) as pool:
         async with pool.request("POST", URL, (), b"x"), pool.request("POST", URL, (), b"y"):
             pass
@@ -399,45 +399,45 @@ async def test_what_is_made_again_is_made_on_a_fresh_connection_although_another
         assert len(server.requests) == 4
 
 
-async def test_a_get_is_not_made_again_when_a_fresh_connection_ends() -> None:
+async def test_get_on_new_connection_not_retried() -> None:
     async with serving(after_one(read_and_leave), read_and_leave, echo) as server, pool_on(server) as pool:
         await post(pool)
-        error = await ended(get(pool))
+        error = await connection_error(get(pool))
         assert (error.sent, error.begun) == (True, False)
         assert server.accepted == 2
 
 
-async def test_a_get_is_not_made_again_when_its_answer_had_begun() -> None:
-    async with serving(after_one(saying(b"HTTP/1.1 2")), echo) as server, pool_on(server) as pool:
+async def test_get_with_partial_response_not_retried() -> None:
+    async with serving(after_one(respond_and_close(b"HTTP/1.1 2")), echo) as server, pool_on(server) as pool:
         await post(pool)
-        error = await ended(get(pool))
+        error = await connection_error(get(pool))
         assert (error.sent, error.begun) == (True, True)
         assert server.accepted == 1
 
 
-async def hang_up_on_it(peer: Peer) -> None:
+async def reset_during_request(peer: Peer) -> None:
     await peer.stream.receive_some(1)
     peer.reset()
 
 
-async def test_a_post_that_cannot_have_arrived_whole_is_made_again() -> None:
-    async with serving(after_one(hang_up_on_it), echo) as server, pool_on(server) as pool:
+async def test_post_incompletely_sent_retried() -> None:
+    async with serving(after_one(reset_during_request), echo) as server, pool_on(server) as pool:
         await post(pool)
         async with pool.request("POST", URL, (), BIG) as response:
             assert len(await response.read(len(BIG))) == len(BIG)
         assert server.accepted == 2
 
 
-async def test_a_post_that_did_not_arrive_on_a_fresh_connection_says_so() -> None:
-    async with serving(hang_up_on_it, echo) as server, pool_on(server) as pool:
-        error = await ended(post(pool, BIG))
+async def test_post_incompletely_sent_on_new_connection_raises() -> None:
+    async with serving(reset_during_request, echo) as server, pool_on(server) as pool:
+        error = await connection_error(post(pool, BIG))
         assert (error.sent, error.begun) == (False, False)
         assert "ended while the request was sent" in str(error)
         assert server.accepted == 1
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_an_answer_that_comes_before_the_request_is_through_is_heard() -> None:
+async def test_response_before_request_end_returned() -> None:
     async def refuse(peer: Peer) -> None:
         await peer.stream.receive_some(1)
         await peer.answer(b"too long", status=b"413 Content Too Large")
@@ -468,9 +468,9 @@ async def test_an_answer_that_comes_before_the_request_is_through_is_heard() -> 
         (b"X" * 3000 + b"\r\n\r\n", "does not carry HTTP/1.1: illegal status line"),
     ],
 )
-async def test_a_head_that_is_none_ends_the_connection(answer: bytes, reason: str) -> None:
-    async with serving(saying(answer)) as server, pool_on(server) as pool:
-        error = await ended(post(pool))
+async def test_invalid_response_head_closes_connection(answer: bytes, reason: str) -> None:
+    async with serving(respond_and_close(answer)) as server, pool_on(server) as pool:
+        error = await connection_error(post(pool))
         assert reason in str(error)
         assert len(str(error)) < 400
         assert (error.sent, error.begun) == (True, True)
@@ -485,21 +485,21 @@ async def test_a_head_that_is_none_ends_the_connection(answer: bytes, reason: st
         (b"Transfer-Encoding: chunked\r\n\r\n3\r\nhal\r\nzz\r\n", "illegal chunk header"),
     ],
 )
-async def test_a_body_that_is_not_whole_is_told_and_not_given(body: bytes, reason: str) -> None:
+async def test_truncated_or_invalid_body_raises(body: bytes, reason: str) -> None:
     async with (
-        serving(saying(b"HTTP/1.1 200 OK\r\n" + body)) as server,
+        serving(respond_and_close(b"HTTP/1.1 200 OK\r\n" + body)) as server,
         pool_on(server) as pool,
         pool.request("GET", URL) as response,
     ):
-        error = await ended(response.read(99))
+        error = await connection_error(response.read(99))
         assert reason in str(error)
         assert error.sent
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_a_bad_body_that_nobody_reads_only_costs_the_connection() -> None:
+async def test_invalid_unread_body_closes_connection() -> None:
     async with (
-        serving(saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")) as server,
+        serving(respond_and_close(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")) as server,
         pool_on(server) as pool,
     ):
         async with pool.request("GET", URL):
@@ -507,22 +507,22 @@ async def test_a_bad_body_that_nobody_reads_only_costs_the_connection() -> None:
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_informational_answers_are_passed_over() -> None:
-    said = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 8
+async def test_informational_responses_skipped() -> None:
+    informational = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 8
     async with (
-        serving(saying(said + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as server,
+        serving(respond_and_close(informational + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as server,
         pool_on(server) as pool,
     ):
         assert await get(pool) == b"ok"
 
 
-async def test_a_connection_that_breaks_is_told_as_one_that_ended() -> None:
+async def test_connection_reset_raises() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         peer.reset()
 
     async with serving(script) as server, pool_on(server) as pool:
-        error = await ended(post(pool))
+        error = await connection_error(post(pool))
         assert "broke before the response was complete" in str(error)
         assert (error.sent, error.begun) == (True, False)
 
@@ -531,9 +531,9 @@ async def test_a_connection_that_breaks_is_told_as_one_that_ended() -> None:
 
 
 @pytest.mark.parametrize("size", [2_000, 40_000], ids=["in one piece", "endless"])
-async def test_a_head_that_is_too_long_names_the_setting(size: int) -> None:
+async def test_response_head_over_limit_raises(size: int) -> None:
     head = b"HTTP/1.1 200 OK\r\nX: " + b"x" * size + b"\r\n\r\n"
-    async with serving(saying(head)) as server, pool_on(server, limits=Limits(header_bytes=1_024)) as pool:
+    async with serving(respond_and_close(head)) as server, pool_on(server, limits=Limits(header_bytes=1_024)) as pool:
         with pytest.raises(LimitExceeded) as refused:
             await get(pool)
         assert refused.value.setting == "Limits.header_bytes"
@@ -541,16 +541,16 @@ async def test_a_head_that_is_too_long_names_the_setting(size: int) -> None:
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_a_body_that_comes_with_its_head_does_not_count_as_head() -> None:
+async def test_body_received_with_head_not_counted_as_head() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5_000
-    async with serving(saying(answer)) as server, pool_on(server, limits=Limits(header_bytes=1_024)) as pool:
+    async with serving(respond_and_close(answer)) as server, pool_on(server, limits=Limits(header_bytes=1_024)) as pool:
         assert len(await get(pool)) == 5_000
 
 
-async def test_the_head_of_a_chunk_is_bounded_too() -> None:
-    said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1;" + b"x" * 5_000
+async def test_chunk_header_over_limit_raises() -> None:
+    response_bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1;" + b"x" * 5_000
     async with (
-        serving(holding(said)) as server,
+        serving(respond_and_wait(response_bytes)) as server,
         pool_on(server, limits=Limits(header_bytes=1_024)) as pool,
         pool.request("GET", URL) as response,
     ):
@@ -562,8 +562,8 @@ async def test_the_head_of_a_chunk_is_bounded_too() -> None:
 @pytest.mark.parametrize(
     "body", [b"Content-Length: 20\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n14\r\n" + b"x" * 20 + b"\r\n"]
 )
-async def test_a_body_is_read_up_to_a_bound(body: bytes) -> None:
-    async with serving(holding(b"HTTP/1.1 200 OK\r\n" + body)) as server, pool_on(server) as pool:
+async def test_body_over_limit_raises(body: bytes) -> None:
+    async with serving(respond_and_wait(b"HTTP/1.1 200 OK\r\n" + body)) as server, pool_on(server) as pool:
         async with pool.request("GET", URL) as response:
             with pytest.raises(LimitExceeded) as refused:
                 await response.read(19)
@@ -571,7 +571,7 @@ async def test_a_body_is_read_up_to_a_bound(body: bytes) -> None:
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_a_body_in_pieces_is_read_whole() -> None:
+async def test_chunked_body_in_pieces_read() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhal\r\n")
@@ -582,9 +582,9 @@ async def test_a_body_in_pieces_is_read_whole() -> None:
         assert await get(pool) == b"hallo"
 
 
-async def test_an_encoded_body_is_refused_and_its_head_can_be_used() -> None:
+async def test_encoded_body_rejected_with_head_readable() -> None:
     async with (
-        serving(holding(b"HTTP/1.1 401 No\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx")) as server,
+        serving(respond_and_wait(b"HTTP/1.1 401 No\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx")) as server,
         pool_on(server) as pool,
         pool.request("GET", URL) as response,
     ):
@@ -594,15 +594,17 @@ async def test_an_encoded_body_is_refused_and_its_head_can_be_used() -> None:
         assert refused.value.status == 401
 
 
-async def test_identity_is_no_encoding() -> None:
+async def test_identity_content_encoding_accepted() -> None:
     async with (
-        serving(saying(b"HTTP/1.1 200 OK\r\nContent-Encoding: Identity\r\nContent-Length: 1\r\n\r\nx")) as server,
+        serving(
+            respond_and_close(b"HTTP/1.1 200 OK\r\nContent-Encoding: Identity\r\nContent-Length: 1\r\n\r\nx")
+        ) as server,
         pool_on(server) as pool,
     ):
         assert await get(pool) == b"x"
 
 
-async def test_streams_do_not_take_the_connections_of_calls() -> None:
+async def test_streams_leave_connections_for_calls() -> None:
     async def script(peer: Peer) -> None:
         if b"GET" in await peer.request():
             await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -626,7 +628,7 @@ async def test_streams_do_not_take_the_connections_of_calls() -> None:
 # Waiting and cancelling.
 
 
-async def test_calls_wait_their_turn_in_order() -> None:
+async def test_waiting_calls_served_in_order() -> None:
     order: list[int] = []
 
     async def call(pool: HttpPool, number: int) -> None:
@@ -643,12 +645,12 @@ async def test_calls_wait_their_turn_in_order() -> None:
         assert server.accepted == 1
 
 
-async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_the_next() -> None:
-    got: list[bytes] = []
+async def test_cancelled_waiting_call_passes_slot_on() -> None:
+    bodies: list[bytes] = []
 
     async def call(pool: HttpPool, scope: trio.CancelScope, body: bytes) -> None:
         with scope:
-            got.append(await post(pool, body))
+            bodies.append(await post(pool, body))
 
     first, second = trio.CancelScope(), trio.CancelScope()
     async with (
@@ -664,10 +666,10 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_the_n
         first.cancel()
         await wait_all_tasks_blocked()
         assert counts(pool) == (1, 0, 1)
-    assert got == [b"2"]
+    assert bodies == [b"2"]
 
 
-async def test_a_call_that_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
+async def test_call_cancelled_when_slot_granted_passes_slot_on() -> None:
     async def call(pool: HttpPool, scope: trio.CancelScope) -> None:
         with scope:
             await post(pool)
@@ -684,7 +686,7 @@ async def test_a_call_that_is_cancelled_in_the_moment_of_its_turn_passes_it_on()
         assert await post(pool) == b"hello"
 
 
-async def test_cancelling_closes_the_connection_and_frees_the_slot() -> None:
+async def test_cancelled_call_closes_connection_and_frees_slot() -> None:
     async def silent(peer: Peer) -> None:
         assert await peer.request()
         assert not await peer.request()
@@ -701,7 +703,7 @@ async def test_cancelling_closes_the_connection_and_frees_the_slot() -> None:
         assert server.gone == 1
 
 
-async def test_a_cancelled_read_loses_nothing() -> None:
+async def test_cancelled_read_loses_no_data() -> None:
     go_on = trio.Event()
 
     async def script(peer: Peer) -> None:
@@ -723,35 +725,35 @@ async def test_a_cancelled_read_loses_nothing() -> None:
 # Opening.
 
 
-async def test_a_server_that_is_not_there_is_told_with_the_reason() -> None:
+async def test_connect_refused_raises_with_reason() -> None:
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()
     pool = HttpPool(proxies=False)
-    error = await ended(post(pool, url=f"http://127.0.0.1:{port}/mcp"))
+    error = await connection_error(post(pool, url=f"http://127.0.0.1:{port}/mcp"))
     assert str(error) == f"cannot connect to http://127.0.0.1:{port}: Connection refused"
     assert not error.sent
     assert counts(pool) == (0, 0, 0)
 
 
-async def test_every_address_that_failed_is_told_once() -> None:
+async def test_connect_failures_of_addresses_reported_once() -> None:
     async def connect(host: str, port: int) -> trio.SocketStream:
         refused, unreachable = ConnectionRefusedError(111, "refused"), OSError(101, "unreachable")
         raise OSError("all failed") from ExceptionGroup("", [refused, unreachable, refused])
 
-    error = await ended(post(HttpPool(proxies=False, connect=connect)))
+    error = await connection_error(post(HttpPool(proxies=False, connect=connect)))
     assert str(error) == "cannot connect to http://mcp.example: Connection refused; Network is unreachable"
 
 
-async def test_a_name_that_nobody_knows_is_told() -> None:
+async def test_connect_unknown_name_raises() -> None:
     async def connect(host: str, port: int) -> trio.SocketStream:
         raise socket.gaierror(-2, "Name or service not known")
 
-    error = await ended(post(HttpPool(proxies=False, connect=connect)))
+    error = await connection_error(post(HttpPool(proxies=False, connect=connect)))
     assert str(error) == "cannot connect to http://mcp.example: Name or service not known"
 
 
-async def test_opening_has_a_deadline(autojump_clock: MockClock) -> None:
+async def test_connect_deadline_passed_raises(autojump_clock: MockClock) -> None:
     async def connect(host: str, port: int) -> trio.SocketStream:
         await trio.sleep_forever()
         raise AssertionError
@@ -762,7 +764,7 @@ async def test_opening_has_a_deadline(autojump_clock: MockClock) -> None:
     assert counts(pool) == (0, 0, 0)
 
 
-async def test_a_connection_that_opens_as_the_pool_closes_is_closed() -> None:
+async def test_connection_opened_during_close_closed() -> None:
     go_on = trio.Event()
 
     async with serving(echo) as server:
@@ -773,7 +775,7 @@ async def test_a_connection_that_opens_as_the_pool_closes_is_closed() -> None:
 
         pool = HttpPool(proxies=False, connect=connect)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ended, post(pool))
+            nursery.start_soon(connection_error, post(pool))
             await wait_all_tasks_blocked()
             await pool.aclose()
             go_on.set()
@@ -784,11 +786,11 @@ async def test_a_connection_that_opens_as_the_pool_closes_is_closed() -> None:
 # Closing.
 
 
-async def test_closing_ends_what_is_in_flight_what_waits_and_what_comes() -> None:
+async def test_close_ends_running_waiting_and_later_requests() -> None:
     errors: list[HttpConnectionEnded] = []
 
     async def call(pool: HttpPool) -> None:
-        errors.append(await ended(post(pool)))
+        errors.append(await connection_error(post(pool)))
 
     async with serving(read_and_wait) as server, pool_on(server, per_origin=1) as pool:
         async with trio.open_nursery() as nursery:
@@ -802,7 +804,7 @@ async def test_closing_ends_what_is_in_flight_what_waits_and_what_comes() -> Non
             ("the connection to http://mcp.example was closed by this side", True),
             ("the connections of this client are closed", False),
         ]
-        assert not (await ended(post(pool))).sent
+        assert not (await connection_error(post(pool))).sent
         await pool.aclose()
 
 
@@ -811,28 +813,28 @@ async def read_and_wait(peer: Peer) -> None:
         pass
 
 
-async def test_closing_does_not_make_a_get_again() -> None:
+async def test_close_does_not_retry_get() -> None:
     async with serving(after_one(read_and_wait), echo) as server, pool_on(server) as pool:
         await post(pool)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ended, get(pool))
+            nursery.start_soon(connection_error, get(pool))
             await wait_all_tasks_blocked()
             await pool.aclose()
         assert server.accepted == 1
 
 
-async def test_closing_in_the_moment_of_a_turn_ends_it() -> None:
+async def test_close_when_slot_granted_ends_request() -> None:
     async with serving(echo) as server, pool_on(server, per_origin=1) as pool:
         async with trio.open_nursery() as nursery:
             async with pool.request("POST", URL, (), b"x"):
-                nursery.start_soon(ended, post(pool))
+                nursery.start_soon(connection_error, post(pool))
                 await wait_all_tasks_blocked()
             await pool.aclose()
         assert counts(pool) == (0, 0, 0)
         assert len(server.requests) == 1
 
 
-async def test_an_answer_that_is_complete_as_the_pool_closes_is_still_given() -> None:
+async def test_close_keeps_completed_response() -> None:
     async with serving(echo) as server, pool_on(server) as pool:
         async with pool.request("POST", URL, (), b"x") as response:
             await response.receive_some()
@@ -841,7 +843,7 @@ async def test_an_answer_that_is_complete_as_the_pool_closes_is_still_given() ->
         assert counts(pool) == (0, 0, 0)
 
 
-async def test_the_ways_to_very_many_origins_are_not_all_remembered() -> None:
+async def test_routes_bounded() -> None:
     async with serving(echo) as server, pool_on(server, idle_kept=1) as pool:
         for number in range(1_100):
             pool._route(parse_url(f"http://host-{number}.example/"))
@@ -852,7 +854,7 @@ async def test_the_ways_to_very_many_origins_are_not_all_remembered() -> None:
 # Redirects.
 
 
-async def test_a_redirect_repeats_the_request_with_its_body_and_headers() -> None:
+async def test_redirect_repeats_body_and_headers() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.answer(b"", b"Location: /mcp/", status=b"307 Temporary Redirect")
@@ -866,7 +868,7 @@ async def test_a_redirect_repeats_the_request_with_its_body_and_headers() -> Non
     assert server.requests[1] == server.requests[0].replace(b"/mcp ", b"/mcp/ ")
 
 
-async def test_a_redirect_to_another_origin_is_told_and_nothing_is_sent_there() -> None:
+async def test_redirect_to_other_origin_raises() -> None:
     async def script(peer: Peer) -> None:
         while await peer.request():
             await peer.answer(b"", b"Location: http://evil.example/mcp", status=b"308 Permanent Redirect")
@@ -879,7 +881,7 @@ async def test_a_redirect_to_another_origin_is_told_and_nothing_is_sent_there() 
         assert counts(pool) == (0, 1, 0)
 
 
-async def test_redirects_in_a_circle_come_to_an_end() -> None:
+async def test_redirect_loop_raises_after_limit() -> None:
     async def script(peer: Peer) -> None:
         while await peer.request():
             await peer.answer(b"", b"Location: /mcp", status=b"307 Temporary Redirect")
@@ -890,16 +892,16 @@ async def test_redirects_in_a_circle_come_to_an_end() -> None:
         assert len(server.requests) == 6
 
 
-async def test_not_modified_is_an_answer() -> None:
+async def test_304_returned() -> None:
     async with (
-        serving(saying(b"HTTP/1.1 304 Not Modified\r\n\r\n")) as server,
+        serving(respond_and_close(b"HTTP/1.1 304 Not Modified\r\n\r\n")) as server,
         pool_on(server) as pool,
         pool.request("GET", URL) as response,
     ):
         assert response.head.status == 304
 
 
-# What cannot be sent.
+# Requests that cannot be sent.
 
 
 @pytest.mark.parametrize(
@@ -918,7 +920,7 @@ async def test_not_modified_is_an_answer() -> None:
         ("X-Token:", "secret"),
     ],
 )
-async def test_a_header_that_cannot_be_sent_is_named_without_its_value(name: str, value: str) -> None:
+async def test_invalid_header_named_without_value(name: str, value: str) -> None:
     pool = HttpPool(proxies=False)
     with pytest.raises(LocalProtocolError) as refused:
         async with pool.request("POST", URL, [("A", "b"), (name, value)], b""):
@@ -930,13 +932,13 @@ async def test_a_header_that_cannot_be_sent_is_named_without_its_value(name: str
 @pytest.mark.parametrize(
     "name", ["Content-Length", "transfer-encoding", "Connection", "Accept-Encoding", "Expect", "Proxy-Authorization"]
 )
-async def test_the_headers_of_the_connection_are_not_for_the_caller(name: str) -> None:
+async def test_connection_headers_of_caller_rejected(name: str) -> None:
     with pytest.raises(LocalProtocolError, match="is set by the connection"):
         async with HttpPool(proxies=False).request("POST", URL, [(name, "1")], b""):
             pass
 
 
-async def test_a_method_and_a_url_have_to_be_ones() -> None:
+async def test_invalid_method_or_url_rejected() -> None:
     pool = HttpPool(proxies=False)
     with pytest.raises(LocalProtocolError, match="'GE T' is not an HTTP method"):
         async with pool.request("GE T", URL):
@@ -945,18 +947,18 @@ async def test_a_method_and_a_url_have_to_be_ones() -> None:
         await get(pool, "mcp.example")
 
 
-async def test_a_block_that_never_began_can_be_left() -> None:
+async def test_unentered_exchange_exit_allowed() -> None:
     exchange = HttpPool(proxies=False).request("GET", "mcp.example")
     await exchange.__aexit__(None, None, None)
 
 
-async def test_values_may_be_empty_or_have_the_letters_of_latin_1() -> None:
+async def test_header_values_empty_or_latin_1_sent() -> None:
     async with serving(echo) as server, pool_on(server) as pool, pool.request("GET", URL, [("A", ""), ("B", "é x\ty")]):
         pass
     assert b"A: \r\nB: \xe9 x\ty\r\n" in server.requests[0]
 
 
-def test_importing_the_pool_does_not_load_what_only_http_needs() -> None:
+def test_pool_import_loads_no_http_dependencies() -> None:
     code = "import sys, mcp_client.http_client.pool; print({'h11', 'truststore'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -22,7 +22,7 @@ ANSWERS = (
 
 
 async def _exchange(pieces: list[bytes], *, close: bool) -> bytes | HttpConnectionEnded:
-    """The body of an answer that comes in these pieces, or why there is none."""
+    """Return the body of a response that arrives in these pieces, or the error."""
     ours, theirs = trio.socket.socketpair()
 
     async def connect(host: str, port: int) -> trio.SocketStream:
@@ -43,8 +43,8 @@ async def _exchange(pieces: list[bytes], *, close: bool) -> bytes | HttpConnecti
         try:
             async with pool.request("POST", "http://mcp.example/", (), b"{}") as response:
                 outcome: bytes | HttpConnectionEnded = await response.read(99)
-        except HttpConnectionEnded as ended:
-            outcome = ended
+        except HttpConnectionEnded as error:
+            outcome = error
     assert pool._policy.busy == 0
     assert len(pool._open) == pool._policy.idle == (isinstance(outcome, bytes) and not close)
     await pool.aclose()
@@ -54,26 +54,26 @@ async def _exchange(pieces: list[bytes], *, close: bool) -> bytes | HttpConnecti
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=["length", "chunks", "informational"])
-def test_an_answer_that_is_cut_anywhere_is_told_and_never_given_in_part(answer: bytes) -> None:
+def test_response_cut_anywhere_raises(answer: bytes) -> None:
     for cut in range(len(answer)):
-        ended = trio.run(partial(_exchange, [answer[:cut]] if cut else [], close=True))
-        assert isinstance(ended, HttpConnectionEnded), cut
-        assert ended.sent
-        assert ended.begun is (cut > 0)
+        error = trio.run(partial(_exchange, [answer[:cut]] if cut else [], close=True))
+        assert isinstance(error, HttpConnectionEnded), cut
+        assert error.sent
+        assert error.begun is (cut > 0)
 
 
 @pytest.mark.property
 @given(answer=st.sampled_from(ANSWERS), cuts=st.sets(st.integers(1, 60), max_size=8))
-def test_it_does_not_matter_in_which_pieces_an_answer_comes(answer: bytes, cuts: set[int]) -> None:
+def test_response_in_any_pieces_read(answer: bytes, cuts: set[int]) -> None:
     edges = [0, *sorted(cuts), len(answer)]
     pieces = [answer[start:end] for start, end in pairwise(edges) if answer[start:end]]
     assert trio.run(lambda: _exchange(pieces, close=False)) == b"hello world"
 
 
 @pytest.mark.property
-@given(said=st.one_of(st.binary(max_size=200), st.binary(max_size=80).map(b"HTTP/1.1 200 OK\r\n".__add__)))
-def test_whatever_a_server_says_there_is_one_outcome(said: bytes) -> None:
-    outcome = trio.run(lambda: _exchange([said] if said else [], close=True))
+@given(data=st.one_of(st.binary(max_size=200), st.binary(max_size=80).map(b"HTTP/1.1 200 OK\r\n".__add__)))
+def test_response_any_bytes_has_outcome(data: bytes) -> None:
+    outcome = trio.run(lambda: _exchange([data] if data else [], close=True))
     assert isinstance(outcome, (bytes, HttpConnectionEnded))
 
 
@@ -82,9 +82,7 @@ _TEXT = st.text(st.characters(max_codepoint=0x17F), max_size=12)
 
 @pytest.mark.property
 @given(headers=st.lists(st.tuples(_TEXT, _TEXT), max_size=4), body=st.none() | st.binary(max_size=9))
-def test_a_request_has_the_headers_that_were_given_or_is_refused(
-    headers: list[tuple[str, str]], body: bytes | None
-) -> None:
+def test_request_has_given_headers_or_is_rejected(headers: list[tuple[str, str]], body: bytes | None) -> None:
     import h11
 
     try:
@@ -108,7 +106,7 @@ def test_a_request_has_the_headers_that_were_given_or_is_refused(
         assert bytes(event.data) == body
 
 
-async def test_an_idle_connection_knows_when_it_is_of_no_use() -> None:
+async def test_idle_connection_closed_by_peer_is_stale() -> None:
     ours, theirs = trio.socket.socketpair()
     connection = HttpConnection(trio.SocketStream(ours), ours, 1_024, "http://a")
     assert not connection.is_stale()
@@ -118,7 +116,7 @@ async def test_an_idle_connection_knows_when_it_is_of_no_use() -> None:
     connection.close()
 
 
-async def test_a_head_of_exactly_the_bound_is_allowed() -> None:
+async def test_response_head_at_limit_accepted() -> None:
     for extra, allowed in ((0, True), (1, False)):
         ours, theirs = trio.socket.socketpair()
         connection = HttpConnection(trio.SocketStream(ours), ours, 1_024, "http://a")

@@ -15,11 +15,11 @@ def _policy(*, connections: int = 10, per_origin: int = 8, idle_kept: int = 8) -
     return PoolPolicy(connections=connections, per_origin=per_origin, idle_kept=idle_kept)
 
 
-def _asked(policy: PoolPolicy[str], origin: str = A, use: Use = Use.CALL, now: float = 0.0) -> Ticket[str]:
+def _ask(policy: PoolPolicy[str], origin: str = A, use: Use = Use.CALL, now: float = 0.0) -> Ticket[str]:
     return policy.request(origin, use, now)[0]
 
 
-def test_a_request_is_granted_at_once_and_has_to_open_a_connection() -> None:
+def test_request_below_limits_granted_without_connection() -> None:
     policy = _policy()
     ticket, doomed = policy.request(A, Use.CALL, 0.0)
     assert ticket.granted
@@ -28,66 +28,66 @@ def test_a_request_is_granted_at_once_and_has_to_open_a_connection() -> None:
     assert policy.busy == 1
 
 
-def test_the_next_request_gets_the_connection_that_was_used_last() -> None:
+def test_request_gets_most_recently_used_connection() -> None:
     policy = _policy()
-    first, second = _asked(policy), _asked(policy)
+    first, second = _ask(policy), _ask(policy)
     policy.give_back(first, "one", until=9.0, now=1.0)
     policy.give_back(second, "two", until=9.0, now=1.0)
-    assert _asked(policy).connection == "two"
-    assert _asked(policy).connection == "one"
-    assert _asked(policy).connection is None
+    assert _ask(policy).connection == "two"
+    assert _ask(policy).connection == "one"
+    assert _ask(policy).connection is None
 
 
-def test_a_connection_serves_only_its_own_origin() -> None:
+def test_connection_used_for_own_origin_only() -> None:
     policy = _policy()
-    policy.give_back(_asked(policy), "one", until=9.0, now=1.0)
-    assert _asked(policy, B).connection is None
+    policy.give_back(_ask(policy), "one", until=9.0, now=1.0)
+    assert _ask(policy, B).connection is None
     assert policy.idle == 1
 
 
-def test_a_dead_idle_connection_is_replaced_by_the_next_one_and_then_by_none() -> None:
+def test_dead_idle_connection_replaced() -> None:
     policy = _policy()
-    first, second = _asked(policy), _asked(policy)
+    first, second = _ask(policy), _ask(policy)
     policy.give_back(first, "one", until=9.0, now=1.0)
     policy.give_back(second, "two", until=9.0, now=1.0)
-    ticket = _asked(policy)
+    ticket = _ask(policy)
     assert policy.another(ticket) == "one"
     assert policy.another(ticket) is None
     assert ticket.connection is None
     assert policy.idle == 0
 
 
-def test_an_idle_connection_that_grew_old_is_closed_and_not_used() -> None:
+def test_expired_idle_connection_closed() -> None:
     policy = _policy()
-    policy.give_back(_asked(policy), "old", until=5.0, now=1.0)
+    policy.give_back(_ask(policy), "old", until=5.0, now=1.0)
     ticket, doomed = policy.request(A, Use.CALL, 5.0)
     assert list(doomed) == ["old"]
     assert ticket.connection is None
 
 
-def test_giving_back_closes_what_grew_old_elsewhere() -> None:
+def test_give_back_closes_expired_connections_of_other_origins() -> None:
     policy = _policy()
-    other = _asked(policy, B)
-    policy.give_back(_asked(policy), "old", until=5.0, now=1.0)
+    other = _ask(policy, B)
+    policy.give_back(_ask(policy), "old", until=5.0, now=1.0)
     _, doomed = policy.give_back(other, "new", until=15.0, now=6.0)
     assert list(doomed) == ["old"]
     assert policy.idle == 1
-    assert _asked(policy, B, now=6.0).connection == "new"
+    assert _ask(policy, B, now=6.0).connection == "new"
 
 
-def test_of_too_many_idle_connections_the_one_that_would_go_first_is_closed() -> None:
+def test_idle_connections_over_limit_close_earliest_expiring() -> None:
     policy = _policy(idle_kept=1)
-    first, second = _asked(policy), _asked(policy, B)
+    first, second = _ask(policy), _ask(policy, B)
     policy.give_back(first, "one", until=5.0, now=1.0)
     _, doomed = policy.give_back(second, "two", until=6.0, now=2.0)
     assert list(doomed) == ["one"]
     assert policy.idle == 1
 
 
-def test_an_idle_connection_makes_room_for_one_to_another_origin() -> None:
+def test_idle_connection_closed_for_other_origin() -> None:
     policy = _policy(connections=2)
-    policy.give_back(_asked(policy), "a", until=9.0, now=1.0)
-    side = _asked(policy, B, Use.SIDE)
+    policy.give_back(_ask(policy), "a", until=9.0, now=1.0)
+    side = _ask(policy, B, Use.SIDE)
     assert side.granted
     assert policy.idle == 1
     ticket, doomed = policy.request(B, Use.SIDE, 1.0)
@@ -95,13 +95,13 @@ def test_an_idle_connection_makes_room_for_one_to_another_origin() -> None:
     assert list(doomed) == ["a"]
 
 
-def test_calls_beyond_the_bound_of_their_origin_wait_in_order_and_others_do_not() -> None:
+def test_calls_over_origin_limit_wait_in_order() -> None:
     policy = _policy(per_origin=1)
-    running = _asked(policy)
-    second, third = _asked(policy), _asked(policy)
+    running = _ask(policy)
+    second, third = _ask(policy), _ask(policy)
     assert [second.granted, third.granted] == [False, False]
     assert policy.waiting == 2
-    assert _asked(policy, B).granted
+    assert _ask(policy, B).granted
     woken, _ = policy.give_back(running, "one", until=9.0, now=1.0)
     assert list(woken) == [second]
     assert second.granted
@@ -111,19 +111,19 @@ def test_calls_beyond_the_bound_of_their_origin_wait_in_order_and_others_do_not(
     assert third.connection is None
 
 
-def test_calls_leave_one_connection_to_what_others_wait_for() -> None:
+def test_calls_leave_one_connection_for_side_requests() -> None:
     policy = _policy(connections=3)
-    calls = [_asked(policy) for _ in range(3)]
+    calls = [_ask(policy) for _ in range(3)]
     assert [call.granted for call in calls] == [True, True, False]
-    side = _asked(policy, use=Use.SIDE)
+    side = _ask(policy, use=Use.SIDE)
     assert side.granted
-    assert not _asked(policy, use=Use.SIDE).granted
+    assert not _ask(policy, use=Use.SIDE).granted
 
 
-def test_what_others_wait_for_goes_before_calls_that_waited_longer() -> None:
+def test_side_request_served_before_waiting_calls() -> None:
     policy = _policy(connections=2)
-    call, side = _asked(policy), _asked(policy, use=Use.SIDE)
-    waiting_call, waiting_side = _asked(policy, B), _asked(policy, B, Use.SIDE)
+    call, side = _ask(policy), _ask(policy, use=Use.SIDE)
+    waiting_call, waiting_side = _ask(policy, B), _ask(policy, B, Use.SIDE)
     woken, _ = policy.give_back(call, None, until=0.0, now=1.0)
     assert list(woken) == [waiting_side]
     assert not policy.give_back(side, None, until=0.0, now=1.0)[0]
@@ -131,77 +131,77 @@ def test_what_others_wait_for_goes_before_calls_that_waited_longer() -> None:
     assert list(woken) == [waiting_call]
 
 
-def test_with_a_single_connection_too_what_others_wait_for_goes_first() -> None:
+def test_single_connection_serves_side_request_first() -> None:
     policy = _policy(connections=1)
-    running, waiting_call, waiting_side = _asked(policy), _asked(policy), _asked(policy, use=Use.SIDE)
+    running, waiting_call, waiting_side = _ask(policy), _ask(policy), _ask(policy, use=Use.SIDE)
     assert list(policy.give_back(running, None, until=0.0, now=1.0)[0]) == [waiting_side]
     assert list(policy.give_back(waiting_side, None, until=0.0, now=1.0)[0]) == [waiting_call]
 
 
-def test_of_calls_to_several_origins_the_one_that_waits_longest_is_next() -> None:
+def test_waiting_calls_of_origins_served_by_waiting_time() -> None:
     policy = _policy(connections=3)
-    first, second = _asked(policy), _asked(policy)
-    third, other, fourth = _asked(policy), _asked(policy, B), _asked(policy)
+    first, second = _ask(policy), _ask(policy)
+    third, other, fourth = _ask(policy), _ask(policy, B), _ask(policy)
     assert list(policy.give_back(first, None, until=0.0, now=1.0)[0]) == [third]
     assert list(policy.give_back(second, None, until=0.0, now=1.0)[0]) == [other]
     assert list(policy.give_back(third, None, until=0.0, now=1.0)[0]) == [fourth]
 
 
-def test_streams_are_no_calls_and_leave_two_connections() -> None:
+def test_streams_leave_two_connections() -> None:
     policy = _policy(connections=4, per_origin=1)
-    assert _asked(policy, use=Use.STREAM).granted
-    assert _asked(policy, use=Use.STREAM).granted
+    assert _ask(policy, use=Use.STREAM).granted
+    assert _ask(policy, use=Use.STREAM).granted
     with pytest.raises(LimitExceeded) as refused:
-        _asked(policy, use=Use.STREAM)
+        _ask(policy, use=Use.STREAM)
     assert refused.value.setting == "Limits.connections"
     assert (refused.value.observed, refused.value.allowed) == (3, 2)
-    assert _asked(policy).granted
-    assert _asked(policy, use=Use.SIDE).granted
+    assert _ask(policy).granted
+    assert _ask(policy, use=Use.SIDE).granted
 
 
-def test_a_stream_waits_for_calls_to_end_and_can_be_given_up_while_it_does() -> None:
+def test_stream_waiting_for_call_can_be_withdrawn() -> None:
     policy = _policy(connections=3)
-    calls = [_asked(policy), _asked(policy)]
-    stream = _asked(policy, use=Use.STREAM)
+    calls = [_ask(policy), _ask(policy)]
+    stream = _ask(policy, use=Use.STREAM)
     assert not stream.granted
     with pytest.raises(LimitExceeded):
-        _asked(policy, use=Use.STREAM)
+        _ask(policy, use=Use.STREAM)
     policy.withdraw(stream)
-    again = _asked(policy, use=Use.STREAM)
+    second_stream = _ask(policy, use=Use.STREAM)
     woken, _ = policy.give_back(calls[0], None, until=0.0, now=1.0)
-    assert list(woken) == [again]
-    policy.give_back(again, None, until=0.0, now=1.0)
+    assert list(woken) == [second_stream]
+    policy.give_back(second_stream, None, until=0.0, now=1.0)
     assert policy.busy == 1
 
 
-def test_whoever_gives_up_waiting_does_not_hold_up_the_others() -> None:
+def test_withdrawn_call_does_not_block_others() -> None:
     policy = _policy(per_origin=1)
-    running, second, third = _asked(policy), _asked(policy), _asked(policy)
+    running, second, third = _ask(policy), _ask(policy), _ask(policy)
     policy.withdraw(second)
     woken, _ = policy.give_back(running, "one", until=9.0, now=1.0)
     assert list(woken) == [third]
 
 
-def test_a_single_connection_is_enough_for_calls() -> None:
+def test_single_connection_serves_calls() -> None:
     policy = _policy(connections=1)
-    call, second = _asked(policy), _asked(policy)
+    call, second = _ask(policy), _ask(policy)
     assert call.granted
     woken, _ = policy.give_back(call, "one", until=9.0, now=1.0)
     assert list(woken) == [second]
 
 
-def test_the_end_gives_everything_that_waits_or_is_idle() -> None:
+def test_clear_returns_waiting_and_idle() -> None:
     policy = _policy(per_origin=1)
-    policy.give_back(_asked(policy, B), "idle", until=9.0, now=1.0)
-    _asked(policy)
-    waiting = _asked(policy)
+    policy.give_back(_ask(policy, B), "idle", until=9.0, now=1.0)
+    _ask(policy)
+    waiting = _ask(policy)
     assert policy.clear() == ([waiting], ["idle"])
     assert (policy.idle, policy.waiting) == (0, 0)
 
 
 @pytest.mark.property
 class PoolPolicyMachine(RuleBasedStateMachine):
-    """Whatever is asked and given back: bounds hold, nothing is lost, nobody waits who could run."""
+    """Any sequence of operations keeps the bounds, loses nothing, and lets no request wait that could run."""
 
     @initialize(connections=st.integers(1, 6), per_origin=st.integers(1, 4), idle_kept=st.integers(0, 4))
     def start(self, connections: int, per_origin: int, idle_kept: int) -> None:
@@ -263,12 +263,12 @@ class PoolPolicyMachine(RuleBasedStateMachine):
         )
         self._close(doomed)
         for each in woken:
-            assert not any(self._same_line(each, other) for other in self.queue[: self.queue.index(each)])
+            assert not any(self._same_queue(each, other) for other in self.queue[: self.queue.index(each)])
             self.queue.remove(each)
             self._hold(each)
 
     @staticmethod
-    def _same_line(one: Ticket[str], other: Ticket[str]) -> bool:
+    def _same_queue(one: Ticket[str], other: Ticket[str]) -> bool:
         return one.use is other.use and (one.use is not Use.CALL or one.origin == other.origin)
 
     @rule(data=st.data())
@@ -279,7 +279,7 @@ class PoolPolicyMachine(RuleBasedStateMachine):
             self.policy.withdraw(ticket)
 
     @rule(data=st.data())
-    def find_it_dead(self, data: st.DataObject) -> None:
+    def replace_dead_connection(self, data: st.DataObject) -> None:
         if self.held:
             ticket = data.draw(st.sampled_from(self.held))
             assert ticket.connection is not None
@@ -299,7 +299,7 @@ class PoolPolicyMachine(RuleBasedStateMachine):
             assert sum(ticket.origin == origin and ticket.use is Use.CALL for ticket in self.held) <= per_origin
 
     @invariant()
-    def nobody_waits_who_could_run(self) -> None:
+    def no_runnable_request_waits(self) -> None:
         connections, per_origin, _ = self.bounds
         for ticket in self.queue:
             calls = sum(other.origin == ticket.origin and other.use is Use.CALL for other in self.held)

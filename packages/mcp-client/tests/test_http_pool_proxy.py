@@ -11,41 +11,41 @@ from mcp_client.http_client.url import parse_url
 from mcp_core.errors import LocalProtocolError
 
 
-def _from(environment: dict[str, str], url: str) -> str | None:
+def _proxy_for(environment: dict[str, str], url: str) -> str | None:
     proxy = Proxies(None, environment).of(parse_url(url))
     return None if proxy is None else str(proxy)
 
 
-def test_each_scheme_has_its_variable_and_the_rest_goes_to_all() -> None:
+def test_proxy_variable_of_scheme_or_all() -> None:
     environment = {"http_proxy": "http://p:1", "ALL_PROXY": "http://q:2"}
-    assert _from(environment, "http://x/") == "http://p:1"
-    assert _from(environment, "https://x/") == "http://q:2"
-    assert _from({"HTTPS_PROXY": "http://r:3"}, "https://x/") == "http://r:3"
-    assert _from({"HTTPS_PROXY": "http://r:3"}, "http://x/") is None
-    assert _from({}, "http://x/") is None
+    assert _proxy_for(environment, "http://x/") == "http://p:1"
+    assert _proxy_for(environment, "https://x/") == "http://q:2"
+    assert _proxy_for({"HTTPS_PROXY": "http://r:3"}, "https://x/") == "http://r:3"
+    assert _proxy_for({"HTTPS_PROXY": "http://r:3"}, "http://x/") is None
+    assert _proxy_for({}, "http://x/") is None
 
 
-def test_lower_case_wins_and_an_empty_value_means_none() -> None:
-    assert _from({"https_proxy": "http://low:1", "HTTPS_PROXY": "http://up:1"}, "https://x/") == "http://low:1"
-    assert _from({"https_proxy": "", "HTTPS_PROXY": "http://up:1"}, "https://x/") is None
-    assert _from({"all_proxy": "http://p:1", "no_proxy": "", "NO_PROXY": "*"}, "https://x/") == "http://p:1"
+def test_proxy_lower_case_variable_preferred() -> None:
+    assert _proxy_for({"https_proxy": "http://low:1", "HTTPS_PROXY": "http://up:1"}, "https://x/") == "http://low:1"
+    assert _proxy_for({"https_proxy": "", "HTTPS_PROXY": "http://up:1"}, "https://x/") is None
+    assert _proxy_for({"all_proxy": "http://p:1", "no_proxy": "", "NO_PROXY": "*"}, "https://x/") == "http://p:1"
 
 
-def test_a_cgi_program_does_not_believe_http_proxy() -> None:
+def test_proxy_http_proxy_ignored_in_cgi_program() -> None:
     environment = {"REQUEST_METHOD": "GET", "HTTP_PROXY": "http://evil:1", "HTTPS_PROXY": "http://p:1"}
-    assert _from(environment, "http://x/") is None
-    assert _from(environment, "https://x/") == "http://p:1"
-    assert _from({**environment, "http_proxy": "http://good:1"}, "http://x/") == "http://good:1"
+    assert _proxy_for(environment, "http://x/") is None
+    assert _proxy_for(environment, "https://x/") == "http://p:1"
+    assert _proxy_for({**environment, "http_proxy": "http://good:1"}, "http://x/") == "http://good:1"
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost.", "app.localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
-def test_loopback_is_reached_directly_unless_a_mapping_says_otherwise(host: str) -> None:
+def test_loopback_bypasses_proxy_of_environment(host: str) -> None:
     url = parse_url(f"http://{host}:8000/mcp")
     assert Proxies(None, {"ALL_PROXY": "http://p:1"}).of(url) is None
     assert str(Proxies({"all": "http://p:1"}, {}).of(url)) == "http://p:1"
 
 
-def test_an_explicit_mapping_or_false_leaves_the_environment_out() -> None:
+def test_explicit_proxies_replace_environment() -> None:
     url = parse_url("https://x/")
     assert Proxies(False, {"ALL_PROXY": "http://p:1"}).of(url) is None
     assert Proxies({"http": "http://q:1"}, {"ALL_PROXY": "http://p:1"}).of(url) is None
@@ -87,14 +87,14 @@ def test_an_explicit_mapping_or_false_leaves_the_environment_out() -> None:
         ("10.0.0.0/8", "http://[fd00::1]/", False),
     ],
 )
-def test_no_proxy_knows_names_addresses_networks_and_ports(entries: str, url: str, direct: bool) -> None:
-    found = _from({"ALL_PROXY": "http://p:1", "NO_PROXY": entries}, url)
+def test_proxy_exceptions_matched(entries: str, url: str, direct: bool) -> None:
+    found = _proxy_for({"ALL_PROXY": "http://p:1", "NO_PROXY": entries}, url)
     assert found == (None if direct else "http://p:1")
 
 
 @pytest.mark.property
 @given(st.text())
-def test_no_list_of_exceptions_is_too_strange(entries: str) -> None:
+def test_proxy_exceptions_any_text_accepted(entries: str) -> None:
     Proxies({"all": "http://p:1", "no": entries}, {}).of(parse_url("http://10.1.2.3/"))
 
 
@@ -109,11 +109,11 @@ def test_no_list_of_exceptions_is_too_strange(entries: str) -> None:
         ("[::1]:3128", "http://[::1]:3128"),
     ],
 )
-def test_a_proxy_is_read_with_and_without_a_scheme(text: str, origin: str) -> None:
+def test_proxy_parsed_with_and_without_scheme(text: str, origin: str) -> None:
     assert str(parse_proxy(text, "X")) == origin
 
 
-def test_the_credentials_of_a_proxy_are_decoded_and_never_shown() -> None:
+def test_proxy_credentials_decoded_and_hidden() -> None:
     proxy = parse_proxy("http://me%40home:se%3Acret@p:3128", "X")
     assert proxy.authorization is not None
     scheme, _, encoded = proxy.authorization.partition(" ")
@@ -123,7 +123,7 @@ def test_the_credentials_of_a_proxy_are_decoded_and_never_shown() -> None:
     assert encoded not in repr(proxy)
 
 
-def test_a_proxy_that_cannot_be_used_is_refused_when_it_is_needed_and_names_its_variable() -> None:
+def test_unusable_proxy_names_its_variable() -> None:
     proxies = Proxies(None, {"all_proxy": "socks5://me:secret@p:1080"})
     with pytest.raises(LocalProtocolError, match="all_proxy: unsupported proxy scheme 'socks5'") as refused:
         proxies.of(parse_url("http://x/"))

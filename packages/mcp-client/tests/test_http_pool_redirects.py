@@ -18,13 +18,13 @@ def _head(status: int, location: str | None = "/mcp/") -> HttpHead:
     ("method", "status"),
     [("GET", 301), ("GET", 302), ("GET", 307), ("GET", 308), ("POST", 307), ("POST", 308), ("DELETE", 308)],
 )
-def test_a_redirect_that_changes_only_the_address_is_followed(method: str, status: int) -> None:
-    onward = redirected(method, URL, _head(status), 0)
-    assert str(onward) == "https://a.example/mcp/"
+def test_redirect_keeping_method_followed(method: str, status: int) -> None:
+    target = redirected(method, URL, _head(status), 0)
+    assert str(target) == "https://a.example/mcp/"
 
 
 @pytest.mark.parametrize(("method", "status"), [("POST", 301), ("POST", 302), ("POST", 303), ("GET", 303)])
-def test_a_redirect_that_would_change_the_request_is_refused_with_the_url_to_use(method: str, status: int) -> None:
+def test_redirect_changing_method_raises_with_url(method: str, status: int) -> None:
     with pytest.raises(HttpFailure, match="use that URL instead") as refused:
         redirected(method, URL, _head(status, "/other?token=hidden"), 0)
     assert refused.value.status == status
@@ -36,7 +36,7 @@ def test_a_redirect_that_would_change_the_request_is_refused_with_the_url_to_use
 @pytest.mark.parametrize(
     "location", ["https://b.example/mcp", "http://a.example/mcp", "https://a.example:8443/mcp", "//a.example:444/"]
 )
-def test_another_origin_is_never_followed_and_both_are_named(location: str) -> None:
+def test_redirect_to_other_origin_raises(location: str) -> None:
     with pytest.raises(HttpFailure, match="to another origin") as refused:
         redirected("GET", URL, _head(307, location), 0)
     assert "https://a.example/mcp redirects (307)" in str(refused.value)
@@ -44,21 +44,21 @@ def test_another_origin_is_never_followed_and_both_are_named(location: str) -> N
 
 
 @pytest.mark.parametrize("location", ["http://u:p@a.example/", "javascript:x", "/a b"])
-def test_a_location_that_cannot_be_asked_is_refused(location: str) -> None:
+def test_redirect_to_invalid_location_raises(location: str) -> None:
     with pytest.raises(HttpFailure, match="to a URL that cannot be requested"):
         redirected("GET", URL, _head(307, location), 0)
 
 
 @pytest.mark.parametrize("status", [200, 202, 300, 304, 400, 401, 404, 500])
-def test_other_answers_are_no_redirects(status: int) -> None:
+def test_redirect_other_status_ignored(status: int) -> None:
     assert redirected("POST", URL, _head(status), 0) is None
 
 
-def test_a_redirect_that_leads_nowhere_is_an_answer_like_any_other() -> None:
+def test_redirect_without_location_ignored() -> None:
     assert redirected("POST", URL, _head(307, None), 0) is None
 
 
-def test_there_is_an_end_to_redirects() -> None:
+def test_redirects_over_limit_raise() -> None:
     assert redirected("POST", URL, _head(307), MOST_REDIRECTS - 1) is not None
     with pytest.raises(HttpFailure, match="after 5 redirects"):
         redirected("POST", URL, _head(307), MOST_REDIRECTS)

@@ -43,13 +43,13 @@ def context_with(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 
 class TlsServer:
-    """Answers every read with the same answer."""
+    """A server that sends the same response after every read."""
 
     def __init__(self, context: ssl.SSLContext, listener: trio.SocketListener) -> None:
         self.context = context
         self.listener = listener
         self.accepted = 0
-        self.chosen: list[str | None] = []
+        self.alpn_protocols: list[str | None] = []
 
     async def connect(self, host: str, port: int) -> trio.SocketStream:
         return await trio.open_tcp_stream(*self.listener.socket.getsockname())
@@ -59,7 +59,7 @@ class TlsServer:
         stream = trio.SSLStream(tcp, self.context, server_side=True, https_compatible=True)
         try:
             await stream.do_handshake()
-            self.chosen.append(stream.selected_alpn_protocol())
+            self.alpn_protocols.append(stream.selected_alpn_protocol())
             while await stream.receive_some():
                 await stream.send_all(ANSWER)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -78,7 +78,7 @@ async def serving(context: ssl.SSLContext) -> AsyncIterator[TlsServer]:
         nursery.cancel_scope.cancel()
 
 
-async def ask(server: TlsServer, tls: Tls | ssl.SSLContext | None, *, url: str = URL, times: int = 1) -> bytes:
+async def request(server: TlsServer, tls: Tls | ssl.SSLContext | None, *, url: str = URL, times: int = 1) -> bytes:
     pool = HttpPool(proxies=False, tls=tls, connect=server.connect)
     answer = b""
     try:
@@ -90,24 +90,24 @@ async def ask(server: TlsServer, tls: Tls | ssl.SSLContext | None, *, url: str =
     return answer
 
 
-async def test_a_connection_is_secured_kept_and_speaks_http_1(authority: trustme.CA, ca_file: Path) -> None:
+async def test_tls_connection_reused_with_http_1_1(authority: trustme.CA, ca_file: Path) -> None:
     async with serving(context_with(authority.issue_cert("mcp.example"))) as server:
-        assert await ask(server, Tls(ca_file=ca_file), times=2) == b"ok"
+        assert await request(server, Tls(ca_file=ca_file), times=2) == b"ok"
         assert server.accepted == 1
-        assert server.chosen == ["http/1.1"]
+        assert server.alpn_protocols == ["http/1.1"]
 
 
-async def test_without_a_word_the_system_tells_whom_to_trust(
+async def test_default_trust_is_of_system(
     authority: trustme.CA, ca_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(context_with(authority.issue_cert("mcp.example"))) as server:
         with pytest.raises(HttpConnectionEnded, match="from an authority that is not trusted"):
-            await ask(server, None)
+            await request(server, None)
         monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
-        assert await ask(server, None) == b"ok"
+        assert await request(server, None) == b"ok"
 
 
-async def test_a_file_of_authorities_stands_instead_of_the_system(
+async def test_ca_file_replaces_system_trust(
     authority: trustme.CA, ca_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
@@ -116,19 +116,17 @@ async def test_a_file_of_authorities_stands_instead_of_the_system(
     async with serving(context_with(authority.issue_cert("mcp.example"))) as server:
         with pytest.raises(
             HttpConnectionEnded, match=r"no secure connection to https://mcp\.example: its cert"
-        ) as told:
-            await ask(server, Tls(ca_file=other))
-        assert not told.value.sent
+        ) as caught:
+            await request(server, Tls(ca_file=other))
+        assert not caught.value.sent
 
 
-async def test_what_the_system_trusts_is_read_once(
-    authority: trustme.CA, ca_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_system_trust_loaded_once(authority: trustme.CA, ca_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
-    read: list[None] = []
+    loads: list[None] = []
 
     def count(self: ssl.SSLContext) -> None:
-        read.append(None)
+        loads.append(None)
         original(self)
 
     original = ssl.SSLContext.set_default_verify_paths
@@ -139,52 +137,50 @@ async def test_what_the_system_trusts_is_read_once(
             pass
         await pool.aclose()
         assert server.accepted == 2
-    assert len(read) == 1
+    assert len(loads) == 1
 
 
-async def test_the_name_is_checked(authority: trustme.CA, ca_file: Path) -> None:
+async def test_certificate_of_other_name_rejected(authority: trustme.CA, ca_file: Path) -> None:
     async with serving(context_with(authority.issue_cert("other.example"))) as server:
         with pytest.raises(HttpConnectionEnded, match="its certificate is for another host name"):
-            await ask(server, Tls(ca_file=ca_file))
+            await request(server, Tls(ca_file=ca_file))
         with pytest.raises(HttpConnectionEnded, match="its certificate is for another IP address"):
-            await ask(server, Tls(ca_file=ca_file), url="https://127.0.0.1/")
+            await request(server, Tls(ca_file=ca_file), url="https://127.0.0.1/")
 
 
-async def test_an_address_and_a_name_with_a_dot_at_its_end_can_be_certified(
-    authority: trustme.CA, ca_file: Path
-) -> None:
+async def test_certificate_for_address_and_trailing_dot_accepted(authority: trustme.CA, ca_file: Path) -> None:
     async with serving(context_with(authority.issue_cert("127.0.0.1", "mcp.example"))) as server:
-        assert await ask(server, Tls(ca_file=ca_file), url="https://127.0.0.1/") == b"ok"
-        assert await ask(server, Tls(ca_file=ca_file), url="https://mcp.example./") == b"ok"
+        assert await request(server, Tls(ca_file=ca_file), url="https://127.0.0.1/") == b"ok"
+        assert await request(server, Tls(ca_file=ca_file), url="https://mcp.example./") == b"ok"
 
 
-async def test_the_time_is_checked(authority: trustme.CA, ca_file: Path) -> None:
+async def test_certificate_outside_validity_rejected(authority: trustme.CA, ca_file: Path) -> None:
     past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     expired = authority.issue_cert("mcp.example", not_before=past, not_after=past.replace(year=2021))
     async with serving(context_with(expired)) as server:
         with pytest.raises(HttpConnectionEnded, match="its certificate has expired"):
-            await ask(server, Tls(ca_file=ca_file))
+            await request(server, Tls(ca_file=ca_file))
     early = authority.issue_cert("mcp.example", not_before=past.replace(year=2090), not_after=past.replace(year=2091))
     async with serving(context_with(early)) as server:
         with pytest.raises(HttpConnectionEnded, match="its certificate is not valid yet"):
-            await ask(server, Tls(ca_file=ca_file))
+            await request(server, Tls(ca_file=ca_file))
 
 
-async def test_a_server_can_want_a_certificate_of_ours(authority: trustme.CA, ca_file: Path, tmp_path: Path) -> None:
-    ours = authority.issue_cert("client@example.com")
+async def test_client_certificate_sent(authority: trustme.CA, ca_file: Path, tmp_path: Path) -> None:
+    client_certificate = authority.issue_cert("client@example.com")
     certificate, key, both = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "both.pem"
-    ours.cert_chain_pems[0].write_to_path(certificate)
-    ours.private_key_pem.write_to_path(key)
-    ours.private_key_and_cert_chain_pem.write_to_path(both)
+    client_certificate.cert_chain_pems[0].write_to_path(certificate)
+    client_certificate.private_key_pem.write_to_path(key)
+    client_certificate.private_key_and_cert_chain_pem.write_to_path(both)
     context = context_with(authority.issue_cert("mcp.example"))
     context.verify_mode = ssl.CERT_REQUIRED
     authority.configure_trust(context)
     async with serving(context) as server:
-        assert await ask(server, Tls(ca_file=ca_file, certificate=certificate, key=key)) == b"ok"
-        assert await ask(server, Tls(ca_file=ca_file, certificate=both)) == b"ok"
+        assert await request(server, Tls(ca_file=ca_file, certificate=certificate, key=key)) == b"ok"
+        assert await request(server, Tls(ca_file=ca_file, certificate=both)) == b"ok"
 
 
-async def test_a_server_that_wants_a_certificate_of_ours_is_told_as_that(authority: trustme.CA, ca_file: Path) -> None:
+async def test_client_certificate_required_error_names_setting(authority: trustme.CA, ca_file: Path) -> None:
     context = context_with(authority.issue_cert("mcp.example"))
     context.verify_mode = ssl.CERT_REQUIRED
     ours, theirs = socket.socketpair()
@@ -211,22 +207,22 @@ async def test_a_server_that_wants_a_certificate_of_ours_is_told_as_that(authori
                 pass
 
 
-async def test_an_own_context_is_used_as_it_is(authority: trustme.CA) -> None:
+async def test_own_context_used_unchanged(authority: trustme.CA) -> None:
     own = ssl.create_default_context()
     authority.configure_trust(own)
     assert make_context(own) is own
     async with serving(context_with(authority.issue_cert("mcp.example"))) as server:
-        assert await ask(server, own) == b"ok"
-        assert server.chosen == [None]
+        assert await request(server, own) == b"ok"
+        assert server.alpn_protocols == [None]
         own.set_alpn_protocols(["h2"])
         with pytest.raises(
             HttpConnectionEnded,
             match=r"selected h2, which the SSLContext offers, but this client supports only http/1\.1",
         ):
-            await ask(server, own)
+            await request(server, own)
 
 
-async def test_a_server_without_tls_is_told_as_that() -> None:
+async def test_server_without_tls_error_advises_http() -> None:
     async def plain(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()
@@ -237,12 +233,12 @@ async def test_a_server_without_tls_is_told_as_that() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, plain, [listener])
         with pytest.raises(HttpConnectionEnded, match="does not use TLS on this port; try http:// instead"):
-            await ask(server, None)
+            await request(server, None)
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x15\x03\x01\x00\x02\x02\x46"], ids=["nothing", "alert"])
-async def test_a_server_that_wants_tls_and_gets_none_is_reported_with_the_scheme(answer: bytes) -> None:
+async def test_server_with_tls_over_http_error_advises_https(answer: bytes) -> None:
     async def plain(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()
@@ -255,11 +251,11 @@ async def test_a_server_that_wants_tls_and_gets_none_is_reported_with_the_scheme
         with pytest.raises(
             HttpConnectionEnded, match="if the server uses TLS on this port, use https:// instead of http://"
         ):
-            await ask(server, None, url=URL.replace("https", "http"))
+            await request(server, None, url=URL.replace("https", "http"))
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_that_leaves_in_the_handshake_is_told_as_that() -> None:
+async def test_handshake_connection_closed_raises() -> None:
     async def leave(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         await stream.aclose()
@@ -268,13 +264,13 @@ async def test_a_server_that_leaves_in_the_handshake_is_told_as_that() -> None:
     server = TlsServer(ssl.create_default_context(), listener)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, leave, [listener])
-        with pytest.raises(HttpConnectionEnded, match="the connection ended during the TLS handshake") as told:
-            await ask(server, None)
-        assert not told.value.sent
+        with pytest.raises(HttpConnectionEnded, match="the connection ended during the TLS handshake") as caught:
+            await request(server, None)
+        assert not caught.value.sent
         nursery.cancel_scope.cancel()
 
 
-async def test_a_handshake_that_does_not_go_on_has_a_deadline_and_leaves_no_socket(autojump_clock: MockClock) -> None:
+async def test_handshake_hanging_times_out_and_closes_socket(autojump_clock: MockClock) -> None:
     ours, theirs = trio.socket.socketpair()
 
     async def connect(host: str, port: int) -> trio.SocketStream:
@@ -289,14 +285,14 @@ async def test_a_handshake_that_does_not_go_on_has_a_deadline_and_leaves_no_sock
 
 
 @pytest.mark.parametrize("missing", ["ca_file", "certificate"])
-def test_a_file_that_is_not_there_is_named(missing: str, tmp_path: Path) -> None:
+def test_missing_file_named(missing: str, tmp_path: Path) -> None:
     path = tmp_path / "nothing.pem"
     tls = Tls(ca_file=path) if missing == "ca_file" else Tls(certificate=path)
     with pytest.raises(LocalProtocolError, match=r"nothing\.pem\)?: No such file"):
         make_context(tls)
 
 
-def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
+def test_invalid_file_named(tmp_path: Path) -> None:
     path = tmp_path / "letter.pem"
     path.write_text("Dear Sir or Madam")
     with pytest.raises(LocalProtocolError, match=r"letter\.pem: NO_CERTIFICATE_OR_CRL_FOUND"):
@@ -305,7 +301,7 @@ def test_a_file_that_is_something_else_is_named(tmp_path: Path) -> None:
         make_context(Tls(certificate=path))
 
 
-def test_an_encrypted_key_needs_its_password(authority: trustme.CA, tmp_path: Path) -> None:
+def test_encrypted_key_requires_password(authority: trustme.CA, tmp_path: Path) -> None:
     from cryptography.hazmat.primitives.serialization import (
         BestAvailableEncryption,
         Encoding,
@@ -313,10 +309,10 @@ def test_an_encrypted_key_needs_its_password(authority: trustme.CA, tmp_path: Pa
         load_pem_private_key,
     )
 
-    ours = authority.issue_cert("client@example.com")
+    client_certificate = authority.issue_cert("client@example.com")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    ours.cert_chain_pems[0].write_to_path(certificate)
-    plain = load_pem_private_key(ours.private_key_pem.bytes(), None)
+    client_certificate.cert_chain_pems[0].write_to_path(certificate)
+    plain = load_pem_private_key(client_certificate.private_key_pem.bytes(), None)
     key.write_bytes(plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
     tls = Tls(certificate=certificate, key=key, key_password="secret")
     assert "secret" not in repr(tls)
@@ -328,18 +324,18 @@ def test_an_encrypted_key_needs_its_password(authority: trustme.CA, tmp_path: Pa
     assert "wrong-one" not in str(refused.value)
 
 
-def test_a_key_alone_is_of_no_use(tmp_path: Path) -> None:
+def test_key_without_certificate_rejected(tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match=r"Tls\.key requires Tls\.certificate"):
         make_context(Tls(key=tmp_path / "key.pem"))
 
 
-def test_certificates_are_checked_in_every_context_that_is_made() -> None:
+def test_default_context_verifies_certificates() -> None:
     context = make_context(None)
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
 
 
-def test_where_the_system_keeps_its_authorities_elsewhere_they_are_looked_for_there(
+def test_context_without_openssl_paths_uses_truststore(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nowhere = SimpleNamespace(cafile=None, capath=None)
@@ -350,7 +346,7 @@ def test_where_the_system_keeps_its_authorities_elsewhere_they_are_looked_for_th
     assert isinstance(make_context(None), truststore.SSLContext)
 
 
-def test_what_is_not_known_is_told_in_the_words_of_the_system() -> None:
+def test_unknown_tls_error_explained_with_system_message() -> None:
     refused = ssl.SSLCertVerificationError(1, "x")
     refused.verify_code, refused.verify_message = 99_999, "the moon is full"
     assert explain(refused) == "its certificate was rejected: the moon is full"

@@ -22,7 +22,7 @@ from mcp_core.errors import LocalProtocolError
         ("http://a?x", "http://a", "/?x", "a", 80),
     ],
 )
-def test_a_url_is_taken_apart(text: str, origin: str, target: str, host: str | None, port: int) -> None:
+def test_url_parsed(text: str, origin: str, target: str, host: str | None, port: int) -> None:
     url = parse_url(text)
     assert (url.origin, url.target, url.port) == (origin, target, port)
     assert host is None or url.host == host
@@ -53,19 +53,19 @@ def test_a_url_is_taken_apart(text: str, origin: str, target: str, host: str | N
         ("http://a/\x7f", "must not contain the character"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_url_invalid_rejected_with_reason(text: str, reason: str) -> None:
     with pytest.raises(LocalProtocolError, match=reason):
         parse_url(text)
 
 
 @pytest.mark.parametrize("text", ["http://me:secret@host/", "http://me:secret@[::1", "http://me:secret@host:x/"])
-def test_user_and_password_are_refused_and_not_told(text: str) -> None:
+def test_url_with_credentials_rejected_without_showing_them(text: str) -> None:
     with pytest.raises(LocalProtocolError) as refused:
         parse_url(text)
     assert "secret" not in str(refused.value)
 
 
-def test_a_url_is_shown_without_its_query() -> None:
+def test_url_shown_without_query() -> None:
     assert parse_url("https://a/b?token=secret").shown == "https://a/b"
 
 
@@ -80,21 +80,21 @@ def test_a_url_is_shown_without_its_query() -> None:
         ("https://a:81/x#f", "https://a:81/x"),
     ],
 )
-def test_a_location_leads_on_from_where_it_came(reference: str, result: str) -> None:
+def test_location_joined_to_url(reference: str, result: str) -> None:
     assert str(parse_url("http://a:81/b/c").join(reference)) == result
 
 
 @pytest.mark.parametrize(
     "reference", ["http://u:p@a/", "javascript:alert(1)", "/a b", "http://[", "file:///etc/passwd"]
 )
-def test_a_location_is_read_as_strictly_as_any_url(reference: str) -> None:
+def test_location_invalid_rejected(reference: str) -> None:
     with pytest.raises(LocalProtocolError):
         parse_url("http://a:81/b/c").join(reference)
 
 
 @pytest.mark.property
 @given(st.one_of(st.text(), st.text().map("http://".__add__), st.text().map("https://a/".__add__)))
-def test_every_text_is_a_url_that_can_be_written_into_a_request_or_is_refused(text: str) -> None:
+def test_url_any_text_sendable_or_rejected(text: str) -> None:
     try:
         url = parse_url(text)
     except LocalProtocolError:
