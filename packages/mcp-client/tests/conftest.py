@@ -3,5 +3,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# What several test modules share lies beside them: `zoo`.
+# Test modules import their shared modules by name.
 sys.path.insert(0, str(Path(__file__).resolve().parent))

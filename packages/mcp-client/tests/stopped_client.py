@@ -1,4 +1,4 @@
-"""A client that `test_stopped` stops and continues: it says on stdout what happens to it, one JSON value a line.
+"""A client that `test_stopped` stops and continues; it writes events to stdout, one JSON value a line.
 
 Usage: stopped_client.py URL REVISION
 """
@@ -20,38 +20,38 @@ WATCHED = "test://watched"
 LAST = WATCHED + "/last"
 
 
-def say(what: str, of: str = "") -> None:
+def emit(event: str, detail: str = "") -> None:
     """Write one line for the test."""
-    sys.stdout.write(json.dumps([what, of]) + "\n")
+    sys.stdout.write(json.dumps([event, detail]) + "\n")
     sys.stdout.flush()
 
 
 async def watch(client: Client) -> None:
-    """Listen, and again after each loss of the stream, until the last change came."""
+    """Listen until the last change, and again after each loss of the stream."""
     while True:
         try:
             async with client.listen(uris=[WATCHED]) as changes:
-                say("listening")
+                emit("listening")
                 async for change in changes:
                     if change.uri == LAST:
-                        say("last change")
+                        emit("last change")
                         return
         except ConnectionEnded as error:
-            say("stream lost", type(error).__name__)
+            emit("stream lost", type(error).__name__)
 
 
 async def outcome_of(name: str, call: Awaitable[CallToolResult]) -> None:
-    """Wait for a call, and say what became of it."""
+    """Wait for a call, and write its outcome."""
     try:
         result = await call
     except McpError as error:
-        say(f"outcome of {name}", type(error).__name__)
+        emit(f"outcome of {name}", type(error).__name__)
     else:
-        say(f"outcome of {name}", "error" if result.is_error else "result")
+        emit(f"outcome of {name}", "error" if result.is_error else "result")
 
 
 async def main(url: str, revision: str) -> None:
-    """Have one call that streams, two that wait, and a subscription."""
+    """Start a call that streams, two calls that wait, and a subscription."""
     flooding = trio.Event()
 
     def log(_: LoggingMessageNotificationParams) -> None:
@@ -65,8 +65,8 @@ async def main(url: str, revision: str) -> None:
         for number in range(2):
             nursery.start_soon(outcome_of, f"hold {number}", client.call_tool("hold"))
         await flooding.wait()
-        say("flooding")
-    say("closed")
+        emit("flooding")
+    emit("closed")
 
 
 if __name__ == "__main__":

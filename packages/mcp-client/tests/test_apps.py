@@ -1,4 +1,4 @@
-"""Pages of servers, as a host takes them."""
+"""Pages of servers (MCP Apps) in a client."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def connected(server: Server, revision: Revision = R2026_07_28) -> AsyncIt
 
 
 @WITH_META
-async def test_tools_name_their_page_and_who_may_call_them(revision: Revision) -> None:
+async def test_app_tools_page_and_visibility_read(revision: Revision) -> None:
     async with connected(weather(), revision) as client:
         tools = await client.list_tools()
         assert [app_of(tool) for tool in tools] == [URI, URI, URI, None]
@@ -75,7 +75,7 @@ async def test_tools_name_their_page_and_who_may_call_them(revision: Revision) -
 
 
 @ALL
-async def test_a_server_of_any_revision_learns_that_pages_are_shown(revision: Revision) -> None:
+async def test_apps_extension_every_revision_declared(revision: Revision) -> None:
     async with connected(weather(), revision) as client:
         (block,) = (await client.call_tool("forecast")).content
         assert getattr(block, "text", None) == "page"
@@ -85,7 +85,7 @@ async def test_a_server_of_any_revision_learns_that_pages_are_shown(revision: Re
 
 
 @WITH_META
-async def test_a_page_is_read_with_what_it_asks_for(revision: Revision) -> None:
+async def test_page_csp_and_permissions_applied(revision: Revision) -> None:
     async with connected(weather(), revision) as client:
         page = await read_app(client, URI)
         assert (page.uri, page.html) == (URI, HTML)
@@ -93,7 +93,7 @@ async def test_a_page_is_read_with_what_it_asks_for(revision: Revision) -> None:
         assert page.allow == "camera"
 
 
-async def test_pages_go_over_http(autojump_clock: trio.abc.Clock) -> None:
+async def test_page_over_http_read(autojump_clock: trio.abc.Clock) -> None:
     async with trio.open_nursery() as nursery:
         (url, *_) = await nursery.start(serve_http, weather(), "127.0.0.1:0")
         async with open_http(url, handlers=HOST) as client:
@@ -104,14 +104,14 @@ async def test_pages_go_over_http(autojump_clock: trio.abc.Clock) -> None:
         nursery.cancel_scope.cancel()
 
 
-# --- servers that do not keep the rules --------------------------------------------------------------------------------
+# --- invalid servers ----------------------------------------------------------------------------------------------------
 
 
 def tool(ui: JsonValue, **meta: JsonValue) -> Tool:
     return Tool(name="t", input_schema={"type": "object"}, meta={"ui": ui, **meta})
 
 
-def test_what_cannot_be_read_of_a_tool_is_taken_for_a_no(caplog: pytest.LogCaptureFixture) -> None:
+def test_tool_ui_metadata_invalid_omits_tool(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "mcp_client")
     wrong: list[JsonValue] = [5, [], {"visibility": "model"}, {"visibility": [5]}, {"resourceUri": 5}]
     for ui in wrong:
@@ -119,14 +119,14 @@ def test_what_cannot_be_read_of_a_tool_is_taken_for_a_no(caplog: pytest.LogCaptu
         assert for_model([tool(ui)]) == ()
         assert not callable_by_app(tool(ui))
     assert "tool omitted, its _meta.ui is invalid: tool='t'" in caplog.text
-    nobody = tool({"visibility": []})
-    assert (for_model([nobody]), callable_by_app(nobody)) == ((), False)
+    invisible = tool({"visibility": []})
+    assert (for_model([invisible]), callable_by_app(invisible)) == ((), False)
 
 
 @pytest.mark.parametrize(
     "uri", ["https://evil.example", "file:///etc/passwd", "javascript:alert(1)", "ui://", "ui://a b"]
 )
-async def test_only_uris_of_pages_are_read(uri: str) -> None:
+async def test_page_uri_not_ui_scheme_rejected(uri: str) -> None:
     assert app_of(tool({"resourceUri": uri})) is None
     assert app_of(tool({}, **{"ui/resourceUri": uri})) is None
     async with connected(weather()) as client:
@@ -134,11 +134,11 @@ async def test_only_uris_of_pages_are_read(uri: str) -> None:
             await read_app(client, uri)
 
 
-def test_the_place_where_servers_named_the_page_before_is_looked_at() -> None:
+def test_page_uri_former_meta_key_read() -> None:
     assert app_of(tool(None, **{"ui/resourceUri": URI})) == URI
 
 
-def rogue(*contents: ResourceContents) -> Server:
+def invalid_page_server(*contents: ResourceContents) -> Server:
     server = Server("rogue", version="1")
 
     @server.resource(URI)
@@ -173,37 +173,37 @@ def blob(data: bytes, mime_type: str = APP_MIME_TYPE) -> BlobResourceContents:
         ((text(HTML, meta={"ui": {"csp": {"connectDomains": "*"}}}),), "connectDomains"),
     ],
 )  # fmt: skip
-async def test_what_is_no_page_is_refused(contents: tuple[ResourceContents, ...], problem: str) -> None:
-    async with connected(rogue(*contents)) as client:
+async def test_page_content_invalid_raises(contents: tuple[ResourceContents, ...], problem: str) -> None:
+    async with connected(invalid_page_server(*contents)) as client:
         with pytest.raises(AppRefused, match=problem):
             await read_app(client, URI, max_bytes=100)
 
 
 @pytest.mark.parametrize("contents", [text("ä" * 50), blob("ä".encode() * 50)], ids=["text", "bytes"])
-async def test_a_page_may_have_as_many_bytes_as_it_may(contents: ResourceContents) -> None:
-    async with connected(rogue(contents)) as client:
+async def test_page_at_size_limit_accepted(contents: ResourceContents) -> None:
+    async with connected(invalid_page_server(contents)) as client:
         assert (await read_app(client, URI, max_bytes=100)).html == "ä" * 50
 
 
-async def test_a_page_that_is_not_there_is_not_found() -> None:
+async def test_page_missing_raises_resource_not_found() -> None:
     async with connected(weather()) as client:
         with pytest.raises(ResourceNotFound):
             await read_app(client, "ui://other")
 
 
-async def test_what_is_listed_of_a_page_counts_where_it_says_nothing_itself() -> None:
+async def test_page_without_ui_meta_uses_listed_meta() -> None:
     listed = Resource(uri=URI, name="x", meta={"ui": {"csp": {"connectDomains": ["https://listed.com"]}}})
-    async with connected(rogue(text(HTML))) as client:
+    async with connected(invalid_page_server(text(HTML))) as client:
         assert "https://listed.com" in (await read_app(client, URI, listed=listed)).policy
-    async with connected(rogue(text(HTML, meta={"ui": {"prefersBorder": False}}))) as client:
+    async with connected(invalid_page_server(text(HTML, meta={"ui": {"prefersBorder": False}}))) as client:
         page = await read_app(client, URI, listed=listed)
         assert "connect-src 'none'" in page.policy
         assert page.meta.prefers_border is False
 
 
-async def test_a_page_that_asks_for_what_is_no_origin_does_not_get_it() -> None:
+async def test_page_csp_invalid_origin_dropped() -> None:
     meta: JsonObject = {
         "ui": {"csp": {"connectDomains": ["*", "https://a.com; script-src *"], "resourceDomains": ["data:"]}}
     }
-    async with connected(rogue(text(HTML, meta=meta))) as client:
+    async with connected(invalid_page_server(text(HTML, meta=meta))) as client:
         assert (await read_app(client, URI)).policy.count("*") == 0

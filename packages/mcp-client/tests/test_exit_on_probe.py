@@ -1,4 +1,4 @@
-"""Servers that end when the first message is not `initialize`, as those made with rmcp before version 3 do."""
+"""Servers that exit when the first message is not `initialize`, as those made with rmcp before version 3 do."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ for line in sys.stdin:
 """
 
 PROBE, INITIALIZE, INITIALIZED = "server/discover", "initialize", "notifications/initialized"
-PATIENT = Grace(close_stdin=60, terminate=60, kill=60)
+LONG_GRACE = Grace(close_stdin=60, terminate=60, kill=60)
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -105,33 +105,33 @@ def runs(pid: int) -> bool:
 
 
 class Program:
-    """A server that is another one at each start, and writes down when it is started and what it reads.
+    """A server with another behavior at each start, which records its starts and the methods that it reads.
 
-    Its lives: `strict:HOW` serves, and ends when something comes before `initialize`; `dead:STATUS` ends at once;
-    `slow:HOW` ends when it has read two messages; `doomed:HOW` ends at the first message; `silent:HOW` and
-    `refusing:HOW` do not answer `initialize`, or answer it by an error; `modern` speaks 2026-07-28 only.
+    Its behaviors: `strict:HOW` serves, and exits on a message before `initialize`; `dead:STATUS` exits at once;
+    `slow:HOW` exits after two messages; `doomed:HOW` exits on the first message; `silent:HOW` and
+    `refusing:HOW` ignore `initialize`, or respond with an error; `modern` supports 2026-07-28 only.
     """
 
     def __init__(self, directory: Path, *lives: str) -> None:
         self._log = directory / "log"
         self._log.touch()
         self._lives = directory / "lives"
-        self.become(*lives)
+        self.set_lives(*lives)
         self.command = [sys.executable, "-I", "-S", "-c", SERVER, str(directory)]
 
-    def become(self, *lives: str) -> None:
-        """What it is at the next starts; the last life is repeated."""
+    def set_lives(self, *lives: str) -> None:
+        """Set the behaviors at the next starts; the last one is repeated."""
         self._lives.write_text(" ".join(lives))
 
     def open(
         self,
         *,
-        grace: Grace = PATIENT,
+        grace: Grace = LONG_GRACE,
         deadlines: Deadlines | None = None,
         on_stderr: Callable[[str], None] | None = None,
         revisions: Sequence[Revision] | None = None,
     ) -> Connector:
-        """A connection to it."""
+        """Return a connection to the server."""
         deadlines = deadlines or Deadlines()
         if revisions is None:
             return open_stdio(self.command, grace=grace, deadlines=deadlines, on_stderr=on_stderr)
@@ -140,15 +140,15 @@ class Program:
     async def fail(
         self, kind: type[McpError], *, deadlines: Deadlines | None = None, revisions: Sequence[Revision] | None = None
     ) -> McpError:
-        """Opens a connection, which fails."""
+        """Open a connection, and return the error with which that fails."""
         with pytest.raises(kind) as caught:
             async with self.open(deadlines=deadlines, revisions=revisions):
-                raise AssertionError("it was never opened")
+                raise AssertionError("the connection was opened")
         return caught.value
 
     @property
     def lines(self) -> list[str]:
-        """What was written down, without the ids of the processes."""
+        """The recorded lines, without process ids."""
         return [line.split(" ")[0] for line in self._log.read_text().splitlines()]
 
     @property
@@ -158,12 +158,12 @@ class Program:
 
     @property
     def alive(self) -> list[int]:
-        """Those that run."""
-        return [pid for pid in self.pids if runs(pid)]
+        """The processes that run."""
+        return [pid for pid in self.pids if is_running(pid)]
 
 
 @pytest.mark.parametrize("how", ["0", "1", "signal", "stdout", "answer"])
-async def test_server_that_ends_on_the_probe_is_started_again_and_initialized(tmp_path: Path, how: str) -> None:
+async def test_server_exit_on_probe_restarted_and_initialized(tmp_path: Path, how: str) -> None:
     program = Program(tmp_path, f"strict:{how}")
     stderr: list[str] = []
     async with program.open(on_stderr=stderr.append) as client:
@@ -178,7 +178,7 @@ async def test_server_that_ends_on_the_probe_is_started_again_and_initialized(tm
     assert stderr == [f"did not expect {PROBE}"]
 
 
-async def test_server_that_stops_reading_on_the_probe_is_started_again(tmp_path: Path) -> None:
+async def test_server_closed_stdin_on_probe_restarted(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:stdin")
     async with program.open(grace=Grace(close_stdin=0.01, terminate=60, kill=60)) as client:
         assert client.revision is LATEST_LEGACY
@@ -186,7 +186,7 @@ async def test_server_that_stops_reading_on_the_probe_is_started_again(tmp_path:
     assert program.alive == []
 
 
-async def test_slow_server_that_ends_on_a_probe_without_answer_is_started_again(tmp_path: Path) -> None:
+async def test_slow_server_exit_after_probe_timeout_restarted(tmp_path: Path) -> None:
     program = Program(tmp_path, "slow:1", "strict:1")
     async with program.open(deadlines=Deadlines(probe=0.01)) as client:
         assert client.revision is LATEST_LEGACY
@@ -194,7 +194,7 @@ async def test_slow_server_that_ends_on_a_probe_without_answer_is_started_again(
     assert program.alive == []
 
 
-async def test_command_that_ended_on_the_probe_is_not_probed_when_opened_again(tmp_path: Path) -> None:
+async def test_command_exited_on_probe_not_probed_again(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1")
     async with program.open():
         pass
@@ -203,7 +203,7 @@ async def test_command_that_ended_on_the_probe_is_not_probed_when_opened_again(t
     assert program.lines == ["start", PROBE, "start", INITIALIZE, INITIALIZED, "start", INITIALIZE, INITIALIZED]
 
 
-async def test_lost_connection_of_a_group_is_restarted_without_a_probe(tmp_path: Path) -> None:
+async def test_group_restart_skips_probe(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1")
     async with open_group({"it": program.open}, restart=Restart(delay=0.01)) as group:
         client = group["it"].client
@@ -218,20 +218,20 @@ async def test_lost_connection_of_a_group_is_restarted_without_a_probe(tmp_path:
     assert program.alive == []
 
 
-async def test_remembered_command_that_speaks_the_modern_era_now_is_understood(tmp_path: Path) -> None:
+async def test_remembered_legacy_command_now_modern_negotiated(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1")
     async with program.open():
         pass
-    program.become("modern")
+    program.set_lives("modern")
     async with program.open() as client:
         assert client.revision is R2026_07_28
 
 
-async def test_remembered_command_that_fails_is_forgotten(tmp_path: Path) -> None:
+async def test_remembered_legacy_command_failure_forgotten(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1")
     async with program.open():
         pass
-    program.become("dead:3", "strict:1")
+    program.set_lives("dead:3", "strict:1")
     error = await program.fail(ConnectionEnded)
     assert "exited with status 3" in str(error)
     async with program.open() as client:
@@ -239,7 +239,7 @@ async def test_remembered_command_that_fails_is_forgotten(tmp_path: Path) -> Non
     assert program.lines[-5:] == ["start", PROBE, "start", INITIALIZE, INITIALIZED]
 
 
-async def test_server_that_ends_on_both_requests_is_reported_with_both_attempts(tmp_path: Path) -> None:
+async def test_server_exit_on_both_requests_reports_both_attempts(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1", "doomed:2")
     error = await program.fail(ConnectionEnded)
     first, second = error.context.attempts
@@ -257,10 +257,10 @@ async def test_server_that_ends_on_both_requests_is_reported_with_both_attempts(
     assert program.alive == []
 
 
-async def test_server_that_dies_on_start_is_reported_with_both_attempts(tmp_path: Path) -> None:
+async def test_server_exit_on_start_reports_both_attempts(tmp_path: Path) -> None:
     program = Program(tmp_path, "dead:4")
     for starts in (2, 4):
-        # Nothing is learned from it, so it is probed each time.
+        # A server that exits on start is not remembered, so each opening probes it.
         error = await program.fail(ConnectionEnded)
         assert "exited with status 4" in error.message
         assert len(error.context.attempts) == 2
@@ -270,7 +270,7 @@ async def test_server_that_dies_on_start_is_reported_with_both_attempts(tmp_path
     assert program.alive == []
 
 
-async def test_refusal_of_initialize_after_a_restart_is_reported_with_both_attempts(tmp_path: Path) -> None:
+async def test_initialize_rejected_after_restart_reports_both_attempts(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1", "refusing:2")
     error = await program.fail(RequestFailed)
     assert error.message == "out of order"
@@ -278,7 +278,7 @@ async def test_refusal_of_initialize_after_a_restart_is_reported_with_both_attem
     assert program.alive == []
 
 
-async def test_program_that_cannot_be_started_again_is_reported_with_both_attempts(tmp_path: Path) -> None:
+async def test_program_not_restartable_reports_both_attempts(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1")
     script = tmp_path / "server"
     script.write_text(f"#!{sys.executable}\n{SERVER}\n".replace("\ndirectory", "\nos.remove(__file__)\ndirectory"))
@@ -300,14 +300,14 @@ async def test_connect_deadline_covers_both_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("revision", [R2026_07_28, R2025_06_18])
-async def test_server_that_ends_is_started_once_where_one_era_is_spoken(tmp_path: Path, revision: Revision) -> None:
+async def test_server_exit_with_one_era_started_once(tmp_path: Path, revision: Revision) -> None:
     program = Program(tmp_path, "doomed:1")
     error = await program.fail(ConnectionEnded, revisions=[revision])
     assert error.context.attempts == ()
     assert len(program.pids) == 1
 
 
-async def test_closing_while_the_server_is_started_again_leaves_no_process(tmp_path: Path) -> None:
+async def test_close_during_restart_leaves_no_process(tmp_path: Path) -> None:
     program = Program(tmp_path, "strict:1", "silent:1")
     opening = program.open()
     async with trio.open_nursery() as nursery:
@@ -315,7 +315,7 @@ async def test_closing_while_the_server_is_started_again_leaves_no_process(tmp_p
         async def connect() -> None:
             with pytest.raises(ConnectionEnded, match="closed while it was connecting"):
                 async with opening:
-                    raise AssertionError("it was never opened")
+                    raise AssertionError("the connection was opened")
 
         nursery.start_soon(connect)
         while INITIALIZE not in program.lines:
@@ -325,7 +325,7 @@ async def test_closing_while_the_server_is_started_again_leaves_no_process(tmp_p
     assert program.alive == []
 
 
-def test_legacy_commands_are_bounded_and_told_apart_by_working_directory() -> None:
+def test_legacy_commands_bounded_and_keyed_by_working_directory() -> None:
     commands = LegacyCommands(most=2)
     first, second, third = (StdioParameters(command=[name]) for name in "abc")
     for parameters in (first, second, first, third):

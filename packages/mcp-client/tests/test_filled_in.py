@@ -32,7 +32,7 @@ def form(*names: str, required: tuple[str, ...] = ()) -> ElicitRequestFormParams
 
 
 def accepted(**content: object) -> ElicitResult:
-    return ElicitResult(action="accept", content=content)  # type: ignore[arg-type]  # what a careless application gives
+    return ElicitResult(action="accept", content=content)  # type: ignore[arg-type]  # tests pass invalid content
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def accepted(**content: object) -> ElicitResult:
     ],
 )
 @pytest.mark.spec("elicitation.client-validates", "elicitation.client-validates-content", "elicitation.validate-both")
-def test_what_does_not_fit_its_field_is_told(name: str, value: object, problem: str) -> None:
+def test_content_invalid_for_field_reported(name: str, value: object, problem: str) -> None:
     assert why_unfit(form(name), accepted(**{name: value})) == problem
 
 
@@ -79,23 +79,23 @@ def test_what_does_not_fit_its_field_is_told(name: str, value: object, problem: 
         ("several", ()),
     ],
 )
-def test_what_just_fits_is_sent(name: str, value: object) -> None:
+def test_content_at_bounds_accepted(name: str, value: object) -> None:
     assert why_unfit(form(name), accepted(**{name: value})) is None
 
 
-def test_a_field_that_has_to_be_filled_in_is_missed() -> None:
+def test_content_required_field_missing_reported() -> None:
     assert why_unfit(form("text", "free", required=("free",)), accepted(text="ab")) == "free is missing"
     assert why_unfit(form("free", required=("free",)), ElicitResult(action="accept")) == "free is missing"
     assert why_unfit(form("free"), ElicitResult(action="accept")) is None
 
 
-def test_what_was_not_accepted_need_not_fit() -> None:
+def test_content_not_checked_without_accept() -> None:
     for action in ("decline", "cancel"):
         assert why_unfit(form("free", required=("free",)), ElicitResult(action=action)) is None
 
 
 @pytest.mark.spec("elicitation.url-accept-no-content", "elicitation.accept-url-no-content")
-def test_a_page_gives_no_content() -> None:
+def test_content_of_url_mode_rejected() -> None:
     page = ElicitRequestURLParams(message="Pay.", url="https://example.com/")
     assert why_unfit(page, ElicitResult(action="accept")) is None
     assert why_unfit(page, accepted(paid=True)) == "a URL mode result must not have content"
@@ -108,7 +108,7 @@ VALUES: st.SearchStrategy[JsonValue] = st.one_of(
 
 @pytest.mark.property
 @given(st.sampled_from(sorted(FIELDS)), VALUES)
-def test_it_fits_exactly_when_json_schema_says_so(name: str, value: JsonValue) -> None:
+def test_content_check_agrees_with_json_schema(name: str, value: JsonValue) -> None:
     given_value = tuple(value) if isinstance(value, list) else value
-    fits = why_unfit(form(name), accepted(**{name: given_value})) is None
-    assert fits == jsonschema_rs.is_valid(FIELDS[name], value)
+    is_valid = why_unfit(form(name), accepted(**{name: given_value})) is None
+    assert is_valid == jsonschema_rs.is_valid(FIELDS[name], value)

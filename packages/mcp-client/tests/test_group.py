@@ -1,4 +1,4 @@
-"""Several servers at once."""
+"""Groups of connections."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def program(name: str) -> Callable[[], Connector]:
 
 
 def text_of(result: object) -> str:
-    (block,) = getattr(result, "content")  # noqa: B009  # of a result of a tool
+    (block,) = getattr(result, "content")  # noqa: B009  # the result of a tool call
     assert isinstance(block, TextContent)
     return block.text
 
 
 @pytest.mark.spec("tools.name-disambiguation")
-async def test_what_several_processes_offer_stands_in_one_list() -> None:
+async def test_group_merges_lists_of_servers() -> None:
     async with open_group({"a": program("a"), "b": program("b")}) as group:
         assert list(group) == ["a", "b"]
         assert len(group) == 2
@@ -98,7 +98,7 @@ async def test_what_several_processes_offer_stands_in_one_list() -> None:
             group["c"]
 
 
-async def test_a_server_that_cannot_be_reached_is_data_and_the_others_work() -> None:
+async def test_group_unreachable_server_failed_and_others_connected() -> None:
     servers = {
         "dead": lambda: open_stdio([sys.executable, "-c", "raise SystemExit('broken')"]),
         "nowhere": lambda: open_stdio(["there-is-no-such-program"]),
@@ -118,29 +118,29 @@ async def test_a_server_that_cannot_be_reached_is_data_and_the_others_work() -> 
 
 
 @pytest.mark.spec("stdio.restart-after-crash")
-async def test_a_process_that_dies_is_started_again() -> None:
+async def test_group_killed_process_restarted() -> None:
     restart = Restart(times=2, within=3600, delay=0)
     async with open_group({"a": program("a")}, restart=restart) as group:
-        seen: set[str] = set()
+        pids: set[str] = set()
         for _ in range(3):
             pid = text_of(await group.call_tool("a__whoami")).split()[1]
-            seen.add(pid)
+            pids.add(pid)
             client = group["a"].client
             os.kill(int(pid), signal.SIGKILL)
             await client.wait_ended()
             while group["a"].state == "connected":
                 await trio.lowlevel.checkpoint()
-        assert len(seen) == 3
-        # That was once more than allowed.
+        assert len(pids) == 3
+        # The last kill exceeds the limit of restarts.
         with pytest.raises(ConnectionEnded):
             await group.call_tool("a__whoami")
         assert group["a"].state == "failed"
         assert group["a"].error is not None
         group["a"].reconnect()
-        assert text_of(await group.call_tool("a__whoami")).split()[1] not in seen
+        assert text_of(await group.call_tool("a__whoami")).split()[1] not in pids
 
 
-async def test_what_was_closed_on_purpose_is_not_made_again() -> None:
+async def test_group_closed_member_not_restarted() -> None:
     async with open_group({"a": program("a")}, restart=Restart(delay=0)) as group:
         member = group["a"]
         await member.aclose()
@@ -157,7 +157,7 @@ async def test_what_was_closed_on_purpose_is_not_made_again() -> None:
 
 
 @pytest.mark.spec("tools.server-name-not-unique", "tools.name-disambiguation")
-async def test_servers_that_call_themselves_the_same_are_told_apart_all_the_same() -> None:
+async def test_group_servers_of_same_name_distinguished() -> None:
     async with open_group({"a": program("same"), "b": program("same")}) as group:
         tools = await group.list_tools()
         assert [(tool.name, tool.server) for tool in tools.items] == [("a__whoami", "a"), ("b__whoami", "b")]
@@ -165,13 +165,13 @@ async def test_servers_that_call_themselves_the_same_are_told_apart_all_the_same
         assert [info.name for info in infos if info is not None] == ["same", "same"]
 
 
-async def test_strict_names_are_an_error_where_two_are_the_same() -> None:
+async def test_group_strict_naming_collision_raises() -> None:
     async with open_group({"a": program("a"), "b": program("b")}, naming="strict") as group:
         with pytest.raises(NameCollision, match="a and b both offer 'whoami'"):
             await group.list_tools()
 
 
-async def test_servers_of_all_kinds_come_from_a_configuration(tmp_path: Path) -> None:
+async def test_group_configured_servers_of_both_transports(tmp_path: Path) -> None:
     server = Server("web", version="1")
 
     @server.tool
@@ -212,7 +212,7 @@ async def test_servers_of_all_kinds_come_from_a_configuration(tmp_path: Path) ->
     assert [server.name for server in read_config(config, environ={}).values() if server.problem] == ["process", "web"]
 
 
-async def test_no_server_sees_what_is_said_to_another() -> None:
+async def test_group_messages_sent_to_one_server_only() -> None:
     transcripts = {"a": Transcript(), "b": Transcript()}
     async with trio.open_nursery() as nursery:
 
@@ -225,7 +225,7 @@ async def test_no_server_sees_what_is_said_to_another() -> None:
 
             ours, theirs = trio.testing.memory_stream_pair()
             nursery.start_soon(serve_stream, server, theirs)
-            return open_stream(_Recorded(ours, transcripts[name]))
+            return open_stream(_RecordingStream(ours, transcripts[name]))
 
         async with open_group({name: partial(make, name) for name in transcripts}) as group:
             await group.list_tools()
@@ -237,8 +237,8 @@ async def test_no_server_sees_what_is_said_to_another() -> None:
     assert "hunter2" not in transcripts["b"].text()
 
 
-class _Recorded:
-    """A stream that writes down what passes."""
+class _RecordingStream:
+    """A stream that records its data."""
 
     def __init__(self, stream: trio.abc.Stream, transcript: Transcript) -> None:
         self._stream = stream
@@ -257,23 +257,23 @@ class _Recorded:
         await self._stream.aclose()
 
 
-async def test_a_refused_port_is_a_failed_server(autojump_clock: trio.testing.MockClock) -> None:
+async def test_group_refused_port_failed(autojump_clock: trio.testing.MockClock) -> None:
     async with open_group({"closed": lambda: open_http("http://127.0.0.1:9/mcp")}) as group:
         assert isinstance(group.failed["closed"], ConnectionEnded)
 
 
-def in_memory(whose: str, **options: Unpack[Options]) -> AbstractAsyncContextManager[Client]:
-    server = Server(whose, version="1")
+def in_memory(server_name: str, **options: Unpack[Options]) -> AbstractAsyncContextManager[Client]:
+    server = Server(server_name, version="1")
 
     @server.tool
     async def whoami() -> str:
-        return whose
+        return server_name
 
     return open_in_memory(lambda stream: serve_stream(server, stream), **options)
 
 
-class Flaky:
-    """Makes connections, of which some fail, and some take a second."""
+class FlakyConnector:
+    """A connector whose numbered attempts fail or take a second."""
 
     def __init__(self, *fails: int, slow: tuple[int, ...] = ()) -> None:
         self.made = 0
@@ -292,48 +292,46 @@ class Flaky:
             yield client
 
 
-async def test_a_lost_connection_is_tried_again_when_the_first_attempt_fails(
+async def test_group_restart_repeated_after_failed_attempt(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    make = Flaky(1, 2, 4, 5, 6)
-    async with open_group({"a": make}, restart=Restart(times=3, delay=1, within=60)) as group:
+    connector = FlakyConnector(1, 2, 4, 5, 6)
+    async with open_group({"a": connector}, restart=Restart(times=3, delay=1, within=60)) as group:
         began = trio.current_time()
         await group["a"].client.aclose()
         assert text_of(await group.call_tool("a__whoami")) == "a"
-        assert make.made == 4
+        assert connector.made == 4
         assert trio.current_time() - began == pytest.approx(1 + 2 + 4)
         await trio.sleep(60)
         await group["a"].client.aclose()
         with pytest.raises(ConnectionEnded, match="there is no connection to 'a'"):
             await group["a"].connected()
-        assert make.made == 7
+        assert connector.made == 7
         assert "attempt 6" in str(group.failed["a"])
 
 
 @pytest.mark.parametrize("when", [0.5, 1.5])
-async def test_closing_ends_what_is_done_to_make_a_connection(
-    when: float, autojump_clock: trio.testing.MockClock
-) -> None:
-    make = Flaky(slow=(1,))
-    async with open_group({"a": make}, restart=Restart(delay=1)) as group:
+async def test_group_close_ends_restart(when: float, autojump_clock: trio.testing.MockClock) -> None:
+    connector = FlakyConnector(slow=(1,))
+    async with open_group({"a": connector}, restart=Restart(delay=1)) as group:
         member = group["a"]
         await member.client.aclose()
-        # First it is waited for the attempt, then for the connection.
+        # The restart waits for its delay first, then for the connection.
         await trio.sleep(when)
         assert repr(member) == "<Member 'a', connecting>"
         await member.aclose()
         assert repr(member) == "<Member 'a', failed>"
         await trio.sleep(60)
         assert repr(member) == "<Member 'a', failed>"
-        assert make.made == (1 if when < 1 else 2)
+        assert connector.made == (1 if when < 1 else 2)
         member.reconnect()
         assert (await member.connected()).server_info is not None
     await member.aclose()
 
 
-async def test_whoever_wants_a_connection_does_not_wait_for_the_pause(autojump_clock: trio.testing.MockClock) -> None:
-    make = Flaky()
-    async with open_group({"a": make}, restart=Restart(delay=30)) as group:
+async def test_group_reconnect_skips_restart_delay(autojump_clock: trio.testing.MockClock) -> None:
+    connector = FlakyConnector()
+    async with open_group({"a": connector}, restart=Restart(delay=30)) as group:
         await group["a"].client.aclose()
         await trio.sleep(1)
         group["a"].reconnect()
@@ -341,8 +339,8 @@ async def test_whoever_wants_a_connection_does_not_wait_for_the_pause(autojump_c
             await group["a"].connected()
 
 
-async def test_of_closing_and_connecting_at_once_the_last_holds(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_group({"a": Flaky(slow=(1, 2))}) as group:
+async def test_group_reconnect_during_close_reconnects(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_group({"a": FlakyConnector(slow=(1, 2))}) as group:
         member = group["a"]
         await member.aclose()
         member.reconnect()
@@ -359,7 +357,7 @@ async def test_of_closing_and_connecting_at_once_the_last_holds(autojump_clock: 
         assert repr(member) == "<Member 'a', connected>"
 
 
-async def test_an_error_of_ones_own_comes_out_as_it_is() -> None:
+async def test_group_middleware_error_raised_unchanged() -> None:
     class Failing(Middleware):
         async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             raise ValueError("a mistake")
@@ -370,35 +368,35 @@ async def test_an_error_of_ones_own_comes_out_as_it_is() -> None:
             await group.list_tools()
 
 
-async def test_who_could_not_be_asked_is_named_where_a_tool_is_not_found() -> None:
-    async with open_group({"a": Flaky(0), "b": lambda: in_memory("b")}) as group:
+async def test_group_unknown_tool_names_unavailable_servers() -> None:
+    async with open_group({"a": FlakyConnector(0), "b": lambda: in_memory("b")}) as group:
         with pytest.raises(LocalProtocolError, match="no server of the group offers a tool 'a__whoami'; a did not"):
             await group.call_tool("a__whoami")
         with pytest.raises(LocalProtocolError, match="offers a prompt 'b__x'; a did not respond"):
             await group.get_prompt("b__x")
 
 
-async def test_each_configured_server_has_guards_of_its_own_which_outlive_a_connection() -> None:
-    asked: list[str] = []
+async def test_group_middleware_per_server_outlives_connection() -> None:
+    names: list[str] = []
 
     def guards(name: str) -> list[Middleware]:
-        asked.append(name)
+        names.append(name)
         return [RateLimit(calls=Rate(1))] if name == "a" else []
 
     entry: JsonObject = {"command": sys.executable, "args": ["-c", PROGRAM, "x"]}
     servers = read_config({"mcpServers": {"a": entry, "b": entry}})
     async with open_group(configured(servers, middleware=guards), restart=Restart(delay=0)) as group:
-        assert asked == ["a", "b"]
+        assert names == ["a", "b"]
         for _ in range(2):
             await group.call_tool("b__whoami")
         await group.call_tool("a__whoami")
         await group["a"].client.aclose()
         with pytest.raises(LimitExceeded, match=r"RateLimit\.calls"):
             await group.call_tool("a__whoami")
-    assert asked == ["a", "b"]
+    assert names == ["a", "b"]
 
 
-async def test_a_configuration_that_cannot_be_used_is_a_failed_server() -> None:
+async def test_group_invalid_configuration_failed() -> None:
     entries: JsonObject = {"a": {"command": "x", "env": {"A=B": "c"}}, "b": {"url": "no url"}, "c": {}}
     async with open_group(configured(read_config({"mcpServers": entries}))) as group:
         assert isinstance(group.failed["c"], ConfigError)
@@ -408,21 +406,21 @@ async def test_a_configuration_that_cannot_be_used_is_a_failed_server() -> None:
         assert isinstance(group.failed["b"], LocalProtocolError)
 
 
-async def test_an_attempt_that_fails_is_followed_by_the_one_that_was_asked_for(
+async def test_group_reconnect_during_failing_attempt_retries(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    make = Flaky(1, slow=(1,))
-    async with open_group({"a": make}) as group:
+    connector = FlakyConnector(1, slow=(1,))
+    async with open_group({"a": connector}) as group:
         member = group["a"]
         await member.aclose()
         member.reconnect()
         await trio.sleep(0.5)
         member.reconnect()
         assert (await member.connected()).server_info is not None
-        assert make.made == 3
+        assert connector.made == 3
 
 
-async def test_whatever_the_system_says_is_why_a_server_cannot_be_reached() -> None:
+async def test_group_os_error_is_connection_failure() -> None:
     @asynccontextmanager
     async def broken() -> AsyncIterator[Client]:
         async with in_memory("a") as client:
@@ -435,13 +433,13 @@ async def test_whatever_the_system_says_is_why_a_server_cannot_be_reached() -> N
         assert group.failed["a"].message == "connecting to 'a' failed: no such device"
 
 
-async def test_of_connecting_and_closing_before_anything_happened_the_last_holds() -> None:
-    make = Flaky()
-    async with open_group({"a": make}) as group:
+async def test_group_close_and_reconnect_before_start_reconnects() -> None:
+    connector = FlakyConnector()
+    async with open_group({"a": connector}) as group:
         member = group["a"]
         await member.aclose()
         member.reconnect()
         await member.aclose()
         member.reconnect()
         assert (await member.connected()).server_info is not None
-        assert make.made == 2
+        assert connector.made == 2

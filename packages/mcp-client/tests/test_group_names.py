@@ -15,7 +15,7 @@ USABLE = re.compile(r"[A-Za-z0-9_-]*")
 @pytest.mark.spec("tools.name-disambiguation")
 @pytest.mark.property
 @given(OFFERED, st.sampled_from(["prefixed", "plain"]))
-def test_each_thing_has_one_name_of_its_own(offered: dict[str, list[str]], naming: Naming) -> None:
+def test_exposed_names_unique_and_usable(offered: dict[str, list[str]], naming: Naming) -> None:
     names = exposed_names(offered, naming)
     assert sorted(names.values()) == sorted({(server, name) for server, given in offered.items() for name in given})
     for shown in names:
@@ -25,17 +25,15 @@ def test_each_thing_has_one_name_of_its_own(offered: dict[str, list[str]], namin
 
 @pytest.mark.property
 @given(OFFERED)
-def test_names_do_not_depend_on_the_order_of_the_servers(offered: dict[str, list[str]]) -> None:
-    backwards = dict(reversed(offered.items()))
-    assert exposed_names(offered, "prefixed") == exposed_names(backwards, "prefixed")
-    assert exposed_names(offered, "plain") == exposed_names(backwards, "plain")
+def test_exposed_names_independent_of_server_order(offered: dict[str, list[str]]) -> None:
+    reordered = dict(reversed(offered.items()))
+    assert exposed_names(offered, "prefixed") == exposed_names(reordered, "prefixed")
+    assert exposed_names(offered, "plain") == exposed_names(reordered, "plain")
 
 
 @pytest.mark.property
 @given(st.text(alphabet="ab", min_size=1, max_size=5), st.text(alphabet="cd", min_size=1, max_size=5), OFFERED)
-def test_a_prefixed_name_does_not_depend_on_the_other_servers(
-    server: str, name: str, others: dict[str, list[str]]
-) -> None:
+def test_prefixed_name_independent_of_other_servers(server: str, name: str, others: dict[str, list[str]]) -> None:
     alone = exposed_names({server: [name]}, "prefixed")
     together = exposed_names({**others, server: [name]}, "prefixed")
     clash = any(
@@ -47,7 +45,7 @@ def test_a_prefixed_name_does_not_depend_on_the_other_servers(
     assert (server, name) in together.values()
 
 
-def test_a_plain_name_has_a_prefix_only_where_it_is_needed() -> None:
+def test_plain_name_prefixed_only_on_collision() -> None:
     offered = {"a": ["search", "read"], "b": ["search", "write"]}
     assert exposed_names(offered, "plain") == {
         "a__search": ("a", "search"),
@@ -57,7 +55,7 @@ def test_a_plain_name_has_a_prefix_only_where_it_is_needed() -> None:
     }
 
 
-def test_strict_names_are_those_of_the_servers_or_an_error() -> None:
+def test_strict_name_collision_raises() -> None:
     assert exposed_names({"a": ["x.y"], "b": ["z"]}, "strict") == {"x.y": ("a", "x.y"), "z": ("b", "z")}
     with pytest.raises(
         NameCollision, match="a and b both offer 'search'; open the group with naming='prefixed'"
@@ -66,15 +64,15 @@ def test_strict_names_are_those_of_the_servers_or_an_error() -> None:
     assert (caught.value.name, caught.value.servers) == ("search", ("a", "b"))
 
 
-def test_names_that_no_model_takes_are_made_usable_and_stay_apart() -> None:
+def test_unusable_names_rewritten_and_unique() -> None:
     names = exposed_names({"my server": ["a.b", "a/b", "x" * 100]}, "prefixed")
     assert all(USABLE.fullmatch(name) and len(name) <= LONGEST_NAME for name in names)
-    assert {meant for _, meant in names.values()} == {"a.b", "a/b", "x" * 100}
+    assert {original for _, original in names.values()} == {"a.b", "a/b", "x" * 100}
 
 
 @pytest.mark.parametrize("naming", ["prefixed", "plain"])
-def test_no_server_hides_a_thing_by_a_name_that_is_made_here(naming: Naming) -> None:
+def test_rewritten_name_offered_by_server_stays_unique(naming: Naming) -> None:
     plain = {"evil": ["x.y", "x/y"]}
-    made = [name.removeprefix("evil__") for name in exposed_names(plain, naming)]
-    names = exposed_names({"evil": [*plain["evil"], *made]}, naming)
-    assert sorted(own for _, own in names.values()) == sorted([*plain["evil"], *made])
+    rewritten = [name.removeprefix("evil__") for name in exposed_names(plain, naming)]
+    names = exposed_names({"evil": [*plain["evil"], *rewritten]}, naming)
+    assert sorted(own for _, own in names.values()) == sorted([*plain["evil"], *rewritten])

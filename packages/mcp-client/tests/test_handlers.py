@@ -1,4 +1,4 @@
-"""What an application offers to servers beyond the specification, and what it is told where that is wrong."""
+"""Handlers of extensions and of roots, and the errors when they are invalid."""
 
 from __future__ import annotations
 
@@ -61,58 +61,60 @@ async def raw_search(params: SearchParams) -> JsonObject:
     return {"found": len(params.words), "more": True}
 
 
-async def asked(handlers: Handlers, extensions: Extensions | None = None) -> tuple[JsonObject, JsonObject]:
-    """What a client declares, and what it answers to a request of the extension."""
-    said: list[JsonObject] = []
+async def declared_and_response(
+    handlers: Handlers, extensions: Extensions | None = None
+) -> tuple[JsonObject, JsonObject]:
+    """Return what a client declares, and its response to a request of the extension."""
+    messages: list[JsonObject] = []
 
     async def script(peer: ScriptedPeer) -> None:
-        said.append(await peer.initialize(tools={"listChanged": True}))
+        messages.append(await peer.initialize(tools={"listChanged": True}))
         await peer.send({"jsonrpc": "2.0", "id": 1, "method": "example/search", "params": {"words": ["a", "b"]}})
-        said.append(await peer.receive())
+        messages.append(await peer.receive())
         done.set()
 
     done = trio.Event()
     async with open_in_memory(scripted(script), handlers=handlers, extensions=extensions, revisions=[R2025_11_25]):
         await done.wait()
-    return said[0], said[1]
+    return messages[0], messages[1]
 
 
-async def test_a_request_of_an_extension_is_answered_and_the_extension_declared() -> None:
-    first, answer = await asked(Handlers(methods={SEARCH: search}))
+async def test_extension_request_handled_and_extension_declared() -> None:
+    first, answer = await declared_and_response(Handlers(methods={SEARCH: search}))
     assert answer["result"] == {"found": 2}
     params = first["params"]
     assert isinstance(params, dict)
     assert "'com.example/search': {}" in str(params["capabilities"])
 
 
-async def test_settings_of_an_extension_are_declared_and_results_may_be_in_wire_form() -> None:
+async def test_extension_settings_declared_and_wire_result_sent() -> None:
     handlers = Handlers(methods={SEARCH: raw_search}, extensions={"com.example/search": {"fuzzy": True}})
-    first, answer = await asked(handlers, Extensions())
+    first, answer = await declared_and_response(handlers, Extensions())
     assert answer["result"] == {"found": 2, "more": True}
     assert "fuzzy" in str(first)
 
 
-async def test_what_a_handler_raises_is_no_more_than_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+async def test_extension_handler_error_hides_details(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(params: SearchParams) -> SearchResult:
         raise ValueError("s3cr3t")
 
     async def refuses(params: SearchParams) -> SearchResult:
         raise RequestFailed("not today", code=-5)
 
-    _, answer = await asked(Handlers(methods={SEARCH: broken}))
+    _, answer = await declared_and_response(Handlers(methods={SEARCH: broken}))
     assert answer["error"] == {"code": -32603, "message": "Internal error"}
     assert "s3cr3t" in caplog.text
-    _, answer = await asked(Handlers(methods={SEARCH: refuses}))
+    _, answer = await declared_and_response(Handlers(methods={SEARCH: refuses}))
     assert answer["error"] == {"code": -5, "message": "not today"}
 
 
-async def test_a_method_that_nobody_answers_is_unknown() -> None:
-    _, answer = await asked(Handlers())
+async def test_extension_request_without_handler_rejected() -> None:
+    _, answer = await declared_and_response(Handlers())
     assert answer["error"] == {"code": -32601, "message": "method not found: example/search"}
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_notifications_go_to_the_functions_that_take_them(modern: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_notification_handlers_called(modern: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await (peer.discover if modern else peer.initialize)(tools={"listChanged": True})
         await peer.receive("tools/list")
@@ -141,25 +143,25 @@ async def test_notifications_go_to_the_functions_that_take_them(modern: bool, ca
     assert f"notification handler failed: method={INDEXED.name}" in caplog.text
 
 
-class Callable1:
+class AsyncCallable:
     async def __call__(self, params: SearchParams) -> SearchResult:
         return await search(params)
 
 
-def test_coroutine_functions_of_all_kinds_are_taken() -> None:
+def test_handler_coroutine_functions_accepted() -> None:
     Handlers(methods={SEARCH: partial(search)})
-    Handlers(methods={SEARCH: Callable1()})
+    Handlers(methods={SEARCH: AsyncCallable()})
 
 
-def test_what_is_wrong_with_the_functions_is_said_at_once() -> None:
+def test_handler_invalid_function_rejected() -> None:
     with pytest.raises(LocalProtocolError, match="elicitation/create belongs to the specification"):
         Handlers(methods={ELICITATION_CREATE: search})
     with pytest.raises(LocalProtocolError, match="the handler of example/search must be a coroutine function"):
-        Handlers(methods={SEARCH: lambda _: None})  # type: ignore[dict-item, return-value]  # no coroutine function, which is refused
+        Handlers(methods={SEARCH: lambda _: None})  # type: ignore[dict-item, return-value]  # a plain function, which is rejected
     with pytest.raises(LocalProtocolError, match=f"the handler of {INDEXED.name} must be a plain function"):
-        Handlers(notifications={INDEXED: search})  # type: ignore[dict-item]  # a coroutine function, which is refused
+        Handlers(notifications={INDEXED: search})  # type: ignore[dict-item]  # a coroutine function, which is rejected
     with pytest.raises(LocalProtocolError, match=f"the handler of {INDEXED.name} must be a plain function"):
-        Handlers(notifications={INDEXED: Callable1()})  # type: ignore[dict-item]  # its call is a coroutine function, which is refused
+        Handlers(notifications={INDEXED: AsyncCallable()})  # type: ignore[dict-item]  # its call is a coroutine function, which is rejected
     with pytest.raises(LocalProtocolError, match=f"the handler of {INDEXED.name} must be a plain function"):
         Handlers(notifications={INDEXED: 3})  # type: ignore[dict-item]  # on purpose
     with pytest.raises(LocalProtocolError, match="invalid extension identifier 'search'"):
@@ -178,7 +180,7 @@ def test_what_is_wrong_with_the_functions_is_said_at_once() -> None:
     ],
 )
 @pytest.mark.spec("roots.file-uri", "roots.uri-file-scheme", "roots.validate-uris")
-def test_root_that_is_folder_of_this_machine_is_accepted(tmp_path: Path, start: str, name: str, end: str) -> None:
+def test_root_local_folder_accepted(tmp_path: Path, start: str, name: str, end: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
     root = Root(uri=folder.as_uri().replace("file://", start) + end)
@@ -187,7 +189,7 @@ def test_root_that_is_folder_of_this_machine_is_accepted(tmp_path: Path, start: 
 
 
 @pytest.mark.parametrize(
-    ("uri", "why"),
+    ("uri", "reason"),
     [
         ("https://example.com/", "does not begin with file://"),
         ("/home/ada", "does not begin with file://"),
@@ -210,24 +212,24 @@ def test_root_that_is_folder_of_this_machine_is_accepted(tmp_path: Path, start: 
     ],
 )
 @pytest.mark.spec("roots.file-uri", "roots.uri-file-scheme", "roots.validate-uris")
-def test_root_that_is_no_folder_of_this_machine_is_refused(uri: str, why: str) -> None:
-    with pytest.raises(LocalProtocolError, match=re.escape(why)) as refused:
+def test_root_invalid_rejected(uri: str, reason: str) -> None:
+    with pytest.raises(LocalProtocolError, match=re.escape(reason)) as refused:
         Handlers(roots=[Root(uri="file:///"), Root(uri=uri)])
     assert "Handlers.roots" in str(refused.value)
     assert repr(uri) in str(refused.value)
 
 
-def test_root_that_is_file_is_refused() -> None:
+def test_root_file_rejected() -> None:
     with pytest.raises(LocalProtocolError, match="it is not a folder"):
         Handlers(roots=[Root(uri=Path(__file__).as_uri())])
 
 
-def test_root_with_uri_of_wrong_type_is_refused() -> None:
+def test_root_uri_of_wrong_type_rejected() -> None:
     with pytest.raises(LocalProtocolError, match="its uri is of the class int"):
         Handlers(roots=[Root(uri=5)])  # type: ignore[arg-type]  # on purpose
 
 
-def test_list_of_roots_changed_after_construction_leaves_handlers_unchanged() -> None:
+def test_roots_list_changed_later_leaves_handlers_unchanged() -> None:
     given = [Root(uri="file:///")]
     handlers = Handlers(roots=given)
     given.append(Root(uri="https://example.com"))
@@ -235,18 +237,18 @@ def test_list_of_roots_changed_after_construction_leaves_handlers_unchanged() ->
     assert handlers.roots == (Root(uri="file:///"),)
 
 
-def test_a_text_is_no_root() -> None:
+def test_root_string_rejected() -> None:
     with pytest.raises(LocalProtocolError, match="it is of the class str"):
         Handlers(roots=["file:///home"])  # type: ignore[list-item]  # on purpose
 
 
 @pytest.mark.spec("roots.internal-error")
 @pytest.mark.parametrize(
-    ("uri", "why"),
+    ("uri", "reason"),
     [("http://example.com", "it does not begin with file://"), ("file:///no/such/example.com", "cannot be looked up")],
 )
-async def test_function_giving_root_that_is_no_folder_causes_internal_error(
-    uri: str, why: str, caplog: pytest.LogCaptureFixture
+async def test_roots_function_invalid_root_returns_internal_error(
+    uri: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def roots() -> list[Root]:
         return [Root(uri=uri)]
@@ -263,7 +265,7 @@ async def test_function_giving_root_that_is_no_folder_causes_internal_error(
     async with open_in_memory(scripted(script), handlers=Handlers(roots=roots), transcript=transcript):
         await done.wait()
     assert answer[0]["error"] == {"code": -32603, "message": "Internal error"}
-    assert why in caplog.text
+    assert reason in caplog.text
     assert "example.com" not in transcript.text()
 
 
@@ -274,7 +276,7 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 @pytest.mark.spec("meta.trace-context-format")
-async def test_a_view_adds_members_to_the_meta_of_each_request(
+async def test_with_meta_members_sent_with_each_request(
     revision: object, autojump_clock: trio.testing.MockClock
 ) -> None:
     metas: dict[str, object] = {}
@@ -306,17 +308,17 @@ async def test_a_view_adds_members_to_the_meta_of_each_request(
     async with open_in_memory(scripted(script)) as client:
         view = client.with_meta({"traceparent": TRACE, "com.example/tenant": 7}).with_meta({"com.example/tenant": 8})
         await view.list_tools()
-        assert own(metas["tools/list"]) == {"traceparent": TRACE, "com.example/tenant": 8}
+        assert application_members(metas["tools/list"]) == {"traceparent": TRACE, "com.example/tenant": 8}
         async with view.listen(uris=["a:b"]):
             pass
         await client.list_tools()
-    assert own(metas["tools/list"]) == {}
+    assert application_members(metas["tools/list"]) == {}
     for method in ["subscriptions/listen"] if modern else ["resources/subscribe", "resources/unsubscribe"]:
-        assert own(metas[method]) == {"traceparent": TRACE, "com.example/tenant": 8}
+        assert application_members(metas[method]) == {"traceparent": TRACE, "com.example/tenant": 8}
 
 
-def own(meta: object) -> dict[str, object]:
-    """The members that are not the protocol's."""
+def application_members(meta: object) -> dict[str, object]:
+    """Return the members of `_meta` that are not the protocol's."""
     return {
         key: value
         for key, value in (meta.items() if isinstance(meta, dict) else ())
@@ -325,7 +327,7 @@ def own(meta: object) -> dict[str, object]:
 
 
 @pytest.mark.spec("meta.reserved-keys-not-redefined", "meta.baggage-format")
-async def test_members_of_the_protocol_and_broken_traces_are_refused() -> None:
+async def test_with_meta_reserved_or_invalid_members_rejected() -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover()
 

@@ -30,19 +30,19 @@ JSON = st.recursive(
 )
 
 
-def one(entry: object, **environ: str) -> ServerConfig:
+def read_entry(entry: object, **environ: str) -> ServerConfig:
     (server,) = read_config({"mcpServers": {"it": entry}}, environ=environ).values()  # type: ignore[dict-item]  # JSON
     return server
 
 
 def problem_of(entry: object) -> str:
-    server = one(entry)
+    server = read_entry(entry)
     assert server.disabled
     assert server.problem is not None
     return server.problem
 
 
-def test_a_process_and_an_endpoint_are_read(tmp_path: Path) -> None:
+def test_config_command_and_url_servers_read(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(
         json.dumps(
@@ -78,15 +78,15 @@ def test_a_process_and_an_endpoint_are_read(tmp_path: Path) -> None:
     }
 
 
-def test_secrets_are_not_shown() -> None:
-    shown = repr(one({"command": "x", "env": {"KEY": "hunter2"}})) + repr(
-        one({"url": "https://x.example", "headers": {"Authorization": "hunter2"}})
+def test_config_repr_hides_secrets() -> None:
+    shown = repr(read_entry({"command": "x", "env": {"KEY": "hunter2"}})) + repr(
+        read_entry({"url": "https://x.example", "headers": {"Authorization": "hunter2"}})
     )
     assert "hunter2" not in shown
     assert "KEY" in shown
 
 
-def test_the_servers_of_visual_studio_code_are_found() -> None:
+def test_config_servers_key_read() -> None:
     assert list(read_config({"servers": {"a": {"command": "x"}}})) == ["a"]
 
 
@@ -117,7 +117,7 @@ def test_the_servers_of_visual_studio_code_are_found() -> None:
         ({"url": "https://x.example", "type": "stdio"}, "is of type 'stdio', which needs 'command'"),
     ],
 )
-def test_what_is_wrong_is_named(entry: object, complaint: str) -> None:
+def test_config_invalid_entry_reported(entry: object, complaint: str) -> None:
     assert re.search(complaint, problem_of(entry))
 
 
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_named(entry: object, complaint: str) -> None:
         (" " * ((1 << 20) + 1), "has 1048577 bytes; a configuration has at most 1048576"),
     ],
 )
-def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+def test_config_invalid_file_raises(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=complaint) as caught:
@@ -147,8 +147,8 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, complaint: str)
 
 @pytest.mark.property
 @given(JSON)
-def test_anything_else_is_read_or_refused(value: object) -> None:
-    server = one(value)
+def test_config_any_entry_read_or_disabled(value: object) -> None:
+    server = read_entry(value)
     assert server.disabled or bool(server.command) != bool(server.url)
     assert server.disabled or server.problem is None
 
@@ -164,14 +164,14 @@ def test_anything_else_is_read_or_refused(value: object) -> None:
     ],
 )
 @pytest.mark.parametrize("member", ["auth", "oauth"])
-def test_what_is_known_for_the_authorization_is_read(member: str, auth: object, read: AuthConfig | None) -> None:
-    server = one({"url": "https://notes.example/mcp", member: auth}, B="b")
+def test_config_auth_read(member: str, auth: object, read: AuthConfig | None) -> None:
+    server = read_entry({"url": "https://notes.example/mcp", member: auth}, B="b")
     assert server.auth == read
     assert server.notes == ()
 
 
-def test_the_secret_of_a_client_is_not_shown() -> None:
-    server = one({"url": "https://notes.example/mcp", "auth": {"clientId": "c", "clientSecret": "hush"}})
+def test_config_auth_repr_hides_client_secret() -> None:
+    server = read_entry({"url": "https://notes.example/mcp", "auth": {"clientId": "c", "clientSecret": "hush"}})
     assert server.auth is not None
     assert "hush" not in repr(server)
     assert "client_secret=None" in repr(AuthConfig())
@@ -185,14 +185,14 @@ def test_the_secret_of_a_client_is_not_shown() -> None:
         ({"command": "x", "auth": {}}, "auth requires a URL"),
     ],
 )
-def test_what_is_wrong_with_the_authorization_is_named(entry: object, complaint: str) -> None:
+def test_config_auth_invalid_reported(entry: object, complaint: str) -> None:
     assert re.search(complaint, problem_of(entry))
 
 
 # --- the forms of applications ---------------------------------------------------------------------------------------
 
 
-def test_entry_that_cannot_be_used_disables_that_server_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_config_unusable_entry_disables_only_that_server(caplog: pytest.LogCaptureFixture) -> None:
     config: JsonObject = {"mcpServers": {"bad": {"args": []}, "unset": {"command": "${NO}"}, "good": {"command": "x"}}}
     servers = read_config(config, environ={})
     assert list(servers) == ["bad", "unset", "good"]
@@ -257,11 +257,11 @@ FORMS: Mapping[str, tuple[JsonObject, ServerConfig]] = {
 
 
 @pytest.mark.parametrize(("config", "server"), FORMS.values(), ids=FORMS)
-def test_form_of_an_application_is_read(config: JsonObject, server: ServerConfig) -> None:
+def test_config_form_of_application_read(config: JsonObject, server: ServerConfig) -> None:
     assert read_config(config, environ={}, workspace_folder="/srv/place/") == {"it": server}
 
 
-def test_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> None:
+def test_config_comments_and_trailing_commas_accepted(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     text = """\ufeff{
         // the servers
@@ -275,17 +275,17 @@ def test_file_with_comments_and_trailing_commas_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.property
 @given(JSON, st.sampled_from(["//,]\n", "/* } */", " ", "\n"]))
-def test_comments_change_nothing(value: JsonValue, blank: str) -> None:
+def test_config_comments_ignored(value: JsonValue, blank: str) -> None:
     text = json.dumps(value, separators=(f"{blank},{blank}", f"{blank}:{blank}"))
     assert json.loads(_without_comments(f"{blank}{text}{blank}")) == value
 
 
-def test_input_is_asked_for_once_and_only_for_servers_that_are_used() -> None:
-    asked: list[ConfigInput] = []
+def test_config_input_requested_once_for_enabled_servers() -> None:
+    requested: list[ConfigInput] = []
 
-    def ask(wanted: ConfigInput) -> str | None:
-        asked.append(wanted)
-        return {"key": "secret", "choice": "b"}.get(wanted.id)
+    def get_input(config_input: ConfigInput) -> str | None:
+        requested.append(config_input)
+        return {"key": "secret", "choice": "b"}.get(config_input.id)
 
     declared: JsonValue = [
         {"type": "promptString", "id": "key", "description": "The key", "password": True, "default": 7},
@@ -302,25 +302,25 @@ def test_input_is_asked_for_once_and_only_for_servers_that_are_used() -> None:
             "without": {"command": "x", "env": {"A": "${input:other}"}},
         },
     }
-    servers = read_config(config, environ={}, inputs=ask)
+    servers = read_config(config, environ={}, inputs=get_input)
     assert servers["first"].command == ("x", "secret", "b")
     assert servers["first"].env == {"K": "secret"}
     assert servers["second"].headers == {"K": "secret"}
     assert "env.A: ${input:other} has no value; the function inputs= returned None" in (
         servers["without"].problem or ""
     )
-    assert asked == [
+    assert requested == [
         ConfigInput(id="key", description="The key", password=True, default="7"),
         ConfigInput(id="choice", options=("a", "b")),
         ConfigInput(id="other"),
     ]
 
 
-def test_value_of_a_variable_is_not_expanded_again() -> None:
-    assert one({"command": "${A}"}, A="${B}", B="b").command == ("${B}",)
+def test_config_variable_value_not_expanded_again() -> None:
+    assert read_entry({"command": "${A}"}, A="${B}", B="b").command == ("${B}",)
 
 
-def test_env_file_is_read_and_env_wins(tmp_path: Path) -> None:
+def test_config_env_overrides_env_file(tmp_path: Path) -> None:
     (tmp_path / "some.env").write_text(
         "# a comment\n\nexport A=1\nB = two words # not this\nC=\"x # y\" # z\nD='$A'\nE=\nnonsense\nF=a#b\n"
     )
@@ -334,7 +334,10 @@ def test_env_file_is_read_and_env_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("revisions", ["2025-06-18", ["2025-06-18"]])
-def test_revision_of_a_server_is_read(revisions: JsonValue) -> None:
-    assert one({"command": "x", "revisions": revisions}).revisions == (R2025_06_18,)
-    assert one({"command": "x", "revisions": ["2025-06-18", "2025-03-26"]}).revisions == (R2025_03_26, R2025_06_18)
-    assert one({"command": "x"}).revisions is None
+def test_config_revisions_read(revisions: JsonValue) -> None:
+    assert read_entry({"command": "x", "revisions": revisions}).revisions == (R2025_06_18,)
+    assert read_entry({"command": "x", "revisions": ["2025-06-18", "2025-03-26"]}).revisions == (
+        R2025_03_26,
+        R2025_06_18,
+    )
+    assert read_entry({"command": "x"}).revisions is None

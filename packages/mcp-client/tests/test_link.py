@@ -39,8 +39,8 @@ OK: JsonObject = {"content": [{"type": "text", "text": "ok"}], "resultType": "co
 
 
 def progress(request: JsonObject, value: float, total: float | None = None) -> JsonObject:
-    meta = request["params"]["_meta"]  # type: ignore[index,call-overload]  # a tools/call of ours
-    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}  # type: ignore[index,call-overload]  # what the client sent is known
+    meta = request["params"]["_meta"]  # type: ignore[index,call-overload]  # a tools/call of the client
+    params: JsonObject = {"progressToken": meta["progressToken"], "progress": value}  # type: ignore[index,call-overload]  # a tools/call of the client
     if total is not None:
         params["total"] = total
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
@@ -56,22 +56,22 @@ def messages(transcript: Transcript, method: str) -> list[bytes]:
     return [line for direction, line in transcript.lines if direction == ">" and method.encode() in line]
 
 
-BEGINNINGS = [
+HANDSHAKES = [
     pytest.param(lambda peer: peer.initialize(tools={}), id="legacy"),
     pytest.param(lambda peer: peer.discover(tools={}), id="modern"),
 ]
-Begin = Callable[[ScriptedPeer], Awaitable[JsonObject]]
+Handshake = Callable[[ScriptedPeer], Awaitable[JsonObject]]
 
 
 # --- progress --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("begin", BEGINNINGS)
-async def test_progress_before_response_is_shown_before_call_returns(
-    begin: Begin, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("handshake", HANDSHAKES)
+async def test_progress_before_response_handled_before_call_returns(
+    handshake: Handshake, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer)
+        await handshake(peer)
         request = await peer.receive("tools/call")
         await peer.send(progress(request, 1), progress(request, 2, total=3))
         await trio.testing.wait_all_tasks_blocked()
@@ -85,7 +85,7 @@ async def test_progress_before_response_is_shown_before_call_returns(
     assert text_of(result) == "ok"
 
 
-async def test_an_asynchronous_progress_handler_runs_in_the_task_of_the_caller(
+async def test_progress_handler_async_runs_in_task_of_caller(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     tasks: list[trio.lowlevel.Task] = []
@@ -99,17 +99,17 @@ async def test_an_asynchronous_progress_handler_runs_in_the_task_of_the_caller(
         request = await peer.receive("tools/call")
         await peer.send(progress(request, 1))
         await trio.testing.wait_all_tasks_blocked()
-        # The second value, and the answer, come while the first one is being shown.
+        # The second value and the response arrive while the handler runs.
         await peer.send(progress(request, 2))
         await peer.answer(request, OK)
 
     async with open_in_memory(scripted(script)) as client:
-        # Slower than the idle deadline: an answer that is here is not lost to it.
+        # The handler takes longer than the idle deadline; the received response is not lost.
         await client.call_tool("slow", on_progress=show)
     assert tasks == [trio.lowlevel.current_task()] * 2
 
 
-async def test_a_progress_handler_that_fails_ends_the_call_and_cancels_the_request(
+async def test_progress_handler_error_raised_and_request_cancelled(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -135,7 +135,7 @@ async def test_a_progress_handler_that_fails_ends_the_call_and_cancels_the_reque
     "lifecycle.handle-request-timeout",
     "lifecycle.request-timeouts",
 )
-async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
+async def test_idle_deadline_reset_by_progress(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -167,7 +167,7 @@ async def test_the_idle_deadline_is_reset_by_progress_and_names_itself(
     "lifecycle.request-timeouts",
     "tools.client-timeouts",
 )
-async def test_the_total_deadline_holds_in_spite_of_progress(autojump_clock: trio.testing.MockClock) -> None:
+async def test_total_deadline_not_reset_by_progress(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         request = await peer.receive("tools/call")
@@ -180,7 +180,7 @@ async def test_the_total_deadline_holds_in_spite_of_progress(autojump_clock: tri
             await client.call_tool("slow", deadlines=Deadlines(idle=10, total=20))
 
 
-async def test_the_idle_deadline_does_not_pass_while_the_server_waits_for_the_user(
+async def test_idle_deadline_paused_during_client_request(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -190,7 +190,7 @@ async def test_the_idle_deadline_does_not_pass_while_the_server_waits_for_the_us
         params: JsonObject = {"message": "?", "requestedSchema": schema}
         await peer.send({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params})
         second = await peer.receive("tools/call")
-        # A sign of life of the first request does not start its idle deadline while the user is asked.
+        # Progress of the first request does not start its idle deadline during the elicitation.
         await peer.send(progress(first, 1))
         assert (await peer.receive())["result"] == {"action": "decline"}
         await peer.answer(first, OK)
@@ -199,13 +199,13 @@ async def test_the_idle_deadline_does_not_pass_while_the_server_waits_for_the_us
 
     started = trio.Event()
 
-    async def think(_: ElicitRequestFormParams) -> ElicitResult:
+    async def elicit_slowly(_: ElicitRequestFormParams) -> ElicitResult:
         started.set()
         await trio.sleep(500)
         return ElicitResult(action="decline")
 
     deadlines = Deadlines(idle=10)
-    async with open_in_memory(scripted(script), handlers=Handlers(elicit=think), deadlines=deadlines) as client:  # noqa: SIM117  the outer one has to end last
+    async with open_in_memory(scripted(script), handlers=Handlers(elicit=elicit_slowly), deadlines=deadlines) as client:  # noqa: SIM117  the outer one must end last
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "first")
             await started.wait()
@@ -214,7 +214,7 @@ async def test_the_idle_deadline_does_not_pass_while_the_server_waits_for_the_us
 
 @pytest.mark.parametrize("name", ["connect", "probe", "idle", "total"])
 @pytest.mark.parametrize("value", [0, -1, math.nan])
-def test_a_deadline_is_more_than_nothing(name: str, value: float) -> None:
+def test_deadline_not_positive_rejected(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"Deadlines.{name}"):
         Deadlines(**{name: value})
 
@@ -225,16 +225,16 @@ def test_a_deadline_is_more_than_nothing(name: str, value: float) -> None:
 @pytest.mark.spec(
     "cancellation.client-should-notify", "cancellation.late-response-ignored", "stdio.cancel-notification"
 )
-@pytest.mark.parametrize("begin", BEGINNINGS)
-async def test_cancelling_the_caller_cancels_the_request_once(
-    begin: Begin, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("handshake", HANDSHAKES)
+async def test_cancelled_call_sends_cancelled_once(
+    handshake: Handshake, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer)
+        await handshake(peer)
         request = await peer.receive("tools/call")
         cancelled = await peer.receive("notifications/cancelled")
-        assert cancelled["params"]["requestId"] == request["id"]  # type: ignore[index,call-overload]  # what the client sent is known
-        # The answer crosses it, and harms nobody.
+        assert cancelled["params"]["requestId"] == request["id"]  # type: ignore[index,call-overload]  # a notification of the client
+        # The response crosses the cancellation and is ignored.
         await peer.answer(request, OK)
         await peer.answer(await peer.receive("tools/call"), OK)
 
@@ -248,7 +248,7 @@ async def test_cancelling_the_caller_cancels_the_request_once(
 
 
 @pytest.mark.spec("cancellation.not-initialize")
-async def test_giving_up_to_connect_does_not_cancel_initialize(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cancelled_opening_does_not_cancel_initialize(autojump_clock: trio.testing.MockClock) -> None:
     transcript = Transcript()
 
     async def script(peer: ScriptedPeer) -> None:
@@ -256,13 +256,13 @@ async def test_giving_up_to_connect_does_not_cancel_initialize(autojump_clock: t
 
     with trio.move_on_after(5) as scope:
         async with open_in_memory(scripted(script), transcript=transcript, revisions=[*LEGACY]):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
     assert scope.cancelled_caught
     assert messages(transcript, "initialize")
     assert not messages(transcript, "cancelled")
 
 
-async def test_a_request_that_cannot_be_written_is_not_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+async def test_unserializable_request_not_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.answer(await peer.receive("tools/call"), OK)
@@ -276,10 +276,10 @@ async def test_a_request_that_cannot_be_written_is_not_cancelled(autojump_clock:
     assert not messages(transcript, "cancelled")
 
 
-# --- what the server can do wrong ------------------------------------------------------------------------------------
+# --- errors of the server --------------------------------------------------------------------------------------------
 
 
-async def test_an_error_of_the_server_says_what_it_happened_to(autojump_clock: trio.testing.MockClock) -> None:
+async def test_error_response_names_method_id_and_peer(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.refuse(await peer.receive("tools/call"), -32602, "unknown tool", {"a": 1})
@@ -290,7 +290,7 @@ async def test_an_error_of_the_server_says_what_it_happened_to(autojump_clock: t
     assert (e.value.code, e.value.data) == (-32602, {"a": 1})
 
 
-async def test_what_was_not_offered_is_not_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_undeclared_capability_request_rejected(autojump_clock: trio.testing.MockClock) -> None:
     async with open_in_memory(scripted(lambda peer: peer.initialize())) as client:
         with pytest.raises(LocalProtocolError, match="does not offer tools") as caught:
             await client.call_tool("a")
@@ -299,7 +299,7 @@ async def test_what_was_not_offered_is_not_asked_for(autojump_clock: trio.testin
             await client.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
 
 
-async def test_an_error_without_id_belongs_to_the_only_open_request(autojump_clock: trio.testing.MockClock) -> None:
+async def test_error_without_id_ends_only_pending_request(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.receive("tools/call")
@@ -311,7 +311,7 @@ async def test_an_error_without_id_belongs_to_the_only_open_request(autojump_clo
 
 
 @pytest.mark.parametrize("form", [str, lambda id: f"{id}", lambda id: id])
-async def test_an_answer_is_found_by_its_id_in_either_form(
+async def test_response_id_string_or_number_matched(
     form: Callable[[JsonValue], JsonValue], autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -325,9 +325,7 @@ async def test_an_answer_is_found_by_its_id_in_either_form(
 
 
 @pytest.mark.parametrize("result", [None, [], 1, "text", True])
-async def test_a_broken_answer_ends_the_request_that_it_was_meant_for(
-    result: JsonValue, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_response_invalid_result_raises(result: JsonValue, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.answer(await peer.receive("tools/call"), result)
@@ -340,13 +338,11 @@ async def test_a_broken_answer_ends_the_request_that_it_was_meant_for(
 
 
 @pytest.mark.parametrize("rest", ['"result":{"a":NaN}', r'"result":{"a":"\ud800"}', '"result":' + "[" * 10_000])
-async def test_an_answer_that_cannot_be_read_ends_its_request_at_once(
-    rest: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_response_unreadable_raises_at_once(rest: str, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
-        broken, fine = await peer.receive("tools/call"), await peer.receive("tools/call")
-        await peer.send_bytes(f'{{"jsonrpc":"2.0","id":{broken["id"]},{rest}}}\n'.encode())
+        invalid, fine = await peer.receive("tools/call"), await peer.receive("tools/call")
+        await peer.send_bytes(f'{{"jsonrpc":"2.0","id":{invalid["id"]},{rest}}}\n'.encode())
         await peer.answer(fine, OK)
 
     async with open_in_memory(scripted(script)) as client, trio.open_nursery() as nursery:
@@ -363,7 +359,7 @@ async def test_an_answer_that_cannot_be_read_ends_its_request_at_once(
     assert trio.current_time() == start
 
 
-async def test_an_answer_without_a_result_ends_its_request_and_is_not_answered(
+async def test_response_without_result_raises(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -377,7 +373,7 @@ async def test_an_answer_without_a_result_ends_its_request_and_is_not_answered(
         assert text_of(await client.call_tool("b")) == "ok"
 
 
-async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(
+async def test_response_over_limit_raises(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     large: JsonObject = {"content": [{"type": "text", "text": "x" * 2000}]}
@@ -385,10 +381,10 @@ async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.answer(await peer.receive("tools/call"), large)
-        # With two open requests it cannot be known whose answer that was.
-        two = [await peer.receive("tools/call"), await peer.receive("tools/call")]
-        await peer.answer(two[0], large)
-        await peer.answer(two[1], OK)
+        # With two pending requests the client cannot know to which one the response belongs.
+        requests = [await peer.receive("tools/call"), await peer.receive("tools/call")]
+        await peer.answer(requests[0], large)
+        await peer.answer(requests[1], OK)
 
     limits = attrs.evolve(CLIENT_LIMITS, message_bytes=1000, event_bytes=1000)
     async with open_in_memory(scripted(script), limits=limits) as client:
@@ -405,7 +401,7 @@ async def test_an_answer_that_is_too_large_fails_with_the_limit_and_its_setting(
             await client.call_tool("c")
 
 
-async def test_unknown_things_are_survived(
+async def test_unknown_messages_tolerated(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -431,15 +427,13 @@ async def test_unknown_things_are_survived(
 
 
 @pytest.mark.spec("stdio.correlate-by-id")
-@pytest.mark.parametrize("begin", BEGINNINGS)
-async def test_a_hundred_calls_at_once_each_get_their_own_answer(
-    begin: Begin, autojump_clock: trio.testing.MockClock
-) -> None:
+@pytest.mark.parametrize("handshake", HANDSHAKES)
+async def test_concurrent_calls_get_own_responses(handshake: Handshake, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer)
+        await handshake(peer)
         requests = [await peer.receive("tools/call") for _ in range(100)]
         for request in reversed(requests):
-            name = request["params"]["name"]  # type: ignore[index,call-overload]  # a tools/call of ours
+            name = request["params"]["name"]  # type: ignore[index,call-overload]  # a tools/call of the client
             await peer.answer(request, {**OK, "content": [{"type": "text", "text": name}]})
 
     answers: dict[str, str] = {}
@@ -454,10 +448,10 @@ async def test_a_hundred_calls_at_once_each_get_their_own_answer(
     assert answers == {f"tool-{number}": f"tool-{number}" for number in range(100)}
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------
+# --- closing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_whatever_waits_when_the_server_goes_away_ends_with_that(autojump_clock: trio.testing.MockClock) -> None:
+async def test_connection_closed_by_server_pending_requests_raise(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={}, prompts={})
         await peer.receive()
@@ -483,7 +477,7 @@ async def test_whatever_waits_when_the_server_goes_away_ends_with_that(autojump_
     assert len(set(map(id, errors))) == 3
 
 
-async def test_bytes_in_any_pieces_and_with_delays_change_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_split_and_delayed_bytes_read(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.answer(await peer.receive("tools/call"), OK)
@@ -494,7 +488,7 @@ async def test_bytes_in_any_pieces_and_with_delays_change_nothing(autojump_clock
 
 
 @pytest.mark.spec("batch.receive", "batch.responses-match-requests")
-async def test_a_batch_of_a_server_of_2025_03_26_is_read_and_answered_in_one(
+async def test_batch_answered_in_one_batch(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -525,12 +519,10 @@ async def test_a_batch_of_a_server_of_2025_03_26_is_read_and_answered_in_one(
     assert shown == [1]
 
 
-@pytest.mark.parametrize("begin", BEGINNINGS)
-async def test_a_batch_of_a_server_that_may_not_send_any_is_read_all_the_same(
-    begin: Begin, autojump_clock: trio.testing.MockClock
-) -> None:
+@pytest.mark.parametrize("handshake", HANDSHAKES)
+async def test_batch_of_other_revision_read(handshake: Handshake, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer)
+        await handshake(peer)
         request = await peer.receive("tools/call")
         await peer.send([1, {"jsonrpc": "2.0", "id": request["id"], "result": OK}])
 
@@ -539,7 +531,7 @@ async def test_a_batch_of_a_server_that_may_not_send_any_is_read_all_the_same(
 
 
 @pytest.mark.spec("stdio.client-no-responses")
-async def test_a_modern_client_writes_no_responses(autojump_clock: trio.testing.MockClock) -> None:
+async def test_modern_client_sends_no_responses(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})
         await peer.send(
@@ -556,13 +548,13 @@ async def test_a_modern_client_writes_no_responses(autojump_clock: trio.testing.
     assert all(b'"method"' in line for direction, line in transcript.lines if direction == ">")
 
 
-async def both_ends(client: Client) -> None:
+async def close_twice(client: Client) -> None:
     await client.aclose()
     await client.aclose()
 
 
-async def test_closing_a_client_from_another_task_ends_what_waits(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}))) as client:  # noqa: SIM117  the outer one has to end last
+async def test_client_closed_by_other_task_pending_call_raises(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_in_memory(scripted(lambda peer: peer.initialize(tools={}))) as client:  # noqa: SIM117  the outer one must end last
         async with trio.open_nursery() as nursery:
 
             async def call() -> None:
@@ -571,5 +563,5 @@ async def test_closing_a_client_from_another_task_ends_what_waits(autojump_clock
 
             nursery.start_soon(call)
             await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(both_ends, client)
-            nursery.start_soon(both_ends, client)
+            nursery.start_soon(close_twice, client)
+            nursery.start_soon(close_twice, client)

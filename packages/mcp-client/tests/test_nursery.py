@@ -10,9 +10,9 @@ async def fail() -> None:
     raise ValueError
 
 
-async def test_a_lone_exception_comes_out_as_it_is() -> None:
+async def test_single_exception_raised_unwrapped() -> None:
     cause = KeyError()
-    with pytest.raises(ZeroDivisionError) as caught:  # noqa: PT012  how it is raised matters
+    with pytest.raises(ZeroDivisionError) as caught:  # noqa: PT012  the way of raising matters
         async with open_private_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
             raise ZeroDivisionError from cause
@@ -20,8 +20,8 @@ async def test_a_lone_exception_comes_out_as_it_is() -> None:
     assert not isinstance(caught.value.__context__, BaseExceptionGroup)
 
 
-async def test_two_of_them_stay_together() -> None:
-    with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012  how it is raised matters
+async def test_two_exceptions_raised_as_group() -> None:
+    with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012  the way of raising matters
         async with open_private_nursery() as nursery:
             nursery.start_soon(fail)
             try:
@@ -31,13 +31,13 @@ async def test_two_of_them_stay_together() -> None:
     assert {type(error) for error in caught.value.exceptions} == {ValueError, ZeroDivisionError}
 
 
-async def test_a_cancellation_from_outside_does_not_hide_the_exception() -> None:
+async def test_outer_cancellation_keeps_exception() -> None:
     async def nest() -> None:
         async with trio.open_nursery() as inner:
             inner.start_soon(trio.sleep_forever)
             inner.start_soon(trio.sleep_forever)
 
-    with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):  # noqa: PT012  how it is raised matters
+    with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):  # noqa: PT012  the way of raising matters
         async with open_private_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
             nursery.start_soon(nest)

@@ -48,14 +48,14 @@ for line in sys.stdin:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
-PATIENT = Grace(close_stdin=60, terminate=60, kill=60)
+LONG_GRACE = Grace(close_stdin=60, terminate=60, kill=60)
 
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code]
 
 
-def test_a_client_says_which_version_it_is() -> None:
+def test_client_info_has_package_version() -> None:
     assert DEFAULT_INFO.version == mcp_client.__version__
 
 
@@ -67,9 +67,9 @@ async def silence(peer: ScriptedPeer) -> None:
 
 
 @pytest.mark.spec("stdio.client-support")
-async def test_a_server_is_started_spoken_to_and_stopped() -> None:
+async def test_stdio_server_started_called_and_stopped() -> None:
     lines: list[str] = []
-    async with open_stdio(python(SERVER), grace=PATIENT, on_stderr=lines.append) as client:
+    async with open_stdio(python(SERVER), grace=LONG_GRACE, on_stderr=lines.append) as client:
         assert client.revision is R2025_11_25
         assert client.server_info is not None
         assert client.server_info.name == "small"
@@ -78,17 +78,17 @@ async def test_a_server_is_started_spoken_to_and_stopped() -> None:
     assert lines == ["working"]
 
 
-async def test_a_server_that_exits_at_once_is_reported_with_what_it_wrote_to_stderr() -> None:
+async def test_server_exit_at_start_reported_with_stderr() -> None:
     with pytest.raises(ConnectionEnded, match="exited with status 3") as caught:
         async with open_stdio(python("import sys; print('no such database', file=sys.stderr); sys.exit(3)")):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
     assert caught.value.context.stderr_tail == "no such database\n"
     assert "no such database" in str(caught.value)
     assert caught.value.context.phase is Phase.NEGOTIATE
 
 
-async def test_a_server_that_exits_in_the_middle_is_reported_to_whom_waits() -> None:
-    async with open_stdio(python(SERVER), grace=PATIENT) as client:
+async def test_server_exit_during_call_reported_to_caller() -> None:
+    async with open_stdio(python(SERVER), grace=LONG_GRACE) as client:
         with pytest.raises(ConnectionEnded, match="exited with status 1") as caught:
             await client.call_tool("exit")
         assert caught.value.context.stderr_tail == "working\nout of cheese\n"
@@ -98,8 +98,8 @@ async def test_a_server_that_exits_in_the_middle_is_reported_to_whom_waits() -> 
             await client.call_tool("again")
 
 
-async def test_request_that_server_refuses_is_reported_without_its_stderr() -> None:
-    async with open_stdio(python(SERVER), grace=PATIENT) as client:
+async def test_rejected_request_reported_without_stderr() -> None:
+    async with open_stdio(python(SERVER), grace=LONG_GRACE) as client:
         await client.call_tool("a")
         with pytest.raises(RequestFailed, match="Method not found") as caught:
             await client.ping()
@@ -110,26 +110,26 @@ async def test_request_that_server_refuses_is_reported_without_its_stderr() -> N
         assert "working" not in str(error)
 
 
-async def test_server_that_exits_after_many_lines_is_reported_with_the_last_twenty() -> None:
+async def test_server_exit_reported_with_last_20_stderr_lines() -> None:
     code = "import sys\nfor n in range(100): print('line', n, file=sys.stderr)\nsys.exit(3)"
     with pytest.raises(ConnectionEnded, match="exited with status 3") as caught:
         async with open_stdio(python(code)):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
     assert caught.value.context.stderr_tail == "".join(f"line {n}\n" for n in range(80, 100))
 
 
-async def test_server_that_never_answers_is_reported_with_its_stderr(mock_clock: trio.testing.MockClock) -> None:
+async def test_silent_server_reported_with_stderr(mock_clock: trio.testing.MockClock) -> None:
     wrote = trio.Event()
     code = "import sys; print('waiting for the database', file=sys.stderr, flush=True); sys.stdin.read()"
 
-    async def open_in_vain() -> None:
+    async def open_and_time_out() -> None:
         with pytest.raises(RequestTimeout, match="did not respond") as caught:
             async with open_stdio(python(code), on_stderr=lambda _: wrote.set()):
-                raise AssertionError("it was never opened")
+                raise AssertionError("the connection was opened")
         assert caught.value.context.stderr_tail == "waiting for the database\n"
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(open_in_vain)
+        nursery.start_soon(open_and_time_out)
         await wrote.wait()
         await trio.testing.wait_all_tasks_blocked()
         mock_clock.jump(Deadlines().probe)
@@ -137,8 +137,8 @@ async def test_server_that_never_answers_is_reported_with_its_stderr(mock_clock:
         mock_clock.jump(Deadlines().connect)
 
 
-async def test_client_that_was_closed_is_reported_without_stderr_of_server() -> None:
-    async with open_stdio(python(SERVER), grace=PATIENT) as client:
+async def test_closed_client_reported_without_stderr() -> None:
+    async with open_stdio(python(SERVER), grace=LONG_GRACE) as client:
         await client.call_tool("a")
         await client.aclose()
         with pytest.raises(ConnectionEnded, match="the client was closed") as caught:
@@ -146,27 +146,27 @@ async def test_client_that_was_closed_is_reported_without_stderr_of_server() -> 
     assert caught.value.context.stderr_tail is None
 
 
-async def test_a_program_that_does_not_exist_is_named() -> None:
+async def test_missing_program_named() -> None:
     with pytest.raises(ProcessFailed, match="no-such-program"):
         async with open_stdio(["no-such-program"]):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
 
 
-async def test_a_server_that_closes_its_input_and_stays_is_given_up() -> None:
+async def test_server_closing_stdin_connection_ended() -> None:
     code = f"import os, sys, signal\n{SERVER.replace('for line', 'for number, line')}".replace(
         "in sys.stdin:", "in enumerate(iter(sys.stdin.readline, '')):"
     ).replace("else:\n        continue", "else:\n        os.close(0)\n        signal.pause()")
     async with open_stdio(python(code), grace=Grace(close_stdin=0.01)) as client:
-        with pytest.raises(ConnectionEnded, match="closed its end of the connection"):  # noqa: PT012  until it shows
+        with pytest.raises(ConnectionEnded, match="closed its end of the connection"):  # noqa: PT012  repeated until the write fails
             while True:
                 with trio.move_on_after(0.05):
                     await client.call_tool("a")
 
 
-# --- ways to open and to close ---------------------------------------------------------------------------------------
+# --- opening and closing ---------------------------------------------------------------------------------------------
 
 
-async def test_clients_are_closed_in_any_order_by_any_task(autojump_clock: trio.testing.MockClock) -> None:
+async def test_clients_closed_in_any_order(autojump_clock: trio.testing.MockClock) -> None:
     async with trio.open_nursery() as nursery:
         clients: list[Client] = []
         for _ in range(3):
@@ -180,7 +180,7 @@ async def test_clients_are_closed_in_any_order_by_any_task(autojump_clock: trio.
                 await client.list_tools()
 
 
-async def test_two_nested_clients_are_closed_first_opened_first(autojump_clock: trio.testing.MockClock) -> None:
+async def test_nested_clients_closed_first_opened_first(autojump_clock: trio.testing.MockClock) -> None:
     serve = scripted(lambda peer: peer.initialize(tools={}))
     async with open_in_memory(serve) as first, open_in_memory(serve) as second:
         await first.aclose()
@@ -188,7 +188,7 @@ async def test_two_nested_clients_are_closed_first_opened_first(autojump_clock: 
         await second.aclose()
 
 
-async def test_the_task_that_has_a_client_ends_when_the_server_goes_away(
+async def test_run_ends_when_server_closes_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -203,7 +203,7 @@ async def test_the_task_that_has_a_client_ends_when_the_server_goes_away(
     assert trio.current_time() < 10
 
 
-async def test_closing_while_connecting_gives_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_close_while_connecting_raises(autojump_clock: trio.testing.MockClock) -> None:
     ours, _theirs = trio.testing.memory_stream_pair()
     opening = open_stream(ours)
     async with trio.open_nursery() as nursery:
@@ -211,7 +211,7 @@ async def test_closing_while_connecting_gives_up(autojump_clock: trio.testing.Mo
         async def connect() -> None:
             with pytest.raises(ConnectionEnded, match="closed while it was connecting") as caught:
                 async with opening:
-                    raise AssertionError("it was never opened")
+                    raise AssertionError("the connection was opened")
             assert caught.value.context.phase is Phase.CONNECT
 
         nursery.start_soon(connect)
@@ -220,7 +220,7 @@ async def test_closing_while_connecting_gives_up(autojump_clock: trio.testing.Mo
         await opening.aclose()
 
 
-async def test_closing_before_connecting_prevents_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_close_before_connecting_raises(autojump_clock: trio.testing.MockClock) -> None:
     ours, _theirs = trio.testing.memory_stream_pair()
     opening = open_stream(ours)
     await opening.aclose()
@@ -228,7 +228,7 @@ async def test_closing_before_connecting_prevents_it(autojump_clock: trio.testin
         await opening.__aenter__()
 
 
-async def test_an_opening_opens_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_opening_used_twice_raises(autojump_clock: trio.testing.MockClock) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     opening = open_stream(ours)
     with pytest.raises(RuntimeError, match="was not opened"):
@@ -240,7 +240,7 @@ async def test_an_opening_opens_once(autojump_clock: trio.testing.MockClock) -> 
                 await opening.__aenter__()
 
 
-async def test_what_the_block_raises_comes_out_alone(autojump_clock: trio.testing.MockClock) -> None:
+async def test_exception_of_block_raised_unwrapped(autojump_clock: trio.testing.MockClock) -> None:
     serve = scripted(lambda peer: peer.initialize())
     with pytest.raises(ZeroDivisionError) as caught:
         async with open_in_memory(serve):
@@ -255,14 +255,14 @@ async def test_what_the_block_raises_comes_out_alone(autojump_clock: trio.testin
                 raise ZeroDivisionError
     assert scope.cancel_called
     group = ExceptionGroup("mine", [ValueError()])
-    with pytest.raises(ExceptionGroup) as mine:
+    with pytest.raises(ExceptionGroup) as raised:
         async with open_in_memory(serve):
             raise group
-    assert mine.value.message == "mine"
+    assert raised.value.message == "mine"
 
 
 @pytest.mark.parametrize("server", [silence, lambda peer: peer.initialize()])
-async def test_a_client_is_ended_by_cancellation_at_any_moment(
+async def test_client_cancelled_ends(
     server: Callable[[ScriptedPeer], Awaitable[object]], autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -274,7 +274,7 @@ async def test_a_client_is_ended_by_cancellation_at_any_moment(
     assert scope.cancelled_caught
 
 
-async def test_closing_with_the_server_already_gone_is_quiet(autojump_clock: trio.testing.MockClock) -> None:
+async def test_close_after_server_closed_raises_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()
         await peer.aclose()
@@ -284,7 +284,7 @@ async def test_closing_with_the_server_already_gone_is_quiet(autojump_clock: tri
         await client.aclose()
 
 
-async def test_a_notification_right_before_the_end_is_not_lost(autojump_clock: trio.testing.MockClock) -> None:
+async def test_notification_before_close_sent(autojump_clock: trio.testing.MockClock) -> None:
     received: list[JsonObject] = []
 
     async def script(peer: ScriptedPeer) -> None:
@@ -296,7 +296,7 @@ async def test_a_notification_right_before_the_end_is_not_lost(autojump_clock: t
     assert [message["method"] for message in received] == ["notifications/roots/list_changed"]
 
 
-# --- negotiation: the zoo of servers ---------------------------------------------------------------------------------
+# --- negotiation -----------------------------------------------------------------------------------------------------
 
 
 def initialized(version: str = "2025-06-18", **more: JsonValue) -> JsonObject:
@@ -321,7 +321,7 @@ PROBE_ANSWERS: dict[str, JsonValue] = {
 
 
 @pytest.mark.parametrize("answer", PROBE_ANSWERS.values(), ids=PROBE_ANSWERS)
-async def test_a_legacy_server_is_recognised_by_any_answer_to_the_probe(
+async def test_probe_any_legacy_response_negotiates_legacy(
     answer: JsonObject, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -336,7 +336,7 @@ async def test_a_legacy_server_is_recognised_by_any_answer_to_the_probe(
 
 
 @pytest.mark.parametrize("junk", [b"", b"Starting up...\n", b"\xff\xfe\n\n  \n", b"\xef\xbb\xbf"])
-async def test_a_silent_server_is_taken_for_a_legacy_one(junk: bytes, autojump_clock: trio.testing.MockClock) -> None:
+async def test_probe_without_response_negotiates_legacy(junk: bytes, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.send_bytes(junk)
         await peer.receive("server/discover")
@@ -347,7 +347,7 @@ async def test_a_silent_server_is_taken_for_a_legacy_one(junk: bytes, autojump_c
         assert client.revision is R2025_06_18
 
 
-async def test_a_late_answer_to_the_probe_is_still_taken(autojump_clock: trio.testing.MockClock) -> None:
+async def test_probe_late_response_negotiates_modern(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         request = await peer.receive("server/discover")
         await peer.receive("initialize")
@@ -359,7 +359,7 @@ async def test_a_late_answer_to_the_probe_is_still_taken(autojump_clock: trio.te
 
 
 @pytest.mark.spec("stdio.probe-recommended-modern-only")
-async def test_a_modern_only_client_waits_for_a_slow_server_to_start(autojump_clock: trio.testing.MockClock) -> None:
+async def test_modern_only_client_waits_for_slow_server(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await trio.sleep(20)
         await peer.discover()
@@ -369,9 +369,7 @@ async def test_a_modern_only_client_waits_for_a_slow_server_to_start(autojump_cl
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_pinned_revision_is_the_only_one_proposed(
-    revision: object, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_pinned_revision_proposed(revision: object, autojump_clock: trio.testing.MockClock) -> None:
     async with open_in_memory(
         scripted(lambda peer: peer.initialize(str(revision))),
         revisions=[each for each in LEGACY if each is revision],
@@ -379,7 +377,7 @@ async def test_a_pinned_revision_is_the_only_one_proposed(
         assert client.revision is revision
 
 
-async def refuses_versions(peer: ScriptedPeer) -> None:
+async def reject_version(peer: ScriptedPeer) -> None:
     await peer.refuse(await peer.receive("server/discover"), -32601)
     request = await peer.receive("initialize")
     await peer.refuse(request, -32602, "Unsupported protocol version", {"supported": ["2024-11-05"]})
@@ -387,85 +385,85 @@ async def refuses_versions(peer: ScriptedPeer) -> None:
     await peer.receive("notifications/initialized")
 
 
-async def test_a_server_that_refuses_a_version_and_names_another_gets_it(
+async def test_version_rejected_supported_version_used(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with open_in_memory(scripted(refuses_versions)) as client:
+    async with open_in_memory(scripted(reject_version)) as client:
         assert client.revision is R2024_11_05
 
 
 Script = Callable[[ScriptedPeer], Awaitable[None]]
 
 
-async def unknown_version(peer: ScriptedPeer) -> None:
+async def return_unknown_version(peer: ScriptedPeer) -> None:
     await peer.refuse(await peer.receive("server/discover"), -32601)
     await peer.answer(await peer.receive("initialize"), initialized("1999-01-01"))
 
 
-async def broken_initialize(peer: ScriptedPeer) -> None:
+async def return_invalid_initialize(peer: ScriptedPeer) -> None:
     await peer.refuse(await peer.receive("server/discover"), -32601)
     await peer.answer(await peer.receive("initialize"), {"protocolVersion": 3})
 
 
-async def refuses_all(peer: ScriptedPeer) -> None:
+async def reject_initialize(peer: ScriptedPeer) -> None:
     await peer.refuse(await peer.receive("server/discover"), -32601)
-    await peer.refuse(await peer.receive("initialize"), -32603, "the licence has run out")
+    await peer.refuse(await peer.receive("initialize"), -32603, "the license has expired")
 
 
-async def modern_and_foreign(peer: ScriptedPeer) -> None:
+async def support_unknown_version(peer: ScriptedPeer) -> None:
     await peer.discover("2030-01-01")
 
 
-async def goes_away(peer: ScriptedPeer) -> None:
+async def close_connection(peer: ScriptedPeer) -> None:
     await peer.receive()
     await peer.aclose()
 
 
-async def says_junk(peer: ScriptedPeer) -> None:
+async def send_junk(peer: ScriptedPeer) -> None:
     await peer.send_bytes(b"not a server\n" * 200)
 
 
 @pytest.mark.parametrize(
-    ("script", "kind", "message"),
+    ("script", "error_type", "message"),
     [
-        (unknown_version, NegotiationFailed, "1999-01-01"),
-        (broken_initialize, RemoteProtocolError, "protocolVersion"),
-        (refuses_all, RequestFailed, "the licence has run out"),
-        (modern_and_foreign, NegotiationFailed, "2030-01-01"),
-        (goes_away, ConnectionEnded, "closed by the server"),
-        (says_junk, ConnectionEnded, r"Limits\.junk_lines"),
+        (return_unknown_version, NegotiationFailed, "1999-01-01"),
+        (return_invalid_initialize, RemoteProtocolError, "protocolVersion"),
+        (reject_initialize, RequestFailed, "the license has expired"),
+        (support_unknown_version, NegotiationFailed, "2030-01-01"),
+        (close_connection, ConnectionEnded, "closed by the server"),
+        (send_junk, ConnectionEnded, r"Limits\.junk_lines"),
         (silence, RequestTimeout, "connect deadline of 30 s"),
     ],
 )
-async def test_a_server_that_cannot_be_spoken_to_is_reported(
-    script: Script, kind: type[McpError], message: str, autojump_clock: trio.testing.MockClock
+async def test_negotiation_failure_reported(
+    script: Script, error_type: type[McpError], message: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    with pytest.raises(kind, match=message) as caught:
+    with pytest.raises(error_type, match=message) as caught:
         async with open_in_memory(scripted(script)):
-            raise AssertionError("it was never opened")
-    assert type(caught.value) is kind or issubclass(type(caught.value), kind)
+            raise AssertionError("the connection was opened")
+    assert type(caught.value) is error_type or issubclass(type(caught.value), error_type)
     assert caught.value.context.peer == "the server in memory"
     assert caught.value.context.phase in {Phase.CONNECT, Phase.NEGOTIATE}
 
 
 @pytest.mark.spec("lifecycle.handle-initialize-timeout")
-async def test_the_unanswered_handshake_is_named_when_the_connect_deadline_passes(
+async def test_connect_deadline_names_pending_handshake(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     with pytest.raises(RequestTimeout) as caught:
         async with open_in_memory(scripted(silence)):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
     assert (caught.value.context.method, caught.value.context.request_id) == ("initialize", 2)
     assert trio.current_time() == 30
 
 
-async def test_a_client_needs_a_revision_to_speak(autojump_clock: trio.testing.MockClock) -> None:
+async def test_client_without_revisions_rejected(autojump_clock: trio.testing.MockClock) -> None:
     with pytest.raises(LocalProtocolError, match="no revision"):
         async with open_in_memory(replayed(Transcript()), revisions=[]):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
 
 
-async def test_junk_between_messages_is_told_and_survived(
+async def test_junk_lines_reported_and_tolerated(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -482,19 +480,19 @@ async def test_junk_between_messages_is_told_and_survived(
 
     junk: list[str] = []
 
-    def note(line: str) -> None:
+    def record_junk(line: str) -> None:
         junk.append(line)
         raise ValueError
 
-    async with open_in_memory(scripted(script), on_junk=note) as client:
-        # Behind the last message stands no line end.
+    async with open_in_memory(scripted(script), on_junk=record_junk) as client:
+        # The last message has no line end.
         assert (await client.call_tool("a")).content == ()
     assert junk[0] == "Loading \N{REPLACEMENT CHARACTER} model..."
     assert len(junk) == 501
     assert any("invalid line" in record.getMessage() for record in caplog.records)
 
 
-async def test_too_much_junk_ends_the_connection_and_names_the_setting(
+async def test_junk_lines_over_limit_end_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def script(peer: ScriptedPeer) -> None:
@@ -521,8 +519,8 @@ async def conversation(peer: ScriptedPeer) -> None:
         await peer.answer(request, result)
 
 
-async def ask_three_times(client: Client, outcomes: list[object]) -> None:
-    async def ask(call: Callable[[], Awaitable[object]]) -> None:
+async def request_three_times(client: Client, outcomes: list[object]) -> None:
+    async def request(call: Callable[[], Awaitable[object]]) -> None:
         try:
             outcomes.append(await call())
         except McpError as error:
@@ -530,15 +528,15 @@ async def ask_three_times(client: Client, outcomes: list[object]) -> None:
 
     async with trio.open_nursery() as nursery:
         for call in (client.list_tools, client.list_prompts, lambda: client.call_tool("a")):
-            nursery.start_soon(ask, call)
+            nursery.start_soon(request, call)
             await trio.testing.wait_all_tasks_blocked()
 
 
-async def recorded() -> Transcript:
+async def record_conversation() -> Transcript:
     transcript = Transcript()
     async with open_in_memory(scripted(conversation), transcript=transcript, revisions=[*LEGACY]) as client:
         outcomes: list[object] = []
-        await ask_three_times(client, outcomes)
+        await request_three_times(client, outcomes)
     assert len(outcomes) == 3
     assert not any(isinstance(outcome, Exception) for outcome in outcomes)
     return transcript
@@ -546,13 +544,11 @@ async def recorded() -> Transcript:
 
 @pytest.mark.property
 @pytest.mark.parametrize("direction", ["<", ">"])
-async def test_wherever_the_stream_is_cut_nobody_is_left_waiting(
-    direction: str, autojump_clock: trio.testing.MockClock
-) -> None:
-    transcript = await recorded()
-    size = sum(len(line) + 1 for way, line in transcript.lines if way == direction)
+async def test_stream_cut_anywhere_every_request_ends(direction: str, autojump_clock: trio.testing.MockClock) -> None:
+    transcript = await record_conversation()
+    size = sum(len(line) + 1 for line_direction, line in transcript.lines if line_direction == direction)
     opened = 0
-    # Without the line end behind the last message nothing is missing.
+    # The line end after the last message may be missing.
     for offset in range(size - 1):
         cut = Faults(cut_after=offset)
         faults = {"to_client": cut} if direction == "<" else {"to_server": cut}
@@ -566,7 +562,7 @@ async def test_wherever_the_stream_is_cut_nobody_is_left_waiting(
                 to_server=faults.get("to_server", Faults()),
             ) as client:
                 opened += 1
-                await ask_three_times(client, outcomes)
+                await request_three_times(client, outcomes)
         except ConnectionEnded:
             assert not outcomes
         else:
@@ -579,11 +575,9 @@ async def test_wherever_the_stream_is_cut_nobody_is_left_waiting(
 
 @pytest.mark.property
 @pytest.mark.parametrize("direction", ["<", ">"])
-async def test_whatever_byte_is_spoilt_nobody_is_left_waiting(
-    direction: str, autojump_clock: trio.testing.MockClock
-) -> None:
-    transcript = await recorded()
-    size = sum(len(line) + 1 for way, line in transcript.lines if way == direction)
+async def test_stream_byte_corrupted_every_request_ends(direction: str, autojump_clock: trio.testing.MockClock) -> None:
+    transcript = await record_conversation()
+    size = sum(len(line) + 1 for line_direction, line in transcript.lines if line_direction == direction)
     for offset in range(0, size, 3):
         bad, good = Faults(corrupt=offset, split=50), Faults()
         outcomes: list[object] = []
@@ -594,7 +588,7 @@ async def test_whatever_byte_is_spoilt_nobody_is_left_waiting(
                 to_client=bad if direction == "<" else good,
                 to_server=good if direction == "<" else bad,
             ) as client:
-                await ask_three_times(client, outcomes)
+                await request_three_times(client, outcomes)
         except McpError:
             continue
         assert len(outcomes) == 3

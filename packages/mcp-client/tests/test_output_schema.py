@@ -34,27 +34,27 @@ def result(value: JsonValue | Absent, *, is_error: bool = False) -> CallToolResu
         ({"n": "\ud800"}, "$.n: "),
     ],
 )
-def test_what_breaks_the_schema_is_told(value: JsonValue | Absent, problem: str) -> None:
+def test_output_violating_schema_raises(value: JsonValue | Absent, problem: str) -> None:
     with pytest.raises(InvalidToolOutput, match=r"the tool 'a' violates its output schema.*validate_output") as caught:
         schemas(NUMBER).check("a", result(value))
     assert caught.value.problems[0].startswith(problem) or "cannot be validated" in caught.value.problems[0]
     assert caught.value.result.structured_content == value
 
 
-def test_what_fits_passes() -> None:
+def test_output_valid_accepted() -> None:
     outputs = schemas(NUMBER)
     outputs.check("a", result({"n": 1}))
     outputs.check("a", result({"n": 2, "more": [1]}))
 
 
-def test_a_path_leads_through_arrays() -> None:
+def test_problem_path_through_array() -> None:
     items: JsonObject = {"type": "array", "items": NUMBER}
     with pytest.raises(InvalidToolOutput) as caught:
         schemas(items).check("a", result([{"n": 1}, {"n": None}]))
     assert caught.value.problems[0].startswith("$[1].n: ")
 
 
-def test_not_more_problems_are_told_than_anybody_reads() -> None:
+def test_problems_limited_to_20() -> None:
     items: JsonObject = {"type": "array", "items": {"type": "string"}}
     with pytest.raises(InvalidToolOutput) as caught:
         schemas(items).check("a", result([1] * 900))
@@ -62,7 +62,7 @@ def test_not_more_problems_are_told_than_anybody_reads() -> None:
 
 
 @pytest.mark.parametrize("value", [[1] * 1_001, [[1] * 1_001], {"a": [1] * 1_001}, [[1]] * 501])
-def test_a_large_result_is_reported_by_its_first_problem(value: JsonValue) -> None:
+def test_large_output_reports_first_problem(value: JsonValue) -> None:
     item: JsonObject = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/all"}]}
     nested: JsonObject = {"type": ["array", "object"], "items": item, "additionalProperties": item}
     with pytest.raises(InvalidToolOutput) as caught:
@@ -70,25 +70,25 @@ def test_a_large_result_is_reported_by_its_first_problem(value: JsonValue) -> No
     assert len(caught.value.problems) == 1
 
 
-def test_a_failed_tool_and_an_unknown_one_promise_nothing() -> None:
+def test_output_of_failed_or_unknown_tool_not_checked() -> None:
     schemas(NUMBER).check("a", result(ABSENT, is_error=True))
     schemas(NUMBER).check("b", result(ABSENT))
     schemas(None).check("a", result(ABSENT))
 
 
-def test_tools_that_changed_are_unknown_until_they_are_listed_again() -> None:
+def test_output_after_forget_not_checked() -> None:
     outputs = schemas(NUMBER)
     outputs.forget()
     outputs.check("a", result({}))
 
 
-def test_the_policy_decides(caplog: pytest.LogCaptureFixture) -> None:
+def test_policy_off_warn_and_invalid(caplog: pytest.LogCaptureFixture) -> None:
     schemas(NUMBER, "off").check("a", result({}))
     assert not caplog.records
     schemas(NUMBER, "warn").check("a", result({}))
     assert "violates its output schema" in caplog.text
     with pytest.raises(ValueError, match="validate_output must be 'raise', 'warn' or 'off', not 'loud'"):
-        OutputSchemas("loud")  # type: ignore[arg-type]  # what a careless caller writes
+        OutputSchemas("loud")  # type: ignore[arg-type]  # an invalid policy
 
 
 def nested(depth: int) -> JsonObject:
@@ -103,8 +103,8 @@ def exploding() -> JsonObject:
     return {"$ref": "#/$defs/d0", "$defs": {**definitions, "d12": {"type": "string"}}}
 
 
-def hidden(schema: JsonObject) -> JsonObject:
-    """The schema as a property whose name looks like a keyword for data."""
+def in_enum_property(schema: JsonObject) -> JsonObject:
+    """Return a schema with this one as a property whose name is a keyword for data."""
     return {"type": "object", "properties": {"enum": schema}}
 
 
@@ -123,10 +123,10 @@ def hidden(schema: JsonObject) -> JsonObject:
         ({"type": "object", "properties": {"a": {"pattern": "(?=a)b"}}}, "not valid"),
         (nested(100), "more than 64 levels deep"),
         (exploding(), "more than 10000 subschemas"),
-        (hidden(nested(100)), "more than 64 levels deep"),
+        (in_enum_property(nested(100)), "more than 64 levels deep"),
     ],
 )
-def test_a_schema_that_cannot_be_used_does_not_make_its_tool_unusable(
+def test_unusable_schema_logged_once_and_not_checked(
     schema: JsonObject, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     outputs = schemas(schema, "warn")
@@ -141,7 +141,7 @@ def test_a_schema_that_cannot_be_used_does_not_make_its_tool_unusable(
     "schema.dialect-unsupported-error", "schema.unsupported-dialect-error", "schema.unresolved-ref-rejected"
 )
 @pytest.mark.parametrize("schema", [{"$schema": "https://example.com/dialect"}, {"$ref": "https://example.com/schema"}])
-def test_who_wants_only_what_is_valid_does_not_get_what_cannot_be_validated(schema: JsonObject) -> None:
+def test_unusable_schema_with_raise_policy_raises(schema: JsonObject) -> None:
     outputs = schemas(schema)
     for _time in range(2):
         with pytest.raises(InvalidToolOutput, match=r"the tool 'a' cannot be validated: .*example\.com") as caught:
@@ -165,7 +165,7 @@ def test_who_wants_only_what_is_valid_does_not_get_what_cannot_be_validated(sche
         },
     ],
 )
-def test_known_dialects_references_and_recursion_are_followed(schema: JsonObject) -> None:
+def test_schema_dialects_references_and_recursion_supported(schema: JsonObject) -> None:
     outputs = schemas(schema)
     outputs.check("a", result({"n": 1}))
     with pytest.raises(InvalidToolOutput):
@@ -183,10 +183,10 @@ JSON = st.recursive(
 @given(
     schema=st.dictionaries(st.sampled_from(["$ref", "$defs", "type", "allOf", "const", "$schema"]), JSON), value=JSON
 )
-def test_no_schema_and_no_value_crash(schema: JsonObject, value: JsonValue) -> None:
+def test_check_any_schema_and_value_never_crashes(schema: JsonObject, value: JsonValue) -> None:
     schemas(schema, "warn").check("a", result(value))
 
 
-def test_the_validator_is_loaded_when_it_is_needed_and_not_before() -> None:
+def test_import_does_not_load_validator() -> None:
     code = "import sys, mcp_client; sys.exit(any(name.startswith(('jsonschema_rs', 'rich')) for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -22,7 +22,7 @@ SLEEPER = ["sleep", "1000"]
 
 @pytest.fixture
 def leader() -> Iterator[subprocess.Popen[bytes]]:
-    # In our session, unlike a real one, so that a second child of ours can join its group.
+    # In the session of this process, unlike a real group, so that a second child can join the group.
     with subprocess.Popen(SLEEPER, process_group=0) as process:
         yield process
         process.kill()
@@ -43,14 +43,14 @@ def is_reaped(pid: int) -> bool:
     return False
 
 
-def test_signals_reach_all_members(leader: subprocess.Popen[bytes], member: subprocess.Popen[bytes]) -> None:
+def test_signal_reaches_all_members(leader: subprocess.Popen[bytes], member: subprocess.Popen[bytes]) -> None:
     group = ProcessGroup(leader.pid)
     assert group.terminate()
     assert leader.wait() == -signal.SIGTERM
     assert member.wait() == -signal.SIGTERM
 
 
-def test_a_group_without_members_cannot_be_signalled(leader: subprocess.Popen[bytes]) -> None:
+def test_signal_to_empty_group_returns_false(leader: subprocess.Popen[bytes]) -> None:
     group = ProcessGroup(leader.pid)
     assert group.kill()
     leader.wait()
@@ -70,9 +70,7 @@ def has_proc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("has_proc")
-async def test_a_group_is_gone_only_when_its_last_member_is(
-    leader: subprocess.Popen[bytes], member: subprocess.Popen[bytes]
-) -> None:
+async def test_gone_waits_for_last_member(leader: subprocess.Popen[bytes], member: subprocess.Popen[bytes]) -> None:
     group = ProcessGroup(leader.pid)
     gone = trio.Event()
 
@@ -88,27 +86,27 @@ async def test_a_group_is_gone_only_when_its_last_member_is(
             await trio.testing.wait_all_tasks_blocked(cushion=0.01)
             assert not gone.is_set()
             member.kill()
-    # It was our child, as an adopted member would be.
+    # The member was a child of this process, as an adopted one would be.
     assert is_reaped(member.pid)
 
 
-async def test_a_member_that_nobody_reaps_does_not_keep_its_group(
+async def test_gone_ignores_unreaped_zombie(
     leader: subprocess.Popen[bytes], member: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_ours(_pid: int, _options: int) -> tuple[int, int]:
+    def not_our_child(_pid: int, _options: int) -> tuple[int, int]:
         raise ChildProcessError
 
     group = ProcessGroup(leader.pid)
     group.kill()
     leader.wait()
     with monkeypatch.context() as patched, trio.fail_after(60):
-        patched.setattr(os, "waitpid", not_ours)
+        patched.setattr(os, "waitpid", not_our_child)
         await group.gone()
         # The zombie is still a member.
         assert group.kill()
 
 
-async def test_a_process_that_ends_while_it_is_looked_at_is_no_member(
+async def test_gone_ignores_process_ending_during_scan(
     leader: subprocess.Popen[bytes], member: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader.kill()
@@ -119,7 +117,7 @@ async def test_a_process_that_ends_while_it_is_looked_at_is_no_member(
     assert member.poll() is None
 
 
-async def test_a_system_without_a_shell_has_no_guard_and_works(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_guard_without_shell_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_args: object, **_options: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -152,7 +150,7 @@ DYING_CLIENT = """
     trio.run(main)
 """
 
-DEAF_CHILD = """
+STUBBORN_CHILD = """
 import signal, socket, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 alive = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -162,13 +160,13 @@ while True:
 """
 
 
-async def test_a_deaf_child_and_its_helpers_end_when_we_are_killed() -> None:
+async def test_guard_kills_child_and_helpers_after_client_killed() -> None:
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = str(listener.socket.getsockname()[1])
     async with listener:
         with trio.fail_after(60):
             client = await trio.lowlevel.open_process(
-                [sys.executable, "-c", textwrap.dedent(DYING_CLIENT), DEAF_CHILD, port],
+                [sys.executable, "-c", textwrap.dedent(DYING_CLIENT), STUBBORN_CHILD, port],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
@@ -177,5 +175,5 @@ async def test_a_deaf_child_and_its_helpers_end_when_we_are_killed() -> None:
                 assert await client.stdio.receive_some() == b"guarded\n"
                 client.kill()
                 await client.wait()
-                # Child and helper hold the other end: it ends when the last of them does.
+                # Child and helper hold the peer socket, which ends when both have ended.
                 assert await alive.receive_some() == b""

@@ -1,4 +1,4 @@
-"""Skills of servers that keep the rules, and of some that do not."""
+"""Skills of valid and of invalid servers."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ URI = "skill://tidy/SKILL.md"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "skills" / "tidy"
-    (made / "references").mkdir(parents=True)
-    (made / "SKILL.md").write_text(MAIN, newline="")
-    (made / "references" / "GUIDE ä.md").write_bytes("# Güide\r\n".encode())
-    (made / "logo.png").write_bytes(b"\x89PNG\x00")
-    (made / "nested").mkdir()
-    (made / "nested" / "SKILL.md").write_text("---\nname: nested\ndescription: Within.\n---\n")
-    return made
+    skill_folder = tmp_path / "skills" / "tidy"
+    (skill_folder / "references").mkdir(parents=True)
+    (skill_folder / "SKILL.md").write_text(MAIN, newline="")
+    (skill_folder / "references" / "GUIDE ä.md").write_bytes("# Güide\r\n".encode())
+    (skill_folder / "logo.png").write_bytes(b"\x89PNG\x00")
+    (skill_folder / "nested").mkdir()
+    (skill_folder / "nested" / "SKILL.md").write_text("---\nname: nested\ndescription: Within.\n---\n")
+    return skill_folder
 
 
 @asynccontextmanager
@@ -62,14 +62,14 @@ async def connected(server: Server) -> AsyncIterator[Client]:
         yield client
 
 
-def make(folder: Path) -> Server:
+def make_server(folder: Path) -> Server:
     server = Server("docs", version="1")
     Skills(server).add(folder.parent)
     return server
 
 
-class Rogue:
-    """A server whose skill is as a test wants it, and whose files are others than it says."""
+class InvalidServer:
+    """A server whose skill entry and files a test sets independently."""
 
     def __init__(self) -> None:
         self.entry = entry()
@@ -97,8 +97,8 @@ class Rogue:
         async def get_one(_: GetSkillRequestParams, __: Context) -> GetSkillResult:
             return GetSkillResult(skill=self.entry)
 
-    def list(self, path: str, data: bytes) -> None:
-        """Adds a file to the entry."""
+    def add_file(self, path: str, data: bytes) -> None:
+        """Add a file to the entry."""
         assert self.entry.resources != "dynamic"
         file = SkillResource(uri=f"skill://tidy/{path}", digest=digest(data), size=len(data))
         self.entry = evolve(self.entry, resources=(*self.entry.resources, file))
@@ -121,11 +121,11 @@ def entry(text: str = MAIN) -> Skill:
     )
 
 
-# --- servers that keep the rules ---------------------------------------------------------------------------------------
+# --- valid servers -----------------------------------------------------------------------------------------------------
 
 
-async def test_skills_are_listed_got_and_loaded(folder: Path) -> None:
-    async with connected(make(folder)) as client:
+async def test_skills_listed_and_loaded(folder: Path) -> None:
+    async with connected(make_server(folder)) as client:
         tidy, nested = await list_skills(client)
         assert (tidy.uri, nested.uri) == (URI, "skill://tidy/nested/SKILL.md")
         assert await get_skill(client, URI) == tidy
@@ -136,8 +136,8 @@ async def test_skills_are_listed_got_and_loaded(folder: Path) -> None:
         assert (await load_skill(client, nested, origin="docs-server")).instructions == ""
 
 
-async def test_files_are_read_by_path_and_by_uri_as_they_are(folder: Path) -> None:
-    async with connected(make(folder)) as client:
+async def test_skill_file_read_by_path_and_uri(folder: Path) -> None:
+    async with connected(make_server(folder)) as client:
         loaded = await load_skill(client, await get_skill(client, URI), origin="docs-server")
         for reference in (
             "references/GUIDE ä.md",
@@ -150,8 +150,8 @@ async def test_files_are_read_by_path_and_by_uri_as_they_are(folder: Path) -> No
         assert b"Within." in await loaded.read("nested/SKILL.md")
 
 
-async def test_directories_are_read(folder: Path) -> None:
-    async with connected(make(folder)) as client:
+async def test_directory_read(folder: Path) -> None:
+    async with connected(make_server(folder)) as client:
         children = await read_directory(client, "skill://tidy")
         assert [(each.name, each.mime_type) for each in children] == [
             ("SKILL.md", "text/markdown"),
@@ -164,9 +164,9 @@ async def test_directories_are_read(folder: Path) -> None:
         assert caught.value.code == ErrorCode.INVALID_PARAMS
 
 
-async def test_skills_go_over_http(folder: Path, autojump_clock: trio.abc.Clock) -> None:
+async def test_skills_over_http_loaded(folder: Path, autojump_clock: trio.abc.Clock) -> None:
     async with trio.open_nursery() as nursery:
-        (url, *_) = await nursery.start(partial(serve_http, make(folder), "127.0.0.1:0"))
+        (url, *_) = await nursery.start(partial(serve_http, make_server(folder), "127.0.0.1:0"))
         async with open_http(url) as client:
             tidy, _ = await list_skills(client)
             assert (await load_skill(client, await get_skill(client, tidy.uri), origin="web")).text == MAIN
@@ -174,48 +174,48 @@ async def test_skills_go_over_http(folder: Path, autojump_clock: trio.abc.Clock)
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_without_the_extension_is_not_asked() -> None:
+async def test_server_without_skills_extension_rejected() -> None:
     async with connected(Server("plain", version="1")) as client:
-        for ask in (list_skills(client), get_skill(client, URI), read_directory(client, "skill://tidy")):
+        for operation in (list_skills(client), get_skill(client, URI), read_directory(client, "skill://tidy")):
             with pytest.raises(LocalProtocolError, match="does not offer extensions"):
-                await ask
+                await operation
 
 
-async def test_a_server_that_reads_no_directories_is_not_asked_to() -> None:
-    async with connected(Rogue().server) as client:
+async def test_read_directory_undeclared_rejected() -> None:
+    async with connected(InvalidServer().server) as client:
         with pytest.raises(LocalProtocolError, match="directoryRead"):
             await read_directory(client, "skill://tidy")
 
 
-async def test_a_legacy_server_has_no_skills(folder: Path) -> None:
-    server = make(folder)
+async def test_legacy_server_list_skills_rejected(folder: Path) -> None:
+    server = make_server(folder)
     async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[LATEST_LEGACY]) as client:
         with pytest.raises(LocalProtocolError, match="skills/list"):
             await list_skills(client)
 
 
-async def test_nothing_is_fetched_before_it_is_needed_nor_twice() -> None:
-    rogue = Rogue()
-    rogue.list("a.md", b"a")
-    rogue.files["skill://tidy/a.md"] = "a"
-    async with connected(rogue.server) as client:
+async def test_skill_files_fetched_on_demand_once() -> None:
+    server_with_skill = InvalidServer()
+    server_with_skill.add_file("a.md", b"a")
+    server_with_skill.files["skill://tidy/a.md"] = "a"
+    async with connected(server_with_skill.server) as client:
         (skill,) = await list_skills(client)
         approval("rogue", skill)
-        assert rogue.reads == []
+        assert server_with_skill.reads == []
         loaded = await load_skill(client, skill, origin="rogue")
-        assert rogue.reads == [URI]
+        assert server_with_skill.reads == [URI]
         assert await loaded.read("a.md") == await loaded.read("a.md") == b"a"
         assert await loaded.read("SKILL.md") == MAIN.encode()
-        assert rogue.reads == [URI, "skill://tidy/a.md"]
+        assert server_with_skill.reads == [URI, "skill://tidy/a.md"]
 
 
-# --- what a model and a user are shown ---------------------------------------------------------------------------------
+# --- presentation to models and users ----------------------------------------------------------------------------------
 
 
-async def test_a_model_gets_the_text_with_its_origin_and_an_end_that_it_cannot_forge() -> None:
-    rogue = Rogue()
-    async with connected(rogue.server) as client:
-        loaded = await load_skill(client, rogue.entry, origin="my label")
+async def test_marked_text_has_origin_and_unforgeable_end() -> None:
+    server_with_skill = InvalidServer()
+    async with connected(server_with_skill.server) as client:
+        loaded = await load_skill(client, server_with_skill.entry, origin="my label")
         first, second = loaded.marked(), loaded.marked()
         assert first != second
         head, *_, end = first.rstrip("\n").split("\n")
@@ -226,33 +226,35 @@ async def test_a_model_gets_the_text_with_its_origin_and_an_end_that_it_cannot_f
         assert end not in MAIN
 
 
-def test_an_approval_is_for_these_files_of_this_server() -> None:
-    rogue = Rogue()
-    before = approval("one", rogue.entry)
-    assert before == approval("one", evolve(rogue.entry, frontmatter={}))
-    assert before != approval("two", rogue.entry)
+def test_approval_depends_on_server_and_files() -> None:
+    server_with_skill = InvalidServer()
+    before = approval("one", server_with_skill.entry)
+    assert before == approval("one", evolve(server_with_skill.entry, frontmatter={}))
+    assert before != approval("two", server_with_skill.entry)
     assert before != approval("one", entry(MAIN + "x"))
-    assert before != approval("one", evolve(rogue.entry, uri="skill://other/tidy/SKILL.md"))
-    rogue.list("a.md", b"a")
-    after = approval("one", rogue.entry)
+    assert before != approval("one", evolve(server_with_skill.entry, uri="skill://other/tidy/SKILL.md"))
+    server_with_skill.add_file("a.md", b"a")
+    after = approval("one", server_with_skill.entry)
     assert before != after
-    assert rogue.entry.resources != "dynamic"
-    assert after == approval("one", evolve(rogue.entry, resources=tuple(reversed(rogue.entry.resources))))
-    assert approval("one", evolve(rogue.entry, resources="dynamic")) is None
+    assert server_with_skill.entry.resources != "dynamic"
+    assert after == approval(
+        "one", evolve(server_with_skill.entry, resources=tuple(reversed(server_with_skill.entry.resources)))
+    )
+    assert approval("one", evolve(server_with_skill.entry, resources="dynamic")) is None
 
 
-# --- servers that do not -----------------------------------------------------------------------------------------------
+# --- invalid servers ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("capability.extension-data-untrusted")
-async def test_an_entry_that_breaks_the_rules_is_not_loaded() -> None:
-    rogue = Rogue()
-    rogue.list("../other/SKILL.md", b"")
-    async with connected(rogue.server) as client:
+async def test_entry_invalid_refused() -> None:
+    server_with_skill = InvalidServer()
+    server_with_skill.add_file("../other/SKILL.md", b"")
+    async with connected(server_with_skill.server) as client:
         (skill,) = await list_skills(client)
         with pytest.raises(SkillRefused, match=r"skill://tidy/SKILL.md of rogue is not loaded: .* is not within"):
             await load_skill(client, skill, origin="rogue")
-        assert rogue.reads == []
+        assert server_with_skill.reads == []
 
 
 def two(uri: str) -> tuple[ResourceContents, ...]:
@@ -273,19 +275,19 @@ def two(uri: str) -> tuple[ResourceContents, ...]:
     ],
     ids=["same size", "longer", "empty", "line ends", "large", "none", "two", "no base64"],
 )
-async def test_a_skill_that_is_not_the_listed_one_is_not_loaded(served: object, problem: str) -> None:
-    rogue = Rogue()
-    rogue.files[URI] = served
-    async with connected(rogue.server) as client:
+async def test_skill_differing_from_entry_raises(served: object, problem: str) -> None:
+    server_with_skill = InvalidServer()
+    server_with_skill.files[URI] = served
+    async with connected(server_with_skill.server) as client:
         with pytest.raises(SkillChanged, match=problem):
-            await load_skill(client, rogue.entry, origin="rogue")
+            await load_skill(client, server_with_skill.entry, origin="rogue")
 
 
-async def test_a_skill_may_come_as_bytes() -> None:
-    rogue = Rogue()
-    rogue.files[URI] = MAIN.encode()
-    async with connected(rogue.server) as client:
-        assert (await load_skill(client, rogue.entry, origin="rogue")).text == MAIN
+async def test_skill_as_blob_loaded() -> None:
+    server_with_skill = InvalidServer()
+    server_with_skill.files[URI] = MAIN.encode()
+    async with connected(server_with_skill.server) as client:
+        assert (await load_skill(client, server_with_skill.entry, origin="rogue")).text == MAIN
 
 
 def with_front(front: str) -> str:
@@ -306,23 +308,23 @@ def with_front(front: str) -> str:
         ("---\nname: \udc80\n---\n", "front matter cannot be read"),
     ],
 )
-async def test_a_front_matter_that_is_not_the_listed_one_is_not_loaded(text: str, problem: str) -> None:
-    rogue = Rogue()
+async def test_front_matter_differing_from_entry_raises(text: str, problem: str) -> None:
+    server_with_skill = InvalidServer()
     data = text.encode(errors="surrogateescape")
-    rogue.files[URI] = data
-    rogue.entry = evolve(entry(), resources=(SkillResource(uri=URI, digest=digest(data), size=len(data)),))
-    async with connected(rogue.server) as client:
+    server_with_skill.files[URI] = data
+    server_with_skill.entry = evolve(entry(), resources=(SkillResource(uri=URI, digest=digest(data), size=len(data)),))
+    async with connected(server_with_skill.server) as client:
         with pytest.raises(SkillChanged, match=problem):
-            await load_skill(client, rogue.entry, origin="rogue")
+            await load_skill(client, server_with_skill.entry, origin="rogue")
 
 
-async def test_a_file_that_is_not_listed_or_differs_is_not_read() -> None:
-    rogue = Rogue()
-    rogue.list("a.md", b"a")
-    rogue.list("gone.md", b"a")
-    rogue.files |= {"skill://tidy/a.md": "b", "skill://tidy/new.md": "new", "skill://other/x.md": "x"}
-    async with connected(rogue.server) as client:
-        loaded = await load_skill(client, rogue.entry, origin="rogue")
+async def test_skill_file_unlisted_or_changed_raises() -> None:
+    server_with_skill = InvalidServer()
+    server_with_skill.add_file("a.md", b"a")
+    server_with_skill.add_file("gone.md", b"a")
+    server_with_skill.files |= {"skill://tidy/a.md": "b", "skill://tidy/new.md": "new", "skill://other/x.md": "x"}
+    async with connected(server_with_skill.server) as client:
+        loaded = await load_skill(client, server_with_skill.entry, origin="rogue")
         for reference, problem in (
             ("a.md", "its size or its digest"),
             ("new.md", "not among the files"),
@@ -333,37 +335,37 @@ async def test_a_file_that_is_not_listed_or_differs_is_not_read() -> None:
                 await loaded.read(reference)
         with pytest.raises(ResourceNotFound):
             await loaded.read("gone.md")
-        assert rogue.reads == [URI, "skill://tidy/a.md", "skill://tidy/gone.md"]
+        assert server_with_skill.reads == [URI, "skill://tidy/a.md", "skill://tidy/gone.md"]
 
 
-async def test_what_a_cache_kept_of_an_older_skill_does_not_stand_in_the_way() -> None:
-    rogue = Rogue()
-    rogue.server.remove_resource("skill://{+path}")
+async def test_skill_cached_version_outdated_read_again() -> None:
+    server_with_skill = InvalidServer()
+    server_with_skill.server.remove_resource("skill://{+path}")
 
-    @rogue.server.resource(URI)
+    @server_with_skill.server.resource(URI)
     async def main() -> ReadResourceResult:
         return ReadResourceResult(
-            contents=(TextResourceContents(uri=URI, text=str(rogue.files[URI])),), ttl_ms=1_000_000
+            contents=(TextResourceContents(uri=URI, text=str(server_with_skill.files[URI])),), ttl_ms=1_000_000
         )
 
-    async with connected(rogue.server) as client:
+    async with connected(server_with_skill.server) as client:
         await client.read_resource(URI)
         changed = MAIN + "More.\n"
-        rogue.files[URI] = changed
+        server_with_skill.files[URI] = changed
         assert (await load_skill(client, entry(changed), origin="rogue")).text == changed
 
 
-# --- skills that are made when they are read ---------------------------------------------------------------------------
+# --- dynamic skills ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def dynamic() -> Rogue:
-    rogue = Rogue()
-    rogue.entry = evolve(rogue.entry, resources="dynamic")
-    return rogue
+def dynamic() -> InvalidServer:
+    server_with_skill = InvalidServer()
+    server_with_skill.entry = evolve(server_with_skill.entry, resources="dynamic")
+    return server_with_skill
 
 
-async def test_what_cannot_be_verified_is_loaded_only_on_request(dynamic: Rogue) -> None:
+async def test_dynamic_skill_loaded_only_when_allowed(dynamic: InvalidServer) -> None:
     dynamic.files["skill://tidy/a b.md"] = "a"
     async with connected(dynamic.server) as client:
         (skill,) = await list_skills(client)
@@ -380,8 +382,8 @@ async def test_what_cannot_be_verified_is_loaded_only_on_request(dynamic: Rogue)
 
 
 @pytest.mark.parametrize("form", [str, str.encode], ids=["text", "bytes"])
-async def test_there_is_a_bound_on_all_that_is_read_of_it(
-    dynamic: Rogue, form: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+async def test_dynamic_skill_files_over_limit_raise(
+    dynamic: InvalidServer, form: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mcp_client.skills.MAX_SKILL_BYTES", len(MAIN) + 100)
     dynamic.files |= {f"skill://tidy/{name}": form("x" * 60) for name in ("a", "b")}

@@ -1,4 +1,4 @@
-"""A server that is started gets its credentials in the environment, and nothing else of ours."""
+"""Credentials of stdio servers: a server gets those in its environment settings, and no other variables of the client."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ server = Server("nosy", version="1")
 
 @server.tool
 def variables() -> str:
-    "What the process was given."
+    "Return the environment variables of the server."
     return " ".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
 
 trio.run(serve_stdio, server)
 """
 
 
-async def given(env: dict[str, str] | None = None) -> str:
+async def variables_of_server(env: dict[str, str] | None = None) -> str:
     async with open_stdio([sys.executable, "-c", SERVER], env=env) as client:
         (block,) = (await client.call_tool("variables")).content
         assert isinstance(block, TextContent)
@@ -34,20 +34,20 @@ async def given(env: dict[str, str] | None = None) -> str:
 
 
 @pytest.mark.spec("auth.stdio-not", "auth.stdio-should-not")
-async def test_a_server_that_is_started_gets_its_credentials_in_the_environment() -> None:
-    assert "WEATHER_TOKEN=swordfish" in await given({"WEATHER_TOKEN": "swordfish"})
+async def test_credentials_in_env_passed_to_server() -> None:
+    assert "WEATHER_TOKEN=swordfish" in await variables_of_server({"WEATHER_TOKEN": "swordfish"})
 
 
 @pytest.mark.spec("auth.stdio-not", "auth.stdio-should-not")
-def test_oauth_is_for_http_alone() -> None:
-    takes = {
+def test_auth_parameter_only_for_http() -> None:
+    has_auth = {
         function.__name__: "auth" in inspect.signature(function).parameters for function in (open_stdio, open_stream)
     }
-    assert takes == {"open_stdio": False, "open_stream": False}
+    assert has_auth == {"open_stdio": False, "open_stream": False}
     assert "auth" in inspect.signature(open_http).parameters
 
 
-async def test_credentials_of_ours_do_not_reach_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_of_client_not_passed_to_server(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "OPENAI_API_KEY",
         "AWS_SECRET_ACCESS_KEY",
@@ -57,5 +57,5 @@ async def test_credentials_of_ours_do_not_reach_a_server(monkeypatch: pytest.Mon
         "MCP_TOKEN",
     ):
         monkeypatch.setenv(name, "swordfish")
-    assert "swordfish" not in await given()
-    assert "swordfish" not in await given({"WEATHER_TOKEN": "mackerel"})
+    assert "swordfish" not in await variables_of_server()
+    assert "swordfish" not in await variables_of_server({"WEATHER_TOKEN": "mackerel"})

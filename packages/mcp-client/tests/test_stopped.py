@@ -1,4 +1,4 @@
-"""A client process that is stopped in the middle of its streams, and continued when the server has given them up."""
+"""A client process that is stopped during its streams, and continued after the server has closed them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIG
 PROGRAM: Final = Path(__file__).with_name("stopped_client.py")
 PIECE: Final = "x" * 4_000
 PIECES: Final = 6_000
-"""Together 24 MB: more than the kernel keeps for both ends of a connection."""
+"""Together 24 MB: more than the kernel buffers for both ends of a connection."""
 
 
-class Drops(logging.Handler):
-    """Counts the connections that the server gives up because their clients take nothing."""
+class DropCounter(logging.Handler):
+    """Counts the connections that the server drops because their clients do not read."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -48,11 +48,11 @@ class Drops(logging.Handler):
             await self.changed.wait()
 
 
-class Lines:
-    """What the client said, and waiting for it."""
+class ClientOutput:
+    """The lines that the client wrote, and a way to wait for them."""
 
     def __init__(self, process: trio.Process) -> None:
-        self.said: list[tuple[str, str]] = []
+        self.lines: list[tuple[str, str]] = []
         self._process: Final = process
         self._changed = trio.Event()
 
@@ -60,18 +60,18 @@ class Lines:
         assert self._process.stdout is not None
         rest = b""
         async for data in self._process.stdout:
-            *lines, rest = (rest + data).split(b"\n")
-            self.said += [(what, of) for what, of in map(json.loads, lines)]
+            *chunk, rest = (rest + data).split(b"\n")
+            self.lines += [(event, detail) for event, detail in map(json.loads, chunk)]
             self._changed.set()
             self._changed = trio.Event()
 
-    async def wait_for(self, what: str, times: int = 1) -> None:
-        while Counter(said for said, _ in self.said)[what] < times:
+    async def wait_for(self, event: str, times: int = 1) -> None:
+        while Counter(name for name, _ in self.lines)[event] < times:
             await self._changed.wait()
 
 
-class World:
-    """A server whose tools send more than a stopped client can take, and that releases calls on command."""
+class FloodingServer:
+    """A server whose tools send more than a stopped client can buffer, and whose calls wait for `release`."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -107,55 +107,59 @@ class World:
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-async def test_client_stopped_until_server_gives_up_its_streams_recovers_with_one_outcome_each(
+async def test_stopped_client_recovers_after_server_drops_streams(
     revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World()
-    drops = Drops()
+    flooding_server = FloodingServer()
+    drops = DropCounter()
     log = logging.getLogger("mcp_server")
     caplog.set_level(logging.DEBUG, "mcp_server")
     log.addHandler(drops)
     try:
         with trio.fail_after(150):
             async with trio.open_nursery() as nursery:
-                serve = partial(serve_http, world.server, "127.0.0.1:0", timeouts=HostTimeouts(stall=0.2), grace=0.1)
+                serve = partial(
+                    serve_http, flooding_server.server, "127.0.0.1:0", timeouts=HostTimeouts(stall=0.2), grace=0.1
+                )
                 (url,) = await nursery.start(serve)
                 command = [sys.executable, str(PROGRAM), url, str(revision)]
                 process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
-                lines = Lines(process)
-                nursery.start_soon(lines.read)
+                output = ClientOutput(process)
+                nursery.start_soon(output.read)
                 try:
-                    await play(world, drops, lines, process, revision)
+                    await stop_and_continue(flooding_server, drops, output, process, revision)
                     assert await process.wait() == 0
                 finally:
                     process.kill()
                 nursery.cancel_scope.cancel()
     finally:
         log.removeHandler(drops)
-    outcomes = {what: of for what, of in lines.said if what.startswith("outcome of")}
-    assert Counter(what for what, _ in lines.said if what.startswith("outcome of")) == dict.fromkeys(outcomes, 1)
+    outcomes = {event: detail for event, detail in output.lines if event.startswith("outcome of")}
+    assert Counter(event for event, _ in output.lines if event.startswith("outcome of")) == dict.fromkeys(outcomes, 1)
     assert outcomes == {
         "outcome of hold 0": "result",
         "outcome of hold 1": "result",
-        # A session is resumed. On 2026-07-28 the loss of the stream cancels the call.
+        # A session is resumed. With 2026-07-28, the loss of the stream cancels the call.
         "outcome of flood": "result" if revision is R2025_11_25 else "ConnectionEnded",
     }
 
 
-async def play(world: World, drops: Drops, lines: Lines, process: trio.Process, revision: Revision) -> None:
-    await lines.wait_for("listening")
-    await lines.wait_for("flooding")
-    await world.holding.wait()
+async def stop_and_continue(
+    flooding_server: FloodingServer, drops: DropCounter, output: ClientOutput, process: trio.Process, revision: Revision
+) -> None:
+    await output.wait_for("listening")
+    await output.wait_for("flooding")
+    await flooding_server.holding.wait()
     process.send_signal(signal.SIGSTOP)
-    # Not reaped: only its state is looked at.
+    # The process is not reaped; only its state is read.
     await trio.to_thread.run_sync(os.waitid, os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    world.stopped.set()
-    world.change_much()
+    flooding_server.stopped.set()
+    flooding_server.change_much()
     await drops.wait_for(2)
-    # What fits into the buffers of the kernel waits there.
-    world.release.set()
+    # Data in the buffers of the kernel waits there.
+    flooding_server.release.set()
     process.send_signal(signal.SIGCONT)
     if revision is R2026_07_28:
-        await lines.wait_for("listening", times=2)
-    world.server.resource_updated(LAST)
-    await lines.wait_for("closed")
+        await output.wait_for("listening", times=2)
+    flooding_server.server.resource_updated(LAST)
+    await output.wait_for("closed")

@@ -23,55 +23,55 @@ INITIALIZED = (
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
 
-class Wall:
-    """A server that says what it is told to, and reads only while `open`."""
+class ScriptedStream:
+    """A server with a script of data, which reads only after `reading` is set."""
 
-    def __init__(self, *says: bytes) -> None:
-        self.says: Iterator[bytes] = iter(says)
-        self.reads = trio.Event()
-        self.heard: list[bytes] = []
-        self.said = 0
+    def __init__(self, *script: bytes) -> None:
+        self.script: Iterator[bytes] = iter(script)
+        self.reading = trio.Event()
+        self.received: list[bytes] = []
+        self.sent_count = 0
         self.closed = trio.Event()
         self.broken = False
 
     async def receive_some(self) -> bytes:
         await trio.lowlevel.checkpoint()
-        data = next(self.says, None)
+        data = next(self.script, None)
         if data is None:
             await self.closed.wait()
             return b""
-        self.said += 1
+        self.sent_count += 1
         return data
 
     async def send_all(self, data: bytes) -> None:
-        await self.reads.wait()
+        await self.reading.wait()
         if self.closed.is_set():
             raise trio.ClosedResourceError
         if self.broken:
             raise trio.BrokenResourceError
-        self.heard.append(data)
+        self.received.append(data)
 
     async def aclose(self) -> None:
         self.closed.set()
-        self.reads.set()
+        self.reading.set()
         await trio.lowlevel.checkpoint()
 
 
-async def test_a_server_that_asks_and_does_not_read_is_no_longer_read(autojump_clock: trio.testing.MockClock) -> None:
-    wall = Wall(INITIALIZED, *[PING] * 1000)
-    async with open_stream(wall, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500)):
+async def test_server_not_reading_responses_is_not_read(autojump_clock: trio.testing.MockClock) -> None:
+    stream = ScriptedStream(INITIALIZED, *[PING] * 1000)
+    async with open_stream(stream, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500)):
         await trio.testing.wait_all_tasks_blocked()
-        assert 10 < wall.said < 50
-        wall.reads.set()
+        assert 10 < stream.sent_count < 50
+        stream.reading.set()
         await trio.testing.wait_all_tasks_blocked()
-        assert wall.said == 1001
-    assert b"".join(wall.heard).count(b'"result":{}') == 1000
+        assert stream.sent_count == 1001
+    assert b"".join(stream.received).count(b'"result":{}') == 1000
 
 
-async def test_callers_wait_while_much_is_waiting_to_be_written(autojump_clock: trio.testing.MockClock) -> None:
-    wall = Wall(INITIALIZED)
+async def test_calls_wait_for_full_write_buffer(autojump_clock: trio.testing.MockClock) -> None:
+    stream = ScriptedStream(INITIALIZED)
     async with open_stream(
-        wall, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500), deadlines=Deadlines(idle=60)
+        stream, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500), deadlines=Deadlines(idle=60)
     ) as client:
         timed_out = []
 
@@ -84,17 +84,17 @@ async def test_callers_wait_while_much_is_waiting_to_be_written(autojump_clock: 
             for _ in range(5):
                 nursery.start_soon(call, client)
             await trio.testing.wait_all_tasks_blocked()
-            wall.reads.set()
+            stream.reading.set()
         assert len(timed_out) == 5
-    said = b"".join(wall.heard)
-    assert said.count(b"tools/call") == said.count(b"notifications/cancelled") == 5
+    received = b"".join(stream.received)
+    assert received.count(b"tools/call") == received.count(b"notifications/cancelled") == 5
 
 
-async def test_closing_does_not_wait_long_for_a_server_that_does_not_read(
+async def test_close_with_server_not_reading_limited_to_half_second(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    wall = Wall(INITIALIZED)
-    async with open_stream(wall, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=10)) as client:  # noqa: SIM117  the outer one has to end last
+    stream = ScriptedStream(INITIALIZED)
+    async with open_stream(stream, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=10)) as client:  # noqa: SIM117  the outer one must end last
         async with trio.open_nursery() as nursery:
 
             async def call() -> None:
@@ -109,14 +109,14 @@ async def test_closing_does_not_wait_long_for_a_server_that_does_not_read(
     assert trio.current_time() - start == 0.5
 
 
-async def test_a_server_that_no_longer_reads_is_listened_to_for_a_moment(
+async def test_broken_write_waits_one_second_for_server_output(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    wall = Wall(INITIALIZED)
-    wall.reads.set()
-    async with open_stream(wall, revisions=[R2025_11_25]) as client:
+    stream = ScriptedStream(INITIALIZED)
+    stream.reading.set()
+    async with open_stream(stream, revisions=[R2025_11_25]) as client:
         await trio.testing.wait_all_tasks_blocked()
-        wall.broken = True
+        stream.broken = True
         start = trio.current_time()
         with pytest.raises(ConnectionEnded):
             await client.call_tool("a")
@@ -125,22 +125,22 @@ async def test_a_server_that_no_longer_reads_is_listened_to_for_a_moment(
             await client.call_tool("a")
 
 
-async def test_nothing_is_sent_after_the_end(autojump_clock: trio.testing.MockClock) -> None:
-    wall = Wall()
-    transport = StreamTransport(wall, CLIENT_LIMITS)
+async def test_send_after_close_raises(autojump_clock: trio.testing.MockClock) -> None:
+    stream = ScriptedStream()
+    transport = StreamTransport(stream, CLIENT_LIMITS)
     assert transport.describe() == "a stream"
     await transport.aclose()
     transport.send_nowait(Notification("a"))
     with pytest.raises(ConnectionEnded, match="closed by this side"):
         await transport.send(Notification("a"))
-    assert wall.heard == []
+    assert stream.received == []
 
 
-async def test_an_answer_to_a_server_that_no_longer_reads_is_dropped(
+async def test_response_to_server_not_reading_dropped(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wall = Wall(INITIALIZED, b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}\n')
-    wall.reads.set()
+    stream = ScriptedStream(INITIALIZED, b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}\n')
+    stream.reading.set()
     release = trio.Event()
 
     async def roots() -> list[Root]:
@@ -148,9 +148,9 @@ async def test_an_answer_to_a_server_that_no_longer_reads_is_dropped(
         return []
 
     with caplog.at_level(logging.DEBUG, "mcp_client"):
-        async with open_stream(wall, revisions=[R2025_11_25], handlers=Handlers(roots=roots)) as client:
+        async with open_stream(stream, revisions=[R2025_11_25], handlers=Handlers(roots=roots)) as client:
             await trio.testing.wait_all_tasks_blocked()
-            wall.broken = True
+            stream.broken = True
             await client.roots_changed()
             await trio.testing.wait_all_tasks_blocked()
             release.set()
@@ -158,21 +158,21 @@ async def test_an_answer_to_a_server_that_no_longer_reads_is_dropped(
     assert "response dropped, connection ended: method=roots/list" in caplog.text
 
 
-class Slow:
-    """Takes bytes when it is told to."""
+class BlockingSink:
+    """A sink that accepts data after `go` is set."""
 
     def __init__(self) -> None:
-        self.taken: list[bytes] = []
+        self.chunks: list[bytes] = []
         self.go = trio.Event()
 
     async def send_all(self, data: bytes | memoryview) -> None:
         await self.go.wait()
-        self.taken.append(bytes(data))
+        self.chunks.append(bytes(data))
 
 
-async def test_what_waits_is_written_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    slow = Slow()
-    writer = CoalescingWriter(slow.send_all, 100)
+async def test_writer_coalesces_waiting_data(autojump_clock: trio.testing.MockClock) -> None:
+    sink = BlockingSink()
+    writer = CoalescingWriter(sink.send_all, 100)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         for data in (b"a", b"b", b"c"):
@@ -180,16 +180,16 @@ async def test_what_waits_is_written_at_once(autojump_clock: trio.testing.MockCl
         await trio.testing.wait_all_tasks_blocked()
         await writer.put(b"d")
         writer.put_nowait(b"e")
-        slow.go.set()
+        sink.go.set()
         await trio.testing.wait_all_tasks_blocked()
         writer.close()
         writer.put_nowait(b"too late")
-    assert slow.taken == [b"abc", b"de"]
+    assert sink.chunks == [b"abc", b"de"]
 
 
-async def test_all_that_wait_for_room_are_woken(autojump_clock: trio.testing.MockClock) -> None:
-    slow = Slow()
-    writer = CoalescingWriter(slow.send_all, 3)
+async def test_writer_wakes_all_waiting_for_capacity(autojump_clock: trio.testing.MockClock) -> None:
+    sink = BlockingSink()
+    writer = CoalescingWriter(sink.send_all, 3)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         async with trio.open_nursery() as puts:
@@ -197,23 +197,23 @@ async def test_all_that_wait_for_room_are_woken(autojump_clock: trio.testing.Moc
                 puts.start_soon(writer.put, b"12345")
             await trio.testing.wait_all_tasks_blocked()
             assert len(puts.child_tasks) == 5
-            slow.go.set()
-            # Those that come later wait again.
+            sink.go.set()
+            # Later ones wait again.
             await trio.testing.wait_all_tasks_blocked()
-            slow.go = trio.Event()
+            sink.go = trio.Event()
             await writer.put(b"1")
             await trio.testing.wait_all_tasks_blocked()
             puts.start_soon(writer.put, b"12345")
             await trio.testing.wait_all_tasks_blocked()
             assert len(puts.child_tasks) == 1
-            slow.go.set()
+            sink.go.set()
         nursery.cancel_scope.cancel()
-    assert sum(map(len, slow.taken)) == 31
+    assert sum(map(len, sink.chunks)) == 31
 
 
-async def test_nobody_waits_for_a_writer_that_has_ended(autojump_clock: trio.testing.MockClock) -> None:
-    slow = Slow()
-    writer = CoalescingWriter(slow.send_all, 3)
+async def test_writer_ended_wakes_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    sink = BlockingSink()
+    writer = CoalescingWriter(sink.send_all, 3)
     async with trio.open_nursery() as puts:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(writer.run)
@@ -231,48 +231,48 @@ async def test_nobody_waits_for_a_writer_that_has_ended(autojump_clock: trio.tes
         await writer.wait_while_overdue()
 
 
-async def test_a_request_that_cannot_be_written_is_given_up_at_its_deadline(
+async def test_unwritten_request_times_out(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    wall = Wall(INITIALIZED)
+    stream = ScriptedStream(INITIALIZED)
     limits, deadlines = Limits(outgoing_bytes=500), Deadlines(idle=60)
-    given_up: list[str] = []
+    deadlines_passed: list[str] = []
 
     async def call(client: Client) -> None:
         with pytest.raises(RequestTimeout) as caught:
             await client.call_tool("a", {"text": "x" * 400})
-        given_up.append(caught.value.deadline)
+        deadlines_passed.append(caught.value.deadline)
 
-    async with open_stream(wall, revisions=[R2025_11_25], limits=limits, deadlines=deadlines) as client:
+    async with open_stream(stream, revisions=[R2025_11_25], limits=limits, deadlines=deadlines) as client:
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(call, client)
-        assert given_up == ["idle"] * 5
-    assert wall.heard == []
+        assert deadlines_passed == ["idle"] * 5
+    assert stream.received == []
 
 
-async def test_many_messages_of_one_read_let_other_tasks_run_between_them() -> None:
-    wall = Wall(INITIALIZED, PING * 1_000)
-    wall.reads.set()
-    turns = 0
+async def test_messages_of_one_read_yield_to_other_tasks() -> None:
+    stream = ScriptedStream(INITIALIZED, PING * 1_000)
+    stream.reading.set()
+    steps = 0
 
-    async def take_turns() -> None:
-        nonlocal turns
+    async def count_steps() -> None:
+        nonlocal steps
         while True:
-            turns += 1
+            steps += 1
             await trio.lowlevel.checkpoint()
 
-    taken: list[int] = []
-    receive = wall.receive_some
+    steps_at_read: list[int] = []
+    receive = stream.receive_some
 
     async def receive_some() -> bytes:
-        taken.append(turns)
+        steps_at_read.append(steps)
         return await receive()
 
-    wall.receive_some = receive_some  # type: ignore[method-assign]
-    async with open_stream(wall, revisions=[R2025_11_25]), trio.open_nursery() as nursery:
-        nursery.start_soon(take_turns)
-        while len(taken) < 3:
+    stream.receive_some = receive_some  # type: ignore[method-assign]
+    async with open_stream(stream, revisions=[R2025_11_25]), trio.open_nursery() as nursery:
+        nursery.start_soon(count_steps)
+        while len(steps_at_read) < 3:
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
-    assert taken[2] - taken[1] >= 10
+    assert steps_at_read[2] - steps_at_read[1] >= 10

@@ -1,4 +1,4 @@
-"""Tool calls that are answered later, with the server of this project: in both forms, over memory, pipes and HTTP."""
+"""Tool calls as tasks, with the server of this project: in both forms, over memory, pipes and HTTP."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def make_server(policy: TaskPolicy = QUICK, middleware: Sequence[Middleware] = (
         return "as a task" if context.task else "at once"
 
     @server.tool(task="required")
-    async def asks(context: Context) -> str:
+    async def elicit_twice(context: Context) -> str:
         answer = await context.elicit(Name, "Who?")
-        again = await context.elicit(Name, "And who else?")
-        names = [each.value.name if isinstance(each, ElicitationAccepted) else "nobody" for each in (answer, again)]
+        second = await context.elicit(Name, "And who else?")
+        names = [each.value.name if isinstance(each, ElicitationAccepted) else "-" for each in (answer, second)]
         return " and ".join(names)
 
     @server.tool(task="required")
@@ -110,20 +110,20 @@ def make_server(policy: TaskPolicy = QUICK, middleware: Sequence[Middleware] = (
     return server
 
 
-class Person:
-    """Answers what is asked."""
+class ElicitationHandler:
+    """A handler that answers elicitations with names."""
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
-        self.asked: list[str] = []
+        self.messages: list[str] = []
 
     async def __call__(self, params: ElicitRequestFormParams) -> ElicitResult:
-        self.asked.append(params.message)
+        self.messages.append(params.message)
         return ElicitResult(action="accept", content={"name": self.names.pop(0)})
 
 
 @asynccontextmanager
-async def joined(
+async def connected(
     revision: Revision,
     server: Server | None = None,
     handlers: Handlers | None = None,
@@ -140,13 +140,13 @@ async def joined(
             yield client
 
 
-def said(result: CallToolResult) -> str:
+def text_of(result: CallToolResult) -> str:
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text
 
 
-# --- calling a tool ------------------------------------------------------------------------------------------------------
+# --- calling a tool --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -154,40 +154,38 @@ def said(result: CallToolResult) -> str:
 )
 @pytest.mark.spec("tasks.client-task-if-required", "tasks.client-declares-per-request", "tasks.get-request")
 @BOTH
-async def test_a_call_that_becomes_a_task_is_a_call_like_any_other(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_call_of_task_tool_returns_result(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
     shown: list[str | None] = []
 
-    def show(progress: ProgressNotificationParams) -> None:
+    def record_progress(progress: ProgressNotificationParams) -> None:
         shown.append(progress.message)
 
-    async with joined(revision) as client:
-        # In 2025-11-25 the listing says how a tool is to be called; it is looked at where the server says no.
-        assert said(await client.call_tool("must", on_progress=show)) == "done"
+    async with connected(revision) as client:
+        # In 2025-11-25 the tool list states how a tool must be called; the client reads it after an error.
+        assert text_of(await client.call_tool("must", on_progress=record_progress)) == "done"
         assert "half of it" in shown
-        assert said(await client.call_tool("must")) == "done"
-        assert said(await client.call_tool("plain")) == "plain"
+        assert text_of(await client.call_tool("must")) == "done"
+        assert text_of(await client.call_tool("plain")) == "plain"
 
 
 @pytest.mark.spec("tasks.client-task-if-required", "tasks.client-no-task-if-forbidden", "tasks.augment-only-declared")
-async def test_the_listing_says_what_has_to_be_called_as_a_task(autojump_clock: trio.testing.MockClock) -> None:
-    async with joined(R2025_11_25) as client:
+async def test_listed_task_support_decides_form_of_call(autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(R2025_11_25) as client:
         await client.list_tools()
-        assert said(await client.call_tool("must")) == "done"
-        assert said(await client.call_tool("may")) == "at once"
+        assert text_of(await client.call_tool("must")) == "done"
+        assert text_of(await client.call_tool("may")) == "at once"
         with pytest.raises(RequestFailed, match="unknown tool"):
             await client.call_tool("missing")
 
 
 @pytest.mark.spec("tasks.no-tasks-without-capability", "tasks.client-no-tool-tasks-without-capability")
-async def test_without_the_capability_nothing_is_called_as_a_task() -> None:
+async def test_start_task_without_capability_rejected() -> None:
     server = Server("none", version="0")
     server.add_tool(lambda: "x", name="x")
-    async with joined(R2025_11_25, server) as client:
+    async with connected(R2025_11_25, server) as client:
         with pytest.raises(LocalProtocolError, match="does not offer tasks"):
             await client.start_task("x")
-    async with joined(R2025_06_18, server) as client:
+    async with connected(R2025_06_18, server) as client:
         with pytest.raises(LocalProtocolError, match="revision 2025-06-18 does not support tasks"):
             await client.start_task("x")
         with pytest.raises(LocalProtocolError, match="does not support tasks"):
@@ -200,24 +198,22 @@ async def test_without_the_capability_nothing_is_called_as_a_task() -> None:
 @pytest.mark.spec("tasks.client-dedup", "tasks.client-no-double-answer", "tasks.client-continues-observing")
 @pytest.mark.spec("tasks.input-required-call-result", "tasks.update-request")
 @BOTH
-async def test_what_a_task_asks_is_answered_by_the_handlers_once(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    person = Person("Ann", "Bob")
-    async with joined(revision, handlers=Handlers(elicit=person)) as client:
-        assert said(await client.call_tool("asks")) == "Ann and Bob"
-    assert person.asked == ["Who?", "And who else?"]
+async def test_task_input_requests_answered_once(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    handler = ElicitationHandler("Ann", "Bob")
+    async with connected(revision, handlers=Handlers(elicit=handler)) as client:
+        assert text_of(await client.call_tool("elicit_twice")) == "Ann and Bob"
+    assert handler.messages == ["Who?", "And who else?"]
 
 
 @pytest.mark.spec("tools.client-shows-execution-errors", "tools.client-execution-errors-to-model")
 @BOTH
-async def test_a_tool_that_fails_gives_a_result_and_a_protocol_error_is_raised(
+async def test_task_failure_returns_error_result_or_raises(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with joined(revision) as client:
+    async with connected(revision) as client:
         result = await client.call_tool("fails", {"how": "tool"})
         assert result.is_error is True
-        assert said(result) == "it cannot be done"
+        assert text_of(result) == "it cannot be done"
         with pytest.raises(RequestFailed, match="no") as failed:
             await client.call_tool("fails", {"how": "protocol"})
         assert (failed.value.code, failed.value.data) == (-32000, [1])
@@ -225,84 +221,74 @@ async def test_a_tool_that_fails_gives_a_result_and_a_protocol_error_is_raised(
 
 @pytest.mark.spec("tasks.cancel-method", "cancellation.tasks-use-tasks-cancel", "tasks.cancel-client-forgets")
 @BOTH
-async def test_cancelling_the_caller_cancels_the_task(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with joined(revision) as client:
+async def test_cancelled_call_cancels_task(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(revision) as client:
         await client.list_tools()
         with trio.move_on_after(1):
             await client.call_tool("must", {"seconds": 1_000})
         await trio.sleep(0.1)
-        assert said(await client.call_tool("how_many_stopped")) == '{"result":1}'
+        assert text_of(await client.call_tool("how_many_stopped")) == '{"result":1}'
 
 
 @BOTH
-async def test_a_deadline_cancels_the_task(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
-    async with joined(revision) as client:
+async def test_total_deadline_cancels_task(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(revision) as client:
         await client.list_tools()
         with pytest.raises(RequestTimeout, match="the total deadline of 2 s passed"):
             await client.call_tool("must", {"seconds": 1_000}, deadlines=Deadlines(total=2))
         await trio.sleep(0.1)
-        assert said(await client.call_tool("how_many_stopped")) == '{"result":1}'
+        assert text_of(await client.call_tool("how_many_stopped")) == '{"result":1}'
 
 
 @BOTH
-async def test_a_task_may_take_longer_than_any_answer(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with joined(revision, deadlines=Deadlines(idle=5)) as client:
-        assert said(await client.call_tool("must", {"seconds": 60})) == "done"
+async def test_task_outlasts_idle_deadline(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(revision, deadlines=Deadlines(idle=5)) as client:
+        assert text_of(await client.call_tool("must", {"seconds": 60})) == "done"
 
 
 @BOTH
-async def test_a_handler_that_fails_ends_the_wait_and_the_task(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_task_input_handler_error_fails_call(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
     async def refuse(params: ElicitRequestFormParams) -> ElicitResult:
         raise RequestFailed("leave me alone", code=-32000)
 
-    async with joined(revision, handlers=Handlers(elicit=refuse)) as client:
+    async with connected(revision, handlers=Handlers(elicit=refuse)) as client:
         with pytest.raises(RequestFailed, match="leave me alone"):
-            await client.call_tool("asks")
+            await client.call_tool("elicit_twice")
 
 
-async def test_an_application_that_wants_no_tasks_declares_none() -> None:
-    async with joined(R2026_07_28, handlers=Handlers(tasks=False)) as client:
-        assert said(await client.call_tool("may")) == "at once"
+async def test_tasks_disabled_not_declared() -> None:
+    async with connected(R2026_07_28, handlers=Handlers(tasks=False)) as client:
+        assert text_of(await client.call_tool("may")) == "at once"
         with pytest.raises(RequestFailed) as failed:
             await client.call_tool("must")
         assert failed.value.code == -32021
 
 
-# --- handles ---------------------------------------------------------------------------------------------------------------
+# --- handles ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("tasks.persist-ids", "tasks.requestor-track")
 @BOTH
-async def test_a_task_is_begun_waited_for_and_picked_up_by_its_id(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with joined(revision) as client:
+async def test_task_started_awaited_and_found_by_id(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(revision) as client:
         handle = await client.start_task("must", {"seconds": 5}, ttl=60)
         assert handle.status == "working"
         assert handle.ttl == (60 if revision is R2025_11_25 else 3_600)
         assert handle.id is not None
         assert repr(handle) == "<TaskHandle working>"
-        again = client.task(handle.id)
-        assert await again.refresh() == "working"
-        assert again.message == "half of it"
-        assert said(await handle.wait()) == "done"
-        assert said(await handle.wait()) == "done"
-        assert said(await again.wait()) == "done"
-        await again.cancel()
-        assert await again.refresh() == "completed"
+        same_task = client.task(handle.id)
+        assert await same_task.refresh() == "working"
+        assert same_task.message == "half of it"
+        assert text_of(await handle.wait()) == "done"
+        assert text_of(await handle.wait()) == "done"
+        assert text_of(await same_task.wait()) == "done"
+        await same_task.cancel()
+        assert await same_task.refresh() == "completed"
 
 
 @BOTH
-async def test_a_task_that_is_cancelled_has_no_result(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with joined(revision) as client:
+async def test_cancelled_task_wait_raises(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(revision) as client:
         handle = await client.start_task("must", {"seconds": 1_000})
         await handle.cancel()
         with pytest.raises(TaskCancelled, match="cancelled by the client"):
@@ -312,22 +298,20 @@ async def test_a_task_that_is_cancelled_has_no_result(
 
 
 @BOTH
-async def test_who_gives_up_waiting_leaves_the_task_alone(
-    revision: Revision, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with joined(revision) as client:
+async def test_cancelled_wait_keeps_task(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(revision) as client:
         handle = await client.start_task("must", {"seconds": 10})
         with trio.move_on_after(1):
             await handle.wait()
         with pytest.raises(RequestTimeout):
             await handle.wait(deadlines=Deadlines(total=1))
-        assert said(await handle.wait()) == "done"
+        assert text_of(await handle.wait()) == "done"
 
 
 @pytest.mark.spec("tasks.cancelled-deleted")
 @BOTH
-async def test_an_unknown_task_says_so(revision: Revision) -> None:
-    async with joined(revision, make_server()) as client:
+async def test_unknown_task_raises(revision: Revision) -> None:
+    async with connected(revision, make_server()) as client:
         handle = client.task("no-such-task")
         with pytest.raises(RequestFailed, match="there is no such task"):
             await handle.wait()
@@ -335,28 +319,28 @@ async def test_an_unknown_task_says_so(revision: Revision) -> None:
             await handle.cancel()
 
 
-async def test_a_server_that_answers_at_once_gives_a_handle_that_is_done() -> None:
-    async with joined(R2026_07_28) as client:
+async def test_immediate_result_gives_completed_handle() -> None:
+    async with connected(R2026_07_28) as client:
         handle = await client.start_task("plain")
         assert handle.id is None
         assert await handle.refresh() == "completed"
         await handle.cancel()
-        assert said(await handle.wait()) == "plain"
+        assert text_of(await handle.wait()) == "plain"
 
 
-async def test_an_asynchronous_function_may_show_progress(autojump_clock: trio.testing.MockClock) -> None:
+async def test_task_async_progress_handler_called(autojump_clock: trio.testing.MockClock) -> None:
     shown: list[float] = []
 
-    async def show(progress: ProgressNotificationParams) -> None:
+    async def record_progress(progress: ProgressNotificationParams) -> None:
         await trio.lowlevel.checkpoint()
         shown.append(progress.progress)
 
-    async with joined(R2026_07_28) as client:
-        await client.call_tool("must", on_progress=show)
+    async with connected(R2026_07_28) as client:
+        await client.call_tool("must", on_progress=record_progress)
     assert shown == [1, 2]
 
 
-# --- the pace of polling ----------------------------------------------------------------------------------------------------------
+# --- polling ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -366,7 +350,7 @@ async def test_an_asynchronous_function_may_show_progress(autojump_clock: trio.t
     "tasks.notification-client-polls",
 )
 @pytest.mark.spec("tasks.status-notification-not-relied-on", "tasks.keep-polling")
-async def test_a_task_is_polled_no_faster_than_the_server_wants(autojump_clock: trio.testing.MockClock) -> None:
+async def test_task_poll_interval_respected(autojump_clock: trio.testing.MockClock) -> None:
     polls: list[float] = []
 
     async def serve(
@@ -376,29 +360,29 @@ async def test_a_task_is_polled_no_faster_than_the_server_wants(autojump_clock: 
 
     with trio.fail_after(100):
         async with open_in_memory(serve, revisions=(R2026_07_28,)) as client:
-            assert said(await client.call_tool("x")) == "there"
+            assert text_of(await client.call_tool("x")) == "there"
     assert [round(later - earlier) for earlier, later in itertools.pairwise(polls)] == [10, 20, 1]
 
 
 @pytest.mark.spec("tasks.client-dedup", "tasks.client-no-double-answer", "tasks.update-eventual")
-async def test_a_question_that_is_still_shown_after_its_answer_is_not_asked_again(
+async def test_task_input_request_repeated_after_answer_ignored(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     form: JsonObject = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
-    question: JsonObject = {"method": "elicitation/create", "params": form}
-    asking: JsonObject = {"status": "input_required", "inputRequests": {"who": question}}
+    input_request: JsonObject = {"method": "elicitation/create", "params": form}
+    waiting: JsonObject = {"status": "input_required", "inputRequests": {"who": input_request}}
     updates: list[JsonObject] = []
 
     async def serve(
         stream: trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream],
     ) -> None:
-        await _scripted_server(stream, [], [1_000, 1_000, 1_000], asking, updates)
+        await _scripted_server(stream, [], [1_000, 1_000, 1_000], waiting, updates)
 
-    person = Person("Ann", "somebody else")
+    handler = ElicitationHandler("Ann", "Bob")
     with trio.fail_after(100):
-        async with open_in_memory(serve, revisions=(R2026_07_28,), handlers=Handlers(elicit=person)) as client:
-            assert said(await client.call_tool("x")) == "there"
-    assert person.asked == ["Who?"]
+        async with open_in_memory(serve, revisions=(R2026_07_28,), handlers=Handlers(elicit=handler)) as client:
+            assert text_of(await client.call_tool("x")) == "there"
+    assert handler.messages == ["Who?"]
     assert updates == [{"who": {"action": "accept", "content": {"name": "Ann"}}}]
 
 
@@ -409,7 +393,7 @@ async def _scripted_server(
     meanwhile: JsonObject | None = None,
     updates: list[JsonObject] | None = None,
 ) -> None:
-    """Answers a call with a task, which is done when as many polls came as there are intervals."""
+    """Respond to a call with a task, which completes after as many polls as there are intervals."""
     import orjson
 
     at = "2026-01-01T00:00:00Z"
@@ -431,10 +415,14 @@ async def _scripted_server(
             elif method == "tools/call":
                 result = {**task, "resultType": "task"}
             elif method == "tasks/get":
-                left = intervals[len(polls) :]
+                remaining = intervals[len(polls) :]
                 polls.append(trio.current_time())
-                result = {**task, **(meanwhile or {}), **({"pollIntervalMs": left[0]} if left and left[0] else {})}
-                if not left:
+                result = {
+                    **task,
+                    **(meanwhile or {}),
+                    **({"pollIntervalMs": remaining[0]} if remaining and remaining[0] else {}),
+                }
+                if not remaining:
                     result |= {"status": "completed", "result": {"content": [{"type": "text", "text": "there"}]}}
             elif method == "tasks/update" and updates is not None:
                 updates.append(message["params"]["inputResponses"])
@@ -446,7 +434,7 @@ async def _scripted_server(
             await stream.send_all(orjson.dumps(answer) + b"\n")
 
 
-# --- over pipes and HTTP -----------------------------------------------------------------------------------------------------------
+# --- over pipes and HTTP ---------------------------------------------------------------------------------------------
 
 
 _PROGRAM = """
@@ -464,28 +452,28 @@ trio.run(serve_stdio, server)
 
 
 @BOTH
-async def test_tasks_of_a_child_process(revision: Revision) -> None:
+async def test_task_over_stdio(revision: Revision) -> None:
     with trio.fail_after(30):
         async with open_stdio([sys.executable, "-c", _PROGRAM], revisions=(revision,), inherit_env=True) as client:
-            assert said(await client.call_tool("must")) == "done"
+            assert text_of(await client.call_tool("must")) == "done"
 
 
-def _who(headers: Mapping[str, str] | object) -> str | None:
-    """Whoever they say they are."""
+def _principal(headers: Mapping[str, str] | object) -> str | None:
+    """Return the value of the `Authorization` header, unchecked."""
     get = getattr(headers, "get", None)
     found = get("authorization") if get is not None else None
     return found if isinstance(found, str) else None
 
 
 @asynccontextmanager
-async def over_http(*, identify: bool = False, server: Server | None = None) -> AsyncIterator[str]:
+async def serve_over_http(*, identify: bool = False, server: Server | None = None) -> AsyncIterator[str]:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
 
             async def serve(*, task_status: trio.TaskStatus[Sequence[str]]) -> None:
                 if identify:
                     await serve_http(
-                        server or make_server(), "127.0.0.1:0", authenticate=_identified, task_status=task_status
+                        server or make_server(), "127.0.0.1:0", authenticate=_identify, task_status=task_status
                     )
                 else:
                     await serve_http(server or make_server(), "127.0.0.1:0", task_status=task_status)
@@ -495,22 +483,22 @@ async def over_http(*, identify: bool = False, server: Server | None = None) -> 
             nursery.cancel_scope.cancel()
 
 
-async def _identified(request: object) -> str | None:
-    return _who(getattr(request, "headers", request))
+async def _identify(request: object) -> str | None:
+    return _principal(getattr(request, "headers", request))
 
 
 @pytest.mark.spec(
     "tasks.http-rules-hold", "tasks.messages-any-stream", "tasks.mcp-name-header", "tasks.mcp-name-accepted"
 )
 @BOTH
-async def test_tasks_over_http(revision: Revision) -> None:
-    person = Person("Ann", "Bob")
+async def test_task_over_http(revision: Revision) -> None:
+    handler = ElicitationHandler("Ann", "Bob")
     async with (
-        over_http() as url,
-        open_http(url, revisions=(revision,), handlers=Handlers(elicit=person)) as client,
+        serve_over_http() as url,
+        open_http(url, revisions=(revision,), handlers=Handlers(elicit=handler)) as client,
     ):
-        assert said(await client.call_tool("must")) == "done"
-        assert said(await client.call_tool("asks")) == "Ann and Bob"
+        assert text_of(await client.call_tool("must")) == "done"
+        assert text_of(await client.call_tool("elicit_twice")) == "Ann and Bob"
         handle = await client.start_task("must", {"seconds": 1_000})
         await handle.cancel()
         assert await handle.refresh() == "cancelled"
@@ -525,62 +513,62 @@ async def test_tasks_over_http(revision: Revision) -> None:
     "security.handle-not-authentication",
 )
 @BOTH
-async def test_the_task_of_somebody_else_does_not_exist(revision: Revision) -> None:
-    async with over_http(identify=True) as url:  # noqa: SIM117  # its end is the last of all
+async def test_task_of_other_principal_not_found(revision: Revision) -> None:
+    async with serve_over_http(identify=True) as url:  # noqa: SIM117  the outer one must end last
         async with (
             open_http(url, revisions=(revision,), headers={"Authorization": "Ann"}) as ann,
             open_http(url, revisions=(revision,), headers={"Authorization": "Bob"}) as bob,
         ):
-            hers = await ann.start_task("must", {"seconds": 1_000})
-            assert hers.id is not None
-            foreign = bob.task(hers.id)
+            own_task = await ann.start_task("must", {"seconds": 1_000})
+            assert own_task.id is not None
+            foreign = bob.task(own_task.id)
             with pytest.raises(RequestFailed, match="there is no such task") as unknown:
                 await foreign.refresh()
             assert unknown.value.code == -32602
             with pytest.raises(RequestFailed, match="there is no such task"):
                 await foreign.cancel()
-            assert await hers.refresh() == "working"
+            assert await own_task.refresh() == "working"
             if revision is R2025_11_25:
                 with pytest.raises(RequestFailed, match="there is no such task"):
-                    await bob.request(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=hers.id))
+                    await bob.request(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=own_task.id))
                 assert (await bob.request(TASKS_LIST, ListTasksRequestParams())).tasks == ()
                 (listed,) = (await ann.request(TASKS_LIST, ListTasksRequestParams())).tasks
-                assert listed.task_id == hers.id
+                assert listed.task_id == own_task.id
 
 
 @pytest.mark.spec("tasks.auth-checks", "tasks.listen-only-requested")
-async def test_nobody_can_listen_to_the_task_of_somebody_else() -> None:
+async def test_task_of_other_principal_not_subscribable() -> None:
     granted: dict[str, SubscriptionFilter] = {}
-    both = trio.Event()
+    both_granted = trio.Event()
 
-    def heard_by(name: str) -> Handlers:
-        def hear(params: SubscriptionsAcknowledgedNotificationParams) -> None:
+    def granted_to(name: str) -> Handlers:
+        def record_granted(params: SubscriptionsAcknowledgedNotificationParams) -> None:
             granted[name] = params.notifications
             if len(granted) == 2:
-                both.set()
+                both_granted.set()
 
-        return Handlers(notifications={NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: hear})
+        return Handlers(notifications={NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: record_granted})
 
-    async with over_http(identify=True) as url:  # noqa: SIM117  # its end is the last of all
+    async with serve_over_http(identify=True) as url:  # noqa: SIM117  the outer one must end last
         async with (
-            open_http(url, headers={"Authorization": "Ann"}, handlers=heard_by("Ann")) as ann,
-            open_http(url, headers={"Authorization": "Bob"}, handlers=heard_by("Bob")) as bob,
+            open_http(url, headers={"Authorization": "Ann"}, handlers=granted_to("Ann")) as ann,
+            open_http(url, headers={"Authorization": "Bob"}, handlers=granted_to("Bob")) as bob,
             trio.open_nursery() as nursery,
         ):
-            hers = await ann.start_task("must", {"seconds": 1_000})
-            assert hers.id is not None
-            wanted = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(task_ids=(hers.id,)))
+            own_task = await ann.start_task("must", {"seconds": 1_000})
+            assert own_task.id is not None
+            listen_params = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(task_ids=(own_task.id,)))
             for client in (ann, bob):
-                nursery.start_soon(client.request, SUBSCRIPTIONS_LISTEN, wanted)
-            await both.wait()
+                nursery.start_soon(client.request, SUBSCRIPTIONS_LISTEN, listen_params)
+            await both_granted.wait()
             nursery.cancel_scope.cancel()
-    assert granted["Ann"].task_ids == (hers.id,)
+    assert granted["Ann"].task_ids == (own_task.id,)
     assert not granted["Bob"].task_ids
 
 
 @pytest.mark.spec("tasks.no-list-without-identity", "tasks.list-gated")
-async def test_where_nobody_is_told_apart_over_http_there_is_no_list() -> None:
-    async with over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
+async def test_tasks_list_not_offered_without_principals() -> None:
+    async with serve_over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
         assert client.capabilities.tasks is not None
         assert client.capabilities.tasks.list is None
         with pytest.raises(LocalProtocolError, match=r"tasks\.list"):
@@ -588,24 +576,24 @@ async def test_where_nobody_is_told_apart_over_http_there_is_no_list() -> None:
 
 
 @pytest.mark.spec("tasks.no-related-meta-in-operations", "tasks.requestor-log")
-async def test_what_is_asked_about_a_task_names_it_once_and_its_life_is_in_the_log(
+async def test_task_requests_omit_related_task_and_status_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked: list[MiddlewareMessage] = []
+    messages: list[MiddlewareMessage] = []
 
-    class Watch(Middleware):
+    class MessageRecorder(Middleware):
         async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
-            asked.append(message)
+            messages.append(message)
             return await proceed(message)
 
-    server = make_server(middleware=(Watch(),))
+    server = make_server(middleware=(MessageRecorder(),))
     with caplog.at_level("DEBUG", "mcp_client"):
-        async with over_http(server=server) as url, open_http(url, revisions=(R2025_11_25,)) as client:
+        async with serve_over_http(server=server) as url, open_http(url, revisions=(R2025_11_25,)) as client:
             handle = await client.start_task("must")
             await handle.wait()
-    methods = {each.method for each in asked}
+    methods = {each.method for each in messages}
     assert {"tools/call", "tasks/get", "tasks/result"} <= methods
-    for each in asked:
+    for each in messages:
         assert "io.modelcontextprotocol/related-task" not in str(each.raw)
     assert handle.id is not None
     assert f"task status: task={handle.id[:8]}… status=completed" in caplog.text
@@ -613,16 +601,16 @@ async def test_what_is_asked_about_a_task_names_it_once_and_its_life_is_in_the_l
 
 
 @pytest.mark.spec("tasks.sse-disconnect")
-async def test_a_client_that_leaves_the_wait_for_a_result_over_http_can_come_back() -> None:
-    async with over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
+async def test_task_result_wait_abandoned_and_repeated() -> None:
+    async with serve_over_http() as url, open_http(url, revisions=(R2025_11_25,)) as client:
         handle = await client.start_task("must", {"seconds": 0.3})
         assert handle.id is not None
         with trio.move_on_after(0.05):
             await client.request(TASKS_RESULT, GetTaskPayloadRequestParams(task_id=handle.id))
-        assert said(await handle.wait()) == "done"
+        assert text_of(await handle.wait()) == "done"
 
 
-# --- questions that are answered as tasks (2025-11-25) ---------------------------------------------------------------------------------
+# --- task-augmented client requests (2025-11-25) -----------------------------------------------------------------------
 
 FORM = ElicitRequestFormParams(message="Who?", requested_schema=RequestedSchema(properties={}))
 SAMPLE = CreateMessageRequestParams(
@@ -630,8 +618,8 @@ SAMPLE = CreateMessageRequestParams(
 )
 
 
-class Slow:
-    """Answers when it is told to."""
+class BlockingHandlers:
+    """Handlers of which `elicit` answers after `go` is set."""
 
     def __init__(self) -> None:
         self.go = trio.Event()
@@ -655,7 +643,7 @@ class Slow:
         return Handlers(elicit=self.elicit, elicit_url=self.url, sample=self.sample, answer_as_tasks=True)
 
 
-def asking_server() -> Server:
+def client_requesting_server() -> Server:
     server = Server("asks", version="0")
 
     @server.tool
@@ -682,29 +670,29 @@ def asking_server() -> Server:
 
     @server.tool
     async def by_hand(context: Context) -> list[str]:
-        seen: list[str] = []
+        answers: list[str] = []
         params = attrs_evolve(FORM, task=TaskMetadata(ttl=10**9))
         created: object = await context.request(ELICITATION_CREATE, params)
         task = getattr(created, "task")  # noqa: B009
-        seen.append(f"{task.status} {task.ttl} {len(task.task_id)}")
+        answers.append(f"{task.status} {task.ttl} {len(task.task_id)}")
         for number in range(3):
             await context.request(ELICITATION_CREATE, params)
-            seen.append(str(number))
+            answers.append(str(number))
         page = await context.request(TASKS_LIST, ListTasksRequestParams())
-        seen.append(f"{len(page.tasks)} {page.next_cursor}")
-        seen.append((await context.request(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))).status)
-        seen.append((await context.request(TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id))).status)
-        for row, asked in (
+        answers.append(f"{len(page.tasks)} {page.next_cursor}")
+        answers.append((await context.request(TASKS_GET, GetTaskRequestParams(task_id=task.task_id))).status)
+        answers.append((await context.request(TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id))).status)
+        for definition, other_params in (
             (TASKS_CANCEL, CancelTaskRequestParams(task_id=task.task_id)),
             (TASKS_RESULT, GetTaskPayloadRequestParams(task_id=task.task_id)),
             (TASKS_GET, GetTaskRequestParams(task_id="unknown")),
             (TASKS_LIST, ListTasksRequestParams(cursor="unknown")),
         ):
             try:
-                await context.request(row, asked)
+                await context.request(definition, other_params)
             except RequestFailed as failed:
-                seen.append(f"{failed.code}")
-        return seen
+                answers.append(f"{failed.code}")
+        return answers
 
     return server
 
@@ -719,39 +707,39 @@ def attrs_evolve(params: ElicitRequestFormParams, **changes: object) -> ElicitRe
     "tasks.declare-capability", "schema.client-capability-tasks", "schema.notification-methods-client-tasks"
 )
 @pytest.mark.spec("tasks.result-blocks", "tasks.related-meta-in-result")
-async def test_a_user_may_take_longer_than_a_request(autojump_clock: trio.testing.MockClock) -> None:
-    slow = Slow()
+async def test_elicitation_task_outlasts_request(autojump_clock: trio.testing.MockClock) -> None:
+    blocking = BlockingHandlers()
     async with (
-        joined(R2025_11_25, asking_server(), slow.handlers()) as client,
+        connected(R2025_11_25, client_requesting_server(), blocking.handlers()) as client,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(_after, 10.0, slow.go)
-        assert said(await client.call_tool("patient")) == "accept {'name': 'Ann'}"
+        nursery.start_soon(_set_after, 10.0, blocking.go)
+        assert text_of(await client.call_tool("patient")) == "accept {'name': 'Ann'}"
 
 
-async def _after(seconds: float, event: trio.Event) -> None:
+async def _set_after(seconds: float, event: trio.Event) -> None:
     await trio.sleep(seconds)
     event.set()
 
 
 @pytest.mark.spec("tasks.failed-on-error", "tasks.result-error-same")
-async def test_what_a_handler_answers_with_an_error_is_told_as_that_error(
+async def test_client_task_handler_error_returned(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with joined(R2025_11_25, asking_server(), Slow().handlers()) as client:
-        assert said(await client.call_tool("page")) == "-32001 no pages {'a': 1}"
-        assert said(await client.call_tool("model")) == "RequestFailed: Internal error"
+    async with connected(R2025_11_25, client_requesting_server(), BlockingHandlers().handlers()) as client:
+        assert text_of(await client.call_tool("page")) == "-32001 no pages {'a': 1}"
+        assert text_of(await client.call_tool("model")) == "RequestFailed: Internal error"
 
 
 @pytest.mark.spec(
     "tasks.cancel-stops", "tasks.unknown-task-error", "tasks.cancel-terminal-error", "tasks.invalid-cursor-error"
 )
 @pytest.mark.spec("tasks.limit-ttl", "tasks.id-entropy", "tasks.list-pagination")
-async def test_a_client_keeps_its_tasks_as_a_server_does(autojump_clock: trio.testing.MockClock) -> None:
-    slow = Slow()
-    async with joined(R2025_11_25, asking_server(), slow.handlers()) as client:
-        seen = (await client.call_tool("by_hand")).structured_content
-        assert seen == {
+async def test_client_task_methods_answered(autojump_clock: trio.testing.MockClock) -> None:
+    blocking = BlockingHandlers()
+    async with connected(R2025_11_25, client_requesting_server(), blocking.handlers()) as client:
+        answers = (await client.call_tool("by_hand")).structured_content
+        assert answers == {
             "result": [
                 "working 3600000 32",
                 "0",
@@ -766,34 +754,34 @@ async def test_a_client_keeps_its_tasks_as_a_server_does(autojump_clock: trio.te
                 "-32602",
             ]
         }
-        assert slow.stopped
+        assert blocking.stopped
 
 
-async def test_a_caller_that_is_gone_wants_no_answer(autojump_clock: trio.testing.MockClock) -> None:
-    slow = Slow()
-    async with joined(R2025_11_25, asking_server(), slow.handlers()) as client:
+async def test_client_task_of_cancelled_call_stopped(autojump_clock: trio.testing.MockClock) -> None:
+    blocking = BlockingHandlers()
+    async with connected(R2025_11_25, client_requesting_server(), blocking.handlers()) as client:
         with trio.move_on_after(5):
             await client.call_tool("patient")
         await trio.sleep(1)
-        # The question was cancelled with the call, or is forgotten when its time has passed.
+        # The elicitation is cancelled with the call, or expires after its ttl.
         await trio.sleep(61)
-        assert slow.stopped
+        assert blocking.stopped
 
 
 @pytest.mark.spec("tasks.ignore-undeclared", "tasks.augment-only-declared", "tasks.no-tasks-without-capability")
-async def test_a_client_that_does_not_answer_as_tasks_is_not_asked_for_one() -> None:
-    handlers = Handlers(elicit=Slow().elicit, sample=Slow().sample)
-    async with joined(R2025_11_25, asking_server(), handlers) as client:
-        assert said(await client.call_tool("model")).startswith("MissingRequiredClientCapability")
-    async with joined(R2026_07_28, asking_server(), handlers) as client:
-        assert said(await client.call_tool("model")).startswith(
+async def test_client_tasks_undeclared_not_requested() -> None:
+    handlers = Handlers(elicit=BlockingHandlers().elicit, sample=BlockingHandlers().sample)
+    async with connected(R2025_11_25, client_requesting_server(), handlers) as client:
+        assert text_of(await client.call_tool("model")).startswith("MissingRequiredClientCapability")
+    async with connected(R2026_07_28, client_requesting_server(), handlers) as client:
+        assert text_of(await client.call_tool("model")).startswith(
             "LocalProtocolError: task-augmented client requests are not supported"
         )
 
 
-def test_what_is_declared_follows_from_the_handlers() -> None:
+def test_client_tasks_capability_follows_handlers() -> None:
     assert Handlers(answer_as_tasks=True).capabilities().tasks is None
-    declared = Handlers(sample=Slow().sample, answer_as_tasks=True).capabilities().tasks
+    declared = Handlers(sample=BlockingHandlers().sample, answer_as_tasks=True).capabilities().tasks
     assert declared is not None
     assert declared.requests is not None
     assert declared.requests.elicitation is None

@@ -1,4 +1,4 @@
-"""Spans and durations, on the side that asks and on both sides at once."""
+"""Spans and durations of the client, and of client and server together."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from mcp_server import Context, Server, serve_stream
 BOTH = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 
 
-class Told:
-    """What was told to OpenTelemetry."""
+class TelemetryRecorder:
+    """Recorded spans and measurements of OpenTelemetry."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -67,12 +67,12 @@ class Told:
         return mcp_server.telemetry.Telemetry(tracer_provider=self.tracers, meter_provider=self.meters)
 
 
-def attributes(told: ReadableSpan | HistogramDataPoint) -> Mapping[str, object]:
-    return dict(told.attributes or {})
+def attributes(item: ReadableSpan | HistogramDataPoint) -> Mapping[str, object]:
+    return dict(item.attributes or {})
 
 
 def ids(span: ReadableSpan) -> tuple[int, int, int | None]:
-    """The trace, the span, and its parent."""
+    """Return the trace id, the span id, and the id of the parent."""
     assert span.context is not None
     return span.context.trace_id, span.context.span_id, None if span.parent is None else span.parent.span_id
 
@@ -81,8 +81,8 @@ async def elicit(params: ElicitRequestFormParams) -> ElicitResult:
     return ElicitResult(action="decline")
 
 
-def make_server(told: Told) -> Server:
-    server = Server("test", version="1", middleware=[told.server()])
+def make_server(recorder: TelemetryRecorder) -> Server:
+    server = Server("test", version="1", middleware=[recorder.server()])
 
     @server.tool
     async def add(a: int, b: int) -> int:
@@ -114,29 +114,32 @@ def make_server(told: Told) -> Server:
 
 @pytest.mark.spec("tools.client-audit-log", "tools.client-log-usage")
 @BOTH
-async def test_a_call_is_one_trace_of_two_spans(revision: Revision) -> None:
-    told = Told()
+async def test_call_has_two_spans_in_one_trace(revision: Revision) -> None:
+    recorder = TelemetryRecorder()
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(told), stream), revisions=[revision], middleware=[told.client()]
+        lambda stream: serve_stream(make_server(recorder), stream), revisions=[revision], middleware=[recorder.client()]
     ) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
-    asked, answered = told.span("tools/call add", SpanKind.CLIENT), told.span("tools/call add", SpanKind.SERVER)
-    assert ids(answered)[0] == ids(asked)[0]
-    assert ids(answered)[2] == ids(asked)[1]
-    assert ids(asked)[2] is None
+    client_span, server_span = (
+        recorder.span("tools/call add", SpanKind.CLIENT),
+        recorder.span("tools/call add", SpanKind.SERVER),
+    )
+    assert ids(server_span)[0] == ids(client_span)[0]
+    assert ids(server_span)[2] == ids(client_span)[1]
+    assert ids(client_span)[2] is None
     common = {
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": str(revision),
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "add",
     }
-    assert attributes(asked) == common
-    assert attributes(answered).items() >= common.items()
-    assert "jsonrpc.request.id" in attributes(answered)
-    for span in (asked, answered):
+    assert attributes(client_span) == common
+    assert attributes(server_span).items() >= common.items()
+    assert "jsonrpc.request.id" in attributes(server_span)
+    for span in (client_span, server_span):
         assert span.status.status_code is StatusCode.UNSET
     for name in (CLIENT_DURATION, SERVER_DURATION):
-        (point,) = told.points(name)
+        (point,) = recorder.points(name)
         assert attributes(point) == common
         assert point.count == 1
         assert point.explicit_bounds[:3] == (0.01, 0.02, 0.05)
@@ -144,49 +147,51 @@ async def test_a_call_is_one_trace_of_two_spans(revision: Revision) -> None:
 
 
 @BOTH
-async def test_the_trace_and_the_baggage_of_the_application_reach_the_tool(revision: Revision) -> None:
-    told = Told()
-    tracer = told.tracers.get_tracer("application")
+async def test_trace_and_baggage_of_application_reach_tool(revision: Revision) -> None:
+    recorder = TelemetryRecorder()
+    tracer = recorder.tracers.get_tracer("application")
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(told), stream), revisions=[revision], middleware=[told.client()]
+        lambda stream: serve_stream(make_server(recorder), stream), revisions=[revision], middleware=[recorder.client()]
     ) as client:
         with tracer.start_as_current_span("work") as work:
             token = context.attach(baggage.set_baggage("user", "ada"))
             result = await client.call_tool("inside")
             context.detach(token)
-    answered = told.span("tools/call inside", SpanKind.SERVER)
-    trace_id, span_id, _ = ids(answered)
+    server_span = recorder.span("tools/call inside", SpanKind.SERVER)
+    trace_id, span_id, _ = ids(server_span)
     assert work.get_span_context().trace_id == trace_id
     assert f"{trace_id:x} {span_id:x} ada" in str(result.content)
-    assert ids(told.span("tools/call inside", SpanKind.CLIENT))[2] == work.get_span_context().span_id
-    # In memory both sides run in one program; a span around the server's side would be another one.
+    assert ids(recorder.span("tools/call inside", SpanKind.CLIENT))[2] == work.get_span_context().span_id
+    # In memory both sides run in one program; a span around the server's side would show here.
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
 @BOTH
-async def test_a_question_of_the_server_is_a_span_of_both(
+async def test_client_request_has_spans_on_both_sides(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
-    told = Told()
+    recorder = TelemetryRecorder()
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(told), stream),
+        lambda stream: serve_stream(make_server(recorder), stream),
         revisions=[revision],
         handlers=Handlers(elicit=elicit),
-        middleware=[told.client()],
+        middleware=[recorder.client()],
     ) as client:
         await client.call_tool("ask")
-    answered = told.span("elicitation/create", SpanKind.SERVER)
-    assert attributes(answered)["mcp.method.name"] == "elicitation/create"
-    # The round that ended in a question is no failure.
-    assert all(span.status.status_code is StatusCode.UNSET for span in told.spans)
-    assert len([span for span in told.spans if span.name == "tools/call ask"]) == (2 if revision.server_requests else 4)
+    server_span = recorder.span("elicitation/create", SpanKind.SERVER)
+    assert attributes(server_span)["mcp.method.name"] == "elicitation/create"
+    # A request that ends with an `InputRequiredResult` is no failure.
+    assert all(span.status.status_code is StatusCode.UNSET for span in recorder.spans)
+    assert len([span for span in recorder.spans if span.name == "tools/call ask"]) == (
+        2 if revision.server_requests else 4
+    )
 
 
 @BOTH
-async def test_failures_are_told_by_what_they_are_and_not_by_what_they_say(revision: Revision) -> None:
-    told = Told()
+async def test_failure_span_has_type_without_message(revision: Revision) -> None:
+    recorder = TelemetryRecorder()
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(told), stream), revisions=[revision], middleware=[told.client()]
+        lambda stream: serve_stream(make_server(recorder), stream), revisions=[revision], middleware=[recorder.client()]
     ) as client:
         assert (await client.call_tool("broken")).is_error
         with pytest.raises(RequestFailed):
@@ -194,58 +199,61 @@ async def test_failures_are_told_by_what_they_are_and_not_by_what_they_say(revis
         await client.get_prompt("poem")
         await client.read_resource("a:b")
     for kind in (SpanKind.CLIENT, SpanKind.SERVER):
-        broken = told.span("tools/call broken", kind)
+        broken = recorder.span("tools/call broken", kind)
         assert attributes(broken)["error.type"] == "tool_error"
         assert broken.status.status_code is StatusCode.ERROR
-        missing = told.span("prompts/get no such prompt", kind)
+        missing = recorder.span("prompts/get no such prompt", kind)
         assert attributes(missing)["rpc.response.status_code"] == "-32602"
         assert ("error.type" in attributes(missing)) is (kind is SpanKind.CLIENT)
         assert (missing.status.status_code is StatusCode.ERROR) is (kind is SpanKind.CLIENT)
-        assert attributes(told.span("resources/read", kind))["mcp.resource.uri"] == "a:b"
-    assert told.span("prompts/get no such prompt", SpanKind.CLIENT).status.description
-    assert not any("s3cr3t" in span.to_json() for span in told.spans)
-    # Who invents names makes no time series.
+        assert attributes(recorder.span("resources/read", kind))["mcp.resource.uri"] == "a:b"
+    assert recorder.span("prompts/get no such prompt", SpanKind.CLIENT).status.description
+    assert not any("s3cr3t" in span.to_json() for span in recorder.spans)
+    # Invented names must not create time series.
     for name in (CLIENT_DURATION, SERVER_DURATION):
-        assert {attributes(point).get("gen_ai.prompt.name") for point in told.points(name)} == {None, "poem"}
+        assert {attributes(point).get("gen_ai.prompt.name") for point in recorder.points(name)} == {None, "poem"}
 
 
-async def test_a_call_that_is_given_up_ends_its_span() -> None:
-    told = Told()
+async def test_cancelled_call_ends_span() -> None:
+    recorder = TelemetryRecorder()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})
 
-    async with open_in_memory(scripted(script), middleware=[told.client()]) as client:
+    async with open_in_memory(scripted(script), middleware=[recorder.client()]) as client:
         with trio.move_on_after(0.01):
             await client.call_tool("hang")
-    span = told.span("tools/call hang", SpanKind.CLIENT)
+    span = recorder.span("tools/call hang", SpanKind.CLIENT)
     assert span.status.status_code is StatusCode.UNSET
-    assert len(told.points(CLIENT_DURATION)) == 1
+    assert len(recorder.points(CLIENT_DURATION)) == 1
 
 
 @pytest.mark.parametrize(
     "meta", [{}, {"traceparent": "nonsense"}, {"traceparent": ["x"]}, {"traceparent": "00-" + "0" * 32 + "-x-01"}]
 )
 @pytest.mark.spec("meta.trace-context-accepted")
-async def test_a_request_with_a_broken_trace_begins_one(meta: JsonObject) -> None:
-    told = Told()
+async def test_request_invalid_traceparent_starts_trace(meta: JsonObject) -> None:
+    recorder = TelemetryRecorder()
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(told), stream), revisions=[R2025_11_25]
+        lambda stream: serve_stream(make_server(recorder), stream), revisions=[R2025_11_25]
     ) as client:
         client._options = type(client._options)(meta=meta)
         assert "3" in str((await client.call_tool("add", {"a": 1, "b": 2})).content)
-    assert ids(told.span("tools/call add", SpanKind.SERVER))[2] is None
+    assert ids(recorder.span("tools/call add", SpanKind.SERVER))[2] is None
 
 
 @pytest.mark.spec("meta.trace-context-format", "meta.trace-context-accepted", "meta.baggage-format")
-async def test_what_the_caller_says_of_its_trace_stays() -> None:
-    told = Told()
+async def test_request_own_traceparent_kept() -> None:
+    recorder = TelemetryRecorder()
     parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     async with open_in_memory(
-        lambda stream: serve_stream(make_server(told), stream), middleware=[told.client()]
+        lambda stream: serve_stream(make_server(recorder), stream), middleware=[recorder.client()]
     ) as client:
         await client.with_meta({"traceparent": parent, "baggage": "user=bob"}).call_tool("inside")
-    assert ids(told.span("tools/call inside", SpanKind.SERVER))[::2] == (int(parent[3:35], 16), int(parent[36:52], 16))
+    assert ids(recorder.span("tools/call inside", SpanKind.SERVER))[::2] == (
+        int(parent[3:35], 16),
+        int(parent[36:52], 16),
+    )
 
 
 PROGRAM = """
@@ -283,10 +291,12 @@ trio.run(serve_stdio, server)
 
 
 @BOTH
-async def test_a_trace_goes_on_in_another_process(revision: Revision, tmp_path: Path) -> None:
-    program, file, told = tmp_path / "server.py", tmp_path / "spans", Told()
+async def test_trace_continues_in_other_process(revision: Revision, tmp_path: Path) -> None:
+    program, file, recorder = tmp_path / "server.py", tmp_path / "spans", TelemetryRecorder()
     program.write_text(PROGRAM)
-    async with open_stdio([sys.executable, program, file], revisions=[revision], middleware=[told.client()]) as client:
+    async with open_stdio(
+        [sys.executable, program, file], revisions=[revision], middleware=[recorder.client()]
+    ) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
-    trace_id, span_id, _ = ids(told.span("tools/call add", SpanKind.CLIENT))
+    trace_id, span_id, _ = ids(recorder.span("tools/call add", SpanKind.CLIENT))
     assert f"{trace_id:x} {span_id:x} SERVER tools/call add\n" in file.read_text()

@@ -21,7 +21,7 @@ async def one_call(peer: ScriptedPeer) -> None:
     await peer.answer(await peer.receive("tools/call"), OK)
 
 
-async def test_a_transcript_has_all_lines_in_their_order_and_can_be_replayed(
+async def test_transcript_has_lines_in_order_and_replays(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     first, second = Transcript(), Transcript()
@@ -34,13 +34,13 @@ async def test_a_transcript_has_all_lines_in_their_order_and_can_be_replayed(
     assert second.text() == text
 
 
-def test_a_transcript_says_who_speaks() -> None:
+def test_transcript_lines_have_direction() -> None:
     assert Transcript.of("> a\n\n< b\n").lines == [(">", b"a"), ("<", b"b")]
     with pytest.raises(ValueError, match="must start with '> ' or '< ', not 'a'"):
         Transcript.of("> a\na\n")
 
 
-async def test_a_replay_ends_with_its_client(autojump_clock: trio.testing.MockClock) -> None:
+async def test_replay_ends_with_client(autojump_clock: trio.testing.MockClock) -> None:
     transcript = Transcript()
     async with open_in_memory(scripted(one_call), transcript=transcript) as client:
         await client.call_tool("a")
@@ -48,7 +48,7 @@ async def test_a_replay_ends_with_its_client(autojump_clock: trio.testing.MockCl
         pass
 
 
-async def test_a_script_that_fails_fails_the_test(autojump_clock: trio.testing.MockClock) -> None:
+async def test_script_failure_raises(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.receive("tools/list")
@@ -61,7 +61,7 @@ async def test_a_script_that_fails_fails_the_test(autojump_clock: trio.testing.M
             pass
 
 
-async def test_what_the_block_raises_is_raised_and_the_failure_of_the_server_noted(
+async def test_exception_of_block_raised_with_note_on_server_failure(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
@@ -70,9 +70,9 @@ async def test_what_the_block_raises_is_raised_and_the_failure_of_the_server_not
     assert caught.value.__notes__ == ["The server failed too: AssertionError('expected tools/call, not None')"]
 
 
-async def test_a_server_that_does_not_end_is_ended(autojump_clock: trio.testing.MockClock) -> None:
+async def test_server_not_ending_cancelled(autojump_clock: trio.testing.MockClock) -> None:
     async def serve(stream: trio.abc.Stream) -> None:
-        await ScriptedPeer(stream).initialize()  # type: ignore[arg-type]  # any stream of bytes
+        await ScriptedPeer(stream).initialize()  # type: ignore[arg-type]  # the peer accepts any stream of bytes
         await trio.sleep_forever()
 
     async with open_in_memory(serve):
@@ -80,7 +80,7 @@ async def test_a_server_that_does_not_end_is_ended(autojump_clock: trio.testing.
     assert trio.current_time() - start == 1
 
 
-async def test_a_script_may_end_the_connection(autojump_clock: trio.testing.MockClock) -> None:
+async def test_script_closes_connection(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         await peer.aclose()
@@ -89,52 +89,52 @@ async def test_a_script_may_end_the_connection(autojump_clock: trio.testing.Mock
         await client.wait_ended()
 
 
-async def test_a_cut_ends_the_direction_that_it_is_in(autojump_clock: trio.testing.MockClock) -> None:
+async def test_cut_ends_its_direction(autojump_clock: trio.testing.MockClock) -> None:
     with pytest.raises(ConnectionEnded):
         async with open_in_memory(replayed(RECORDED), to_client=Faults(cut_after=50)):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
     transcript = Transcript()
     with pytest.raises(ConnectionEnded):
         async with open_in_memory(replayed(Transcript()), to_server=Faults(cut_after=50), transcript=transcript):
-            raise AssertionError("it was never opened")
+            raise AssertionError("the connection was opened")
     assert transcript.lines == []
 
 
-async def test_delays_pass_by_the_clock_of_trio(autojump_clock: trio.testing.MockClock) -> None:
+async def test_delays_use_trio_clock(autojump_clock: trio.testing.MockClock) -> None:
     delays = iter([1.0, 2.0, 4.0, 0.0, 0.0, 0.0])
     async with open_in_memory(scripted(one_call), to_client=Faults(delay=lambda: next(delays))) as client:
         await client.call_tool("a")
     assert trio.current_time() == 1 + 2 + 4
 
 
-async def test_a_function_spoils_what_it_likes(autojump_clock: trio.testing.MockClock) -> None:
-    def drop_answers(data: bytes) -> bytes:
+async def test_corrupt_function_changes_data(autojump_clock: trio.testing.MockClock) -> None:
+    def drop_results(data: bytes) -> bytes:
         return b"\n" if b"content" in data else data
 
-    async with open_in_memory(scripted(one_call), to_client=Faults(corrupt=drop_answers)) as client:
+    async with open_in_memory(scripted(one_call), to_client=Faults(corrupt=drop_results)) as client:
         with pytest.raises(RequestTimeout):
             await client.call_tool("a")
 
 
-async def test_one_byte_is_spoilt_where_it_is_wanted(autojump_clock: trio.testing.MockClock) -> None:
-    said = b"".join(line + b"\n" for direction, line in RECORDED.lines if direction == "<")
-    place = len(said) - 10
-    heard = Transcript()
+async def test_corrupt_offset_changes_one_byte(autojump_clock: trio.testing.MockClock) -> None:
+    sent = b"".join(line + b"\n" for direction, line in RECORDED.lines if direction == "<")
+    offset = len(sent) - 10
+    transcript = Transcript()
     async with open_in_memory(
-        replayed(RECORDED), transcript=heard, to_client=Faults(corrupt=place, split=60), revisions=[R2025_11_25]
+        replayed(RECORDED), transcript=transcript, to_client=Faults(corrupt=offset, split=60), revisions=[R2025_11_25]
     ) as client:
         with pytest.raises(MalformedMessage):
             await client.call_tool("a")
-    other = b"".join(line + b"\n" for direction, line in heard.lines if direction == "<")
-    assert len(other) == len(said)
-    assert [index for index in range(len(said)) if said[index] != other[index]] == [place]
-    assert other[place] == said[place] ^ 0xFF
+    received = b"".join(line + b"\n" for direction, line in transcript.lines if direction == "<")
+    assert len(received) == len(sent)
+    assert [index for index in range(len(sent)) if sent[index] != received[index]] == [offset]
+    assert received[offset] == sent[offset] ^ 0xFF
 
 
 @pytest.mark.property
 @settings(max_examples=25)
 @given(seed=st.integers(0, 1000), cut=st.none() | st.integers(0, 700), both=st.booleans())
-def test_random_pieces_and_cuts_leave_nobody_waiting(seed: int, cut: int | None, both: bool) -> None:
+def test_random_faults_call_ends(seed: int, cut: int | None, both: bool) -> None:
     outcomes: list[str] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The contract of transports: kept in memory, over TCP and by a child process; and each of its checks finds somebody out."""
+"""The contract of transports: memory, TCP and child processes keep it, and each check finds a broken transport."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def _name(check: TransportCheck) -> str:
     return getattr(check, "__name__", "?")
 
 
-# --- transports that keep it ---------------------------------------------------------------------------------------
+# --- transports that keep the contract -------------------------------------------------------------------------------
 
 
 class _End:
-    """One end of a pair without a buffer, which does nothing wrong."""
+    """One end of a pair of streams without a buffer, without faults."""
 
     def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
         self.stream = stream
@@ -79,9 +79,7 @@ def _in_memory(kind: type[_End] = _End) -> OpenTransport:
 
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
-async def test_streams_in_memory_keep_the_contract(
-    check: TransportCheck, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_memory_streams_keep_contract(check: TransportCheck, autojump_clock: trio.testing.MockClock) -> None:
     await check(_in_memory())
 
 
@@ -92,7 +90,7 @@ async def test_streams_in_memory_keep_the_contract(
     "jsonrpc.custom-transport-allowed",
 )
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
-async def test_tcp_keeps_the_contract(check: TransportCheck) -> None:
+async def test_tcp_keeps_contract(check: TransportCheck) -> None:
     @asynccontextmanager
     async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
         async def serve_client(stream: trio.SocketStream) -> None:
@@ -110,7 +108,7 @@ async def test_tcp_keeps_the_contract(check: TransportCheck) -> None:
 
 # --- the pipes of a child process ------------------------------------------------------------------------------------
 
-_LEND = """
+_LENDING_PROGRAM = """
 import os, socket, sys
 with socket.socket(socket.AF_UNIX) as parent:
     parent.connect(sys.argv[1])
@@ -119,11 +117,11 @@ with socket.socket(socket.AF_UNIX) as parent:
     os.close(1)
     parent.recv(1)
 """
-"""Gives its stdin and stdout to the test, so that a check can watch both ends, and lives until they are closed there."""
+"""A program that passes its stdin and stdout to the test, so that a check can watch both ends, and lives until they are closed there."""
 
 
 class _Child:
-    """A child process, whose error when it is gone is that of a stream."""
+    """A child process that raises the errors of a stream."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
@@ -142,29 +140,29 @@ class _Child:
 
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
-async def test_the_pipes_of_a_process_keep_the_contract(check: TransportCheck, tmp_path: Path) -> None:
-    place = str(tmp_path / "lent")
+async def test_process_pipes_keep_contract(check: TransportCheck, tmp_path: Path) -> None:
+    socket_path = str(tmp_path / "lent")
 
     async def serve_child(serve: ServeClient, lent: trio.SocketStream) -> None:
         async with lent:
             await trio.lowlevel.wait_readable(lent.socket)
             with socket.socket(fileno=os.dup(lent.socket.fileno())) as plain:
-                said, (source, sink), _, _ = socket.recv_fds(plain, 1, 2)
-            assert said == b"!"
+                data, (source, sink), _, _ = socket.recv_fds(plain, 1, 2)
+            assert data == b"!"
             with DescriptorStream(source, sink) as stream:
                 await serve(stream)
 
     @asynccontextmanager
     async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
         async with trio.open_nursery() as nursery:
-            with trio.socket.socket(trio.socket.AF_UNIX) as listening:
-                await listening.bind(place)
-                listening.listen()
-                command = [sys.executable, "-I", "-S", "-c", _LEND, place]
+            with trio.socket.socket(trio.socket.AF_UNIX) as listening_socket:
+                await listening_socket.bind(socket_path)
+                listening_socket.listen()
+                command = [sys.executable, "-I", "-S", "-c", _LENDING_PROGRAM, socket_path]
                 grace = Grace(close_stdin=0.5, terminate=0.5)
                 parameters = StdioParameters(command=command, grace=grace)
                 nursery.start_soon(
-                    partial(trio.serve_listeners, partial(serve_child, serve), [trio.SocketListener(listening)])
+                    partial(trio.serve_listeners, partial(serve_child, serve), [trio.SocketListener(listening_socket)])
                 )
 
                 async def connect() -> _Child:
@@ -172,15 +170,15 @@ async def test_the_pipes_of_a_process_keep_the_contract(check: TransportCheck, t
 
                 yield connect
                 nursery.cancel_scope.cancel()
-        os.unlink(place)
+        os.unlink(socket_path)
 
     await check(open_transport)
 
 
-# --- transports that break it ----------------------------------------------------------------------------------------
+# --- transports that break the contract --------------------------------------------------------------------------------
 
 
-class _SaysTwice(_End):
+class _SendsTwice(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         await super().send_all(data)
         await super().send_all(data)
@@ -198,7 +196,7 @@ class _Reorders(_End):
             await super().send_all(held)
 
 
-class _OneLineForEachCall(_End):
+class _OneLinePerCall(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         await super().send_all(bytes(data).rstrip(b"\n") + b"\n")
 
@@ -208,7 +206,7 @@ class _DecodesPieces(_End):
         await super().send_all(bytes(data).decode("utf-8", "replace").encode())
 
 
-class _WantsBytes(_End):
+class _RequiresBytes(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         if not isinstance(data, bytes):
             raise TypeError("a bytes-like object of another kind")
@@ -220,7 +218,7 @@ class _CutsLongLines(_End):
         await super().send_all(bytes(data)[:100_000] + (b"\n" if len(data) > 100_000 else b""))
 
 
-class _OneThingAtATime(_End):
+class _HalfDuplex(_End):
     sending = False
 
     async def send_all(self, data: bytes | memoryview) -> None:
@@ -234,8 +232,8 @@ class _OneThingAtATime(_End):
         return await super().receive_some()
 
 
-class _Hoards(_End):
-    """Takes everything at once, and has no bound."""
+class _UnboundedBuffer(_End):
+    """An end that accepts everything at once, without a bound."""
 
     def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
         super().__init__(stream, nursery, serves=serves)
@@ -251,15 +249,15 @@ class _Hoards(_End):
         await self.give.send_all(bytes(data))
 
 
-class _TakesAndThenThinks(_End):
+class _LosesDataOnCancellation(_End):
     async def receive_some(self) -> bytes:
         data = await super().receive_some()
         await trio.sleep(0.001)
         return data
 
 
-class _ForgetsTheLast(_End):
-    """Something may still be on its way when it is closed, and is dropped."""
+class _LosesLastData(_End):
+    """An end that drops data that is still being sent when it is closed."""
 
     def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
         super().__init__(stream, nursery, serves=serves)
@@ -280,7 +278,7 @@ class _ForgetsTheLast(_End):
         await super().aclose()
 
 
-class _SwallowsTheEnd(_End):
+class _SwallowsEnd(_End):
     async def receive_some(self) -> bytes:
         return await super().receive_some() or await trio.sleep_forever()
 
@@ -296,7 +294,7 @@ class _EndsOnce(_End):
         return data
 
 
-class _KeepsErrorsToItself(_End):
+class _SwallowsErrors(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         try:
             await super().send_all(data)
@@ -304,7 +302,7 @@ class _KeepsErrorsToItself(_End):
             await trio.lowlevel.checkpoint()
 
 
-class _RaisesItsOwnErrors(_End):
+class _RaisesOwnErrors(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         try:
             await super().send_all(data)
@@ -322,7 +320,7 @@ class _ClosesOnce(_End):
         await super().aclose()
 
 
-class _SpeaksWhenClosed(_End):
+class _SendsWhenClosed(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         try:
             await super().send_all(data)
@@ -330,7 +328,7 @@ class _SpeaksWhenClosed(_End):
             await trio.lowlevel.checkpoint()
 
 
-class _ClosesBehindReceivers(_End):
+class _CloseWaitsForReceiver(_End):
     receiving = False
 
     async def receive_some(self) -> bytes:
@@ -345,8 +343,8 @@ class _ClosesBehindReceivers(_End):
         await super().aclose()
 
 
-class _ClosesBehindSenders(_End):
-    """Waits for what is under way; and for what was cancelled, as if it still were."""
+class _CloseWaitsForSender(_End):
+    """An end whose close waits for pending sends, also for cancelled ones."""
 
     sending = False
 
@@ -367,32 +365,32 @@ class _BlocksOnClose(_End):
         await trio.sleep_forever()
 
 
-class _MayNotBeCancelled(_End):
+class _CloseIsCancellable(_End):
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()
         await super().aclose()
 
 
-class _LeavesATask(_End):
+class _LeaksTask(_End):
     def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
         super().__init__(stream, nursery, serves=serves)
-        _BEYOND[-1].start_soon(trio.sleep_forever)
+        _OUTER_NURSERIES[-1].start_soon(trio.sleep_forever)
 
 
-_BEYOND: list[trio.Nursery] = []
-"""Outlives the transport."""
+_OUTER_NURSERIES: list[trio.Nursery] = []
+"""Nurseries that outlive the transport."""
 
-_LEFT: list[int] = []
-"""Files that nobody closed."""
+_OPEN_FILES: list[int] = []
+"""Descriptors that no transport closed."""
 
 
-class _LeavesAFile(_End):
+class _LeaksFile(_End):
     def __init__(self, stream: trio.abc.Stream, nursery: trio.Nursery, *, serves: bool) -> None:
         super().__init__(stream, nursery, serves=serves)
-        _LEFT.append(os.open(os.devnull, os.O_RDONLY))
+        _OPEN_FILES.append(os.open(os.devnull, os.O_RDONLY))
 
 
-class _KnowsOneRevision(_End):
+class _ChangesRevision(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         await super().send_all(bytes(data).replace(b"2025-06-18", b"2025-11-25"))
 
@@ -403,14 +401,14 @@ class _DropsCancellations(_End):
             await super().send_all(data)
 
 
-class _OnlyClientsAsk(_End):
+class _DropsClientRequests(_End):
     async def send_all(self, data: bytes | memoryview) -> None:
         if not (self.serves and b"roots/list" in bytes(data)):
             await super().send_all(data)
 
 
-def _all_in_one() -> OpenTransport:
-    """All clients have the same connection."""
+def _shared_connection() -> OpenTransport:
+    """Return a transport on which all clients have the same connection."""
 
     @asynccontextmanager
     async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
@@ -421,7 +419,7 @@ def _all_in_one() -> OpenTransport:
                 await trio.lowlevel.checkpoint()
                 return first
 
-            yield connect_again  # type: ignore[misc]  # what it gives is such a stream
+            yield connect_again  # type: ignore[misc]  # it returns a stream
 
     return open_transport
 
@@ -437,65 +435,66 @@ def _never_ends() -> OpenTransport:
 
 
 _BROKEN: dict[str, tuple[OpenTransport, tuple[str, ...]]] = {
-    "says everything twice": (_in_memory(_SaysTwice), ("lines_come_as_they_were_sent",)),
+    "sends twice": (_in_memory(_SendsTwice), ("lines_come_as_they_were_sent",)),
     "reorders": (_in_memory(_Reorders), ("lines_come_as_they_were_sent",)),
-    "takes each call for a line": (_in_memory(_OneLineForEachCall), ("it_does_not_matter_how_lines_are_cut",)),
+    "makes a line of each call": (_in_memory(_OneLinePerCall), ("it_does_not_matter_how_lines_are_cut",)),
     "decodes pieces": (_in_memory(_DecodesPieces), ("it_does_not_matter_how_lines_are_cut",)),
-    "wants bytes": (_in_memory(_WantsBytes), ("views_of_memory_are_sent",)),
+    "requires bytes": (_in_memory(_RequiresBytes), ("views_of_memory_are_sent",)),
     "cuts long lines": (_in_memory(_CutsLongLines), ("a_long_line_comes_whole",)),
-    "does one thing at a time": (_in_memory(_OneThingAtATime), ("both_ends_may_talk_at_once",)),
-    "hoards": (_in_memory(_Hoards), ("a_slow_reader_slows_the_sender", "the_server_may_go_while_the_client_sends")),
-    "loses what was taken when cancelled": (
-        _in_memory(_TakesAndThenThinks),
+    "is half duplex": (_in_memory(_HalfDuplex), ("both_ends_may_talk_at_once",)),
+    "buffers without bound": (
+        _in_memory(_UnboundedBuffer),
+        ("a_slow_reader_slows_the_sender", "the_server_may_go_while_the_client_sends"),
+    ),
+    "loses data on cancellation": (
+        _in_memory(_LosesDataOnCancellation),
         ("a_cancelled_receive_loses_nothing",),
     ),
-    "has one connection": (_all_in_one(), ("clients_are_apart",)),
-    "forgets the last": (_in_memory(_ForgetsTheLast), ("what_was_said_last_arrives_and_then_the_end",)),
-    "swallows the end": (_in_memory(_SwallowsTheEnd), ("what_was_said_last_arrives_and_then_the_end",)),
+    "has one connection": (_shared_connection(), ("clients_are_apart",)),
+    "loses the last data": (_in_memory(_LosesLastData), ("what_was_said_last_arrives_and_then_the_end",)),
+    "swallows the end": (_in_memory(_SwallowsEnd), ("what_was_said_last_arrives_and_then_the_end",)),
     "ends once": (_in_memory(_EndsOnce), ("what_was_said_last_arrives_and_then_the_end",)),
-    "keeps errors to itself": (_in_memory(_KeepsErrorsToItself), ("a_sender_is_told_that_the_other_end_is_gone",)),
-    "raises errors of its own": (_in_memory(_RaisesItsOwnErrors), ("a_sender_is_told_that_the_other_end_is_gone",)),
+    "swallows errors": (_in_memory(_SwallowsErrors), ("a_sender_is_told_that_the_other_end_is_gone",)),
+    "raises errors of its own": (_in_memory(_RaisesOwnErrors), ("a_sender_is_told_that_the_other_end_is_gone",)),
     "closes once": (_in_memory(_ClosesOnce), ("a_closed_end_stays_closed",)),
-    "speaks when closed": (_in_memory(_SpeaksWhenClosed), ("a_closed_end_stays_closed",)),
-    "closes behind receivers": (_in_memory(_ClosesBehindReceivers), ("closing_wakes_who_receives",)),
-    "closes behind senders": (
-        _in_memory(_ClosesBehindSenders),
+    "sends when closed": (_in_memory(_SendsWhenClosed), ("a_closed_end_stays_closed",)),
+    "close waits for receivers": (_in_memory(_CloseWaitsForReceiver), ("closing_wakes_who_receives",)),
+    "close waits for senders": (
+        _in_memory(_CloseWaitsForSender),
         ("closing_wakes_who_sends", "a_cancelled_send_can_be_closed"),
     ),
     "blocks on close": (
         _in_memory(_BlocksOnClose),
         ("lines_come_as_they_were_sent", "a_closed_end_stays_closed"),
     ),
-    "may not be cancelled": (_in_memory(_MayNotBeCancelled), ("closing_in_a_cancelled_scope_closes",)),
-    "leaves a task": (_in_memory(_LeavesATask), ("nothing_is_left_behind",)),
-    "leaves a file": (_in_memory(_LeavesAFile), ("nothing_is_left_behind",)),
-    "knows one revision": (_in_memory(_KnowsOneRevision), ("a_conversation_goes_well_in_each_revision",)),
+    "close is cancellable": (_in_memory(_CloseIsCancellable), ("closing_in_a_cancelled_scope_closes",)),
+    "leaks a task": (_in_memory(_LeaksTask), ("nothing_is_left_behind",)),
+    "leaks a file": (_in_memory(_LeaksFile), ("nothing_is_left_behind",)),
+    "changes the revision": (_in_memory(_ChangesRevision), ("a_conversation_goes_well_in_each_revision",)),
     "drops cancellations": (_in_memory(_DropsCancellations), ("a_call_can_be_cancelled",)),
-    "lets only clients ask": (_in_memory(_OnlyClientsAsk), ("the_server_may_ask_in_the_middle_of_a_call",)),
-    "serves for ever": (_never_ends(), ("lines_come_as_they_were_sent",)),
+    "drops client requests": (_in_memory(_DropsClientRequests), ("the_server_may_ask_in_the_middle_of_a_call",)),
+    "serves forever": (_never_ends(), ("lines_come_as_they_were_sent",)),
 }
-"""Ways to break the contract, and who notices."""
+"""Ways to break the contract, and the checks that find them."""
 
 
 @pytest.mark.parametrize("fault", _BROKEN)
-async def test_a_transport_that_breaks_the_contract_is_found_out(
-    fault: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_check_finds_broken_transport(fault: str, autojump_clock: trio.testing.MockClock) -> None:
     open_transport, checks = _BROKEN[fault]
     try:
-        async with trio.open_nursery() as beyond:
-            _BEYOND.append(beyond)
+        async with trio.open_nursery() as outer_nursery:
+            _OUTER_NURSERIES.append(outer_nursery)
             for check in checks:
-                # An error of the transport's own comes through as it is.
+                # Other errors of the transport are raised unchanged.
                 with pytest.raises((AssertionError, OSError, RuntimeError, TypeError)):
                     await _NAMES[check](open_transport)
-            beyond.cancel_scope.cancel()
+            outer_nursery.cancel_scope.cancel()
     finally:
-        _BEYOND.clear()
-        while _LEFT:
-            os.close(_LEFT.pop())
+        _OUTER_NURSERIES.clear()
+        while _OPEN_FILES:
+            os.close(_OPEN_FILES.pop())
 
 
-def test_each_check_finds_somebody_out() -> None:
+def test_checks_all_have_broken_transport() -> None:
     assert {name for _, names in _BROKEN.values() for name in names} == set(_NAMES)
     assert len(_NAMES) == len(TRANSPORT_CHECKS)

@@ -1,4 +1,4 @@
-"""What servers may do and leave undone, and what they may not make a client do."""
+"""Optional behavior of servers that a client accepts, and actions that no server can make a client take."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ RESULT: JsonObject = {"type": "tool_result", "toolUseId": "a", "content": []}
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 
 
-async def begin(peer: ScriptedPeer, modern: bool, **capabilities: JsonValue) -> JsonObject:
+async def handshake(peer: ScriptedPeer, modern: bool, **capabilities: JsonValue) -> JsonObject:
     return await (peer.discover(**capabilities) if modern else peer.initialize(**capabilities))
 
 
-def said(transcript: Transcript) -> list[bytes]:
+def sent_lines(transcript: Transcript) -> list[bytes]:
     return [line for direction, line in transcript.lines if direction == ">"]
 
 
@@ -57,13 +57,11 @@ def said(transcript: Transcript) -> list[bytes]:
     "pagination.no-fixed-page-size",
 )
 @ERAS
-async def test_any_text_is_a_cursor_and_a_page_may_be_empty(
-    modern: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_list_any_cursor_and_empty_page_accepted(modern: bool, autojump_clock: trio.testing.MockClock) -> None:
     cursors = [" a b\n", "é/%00", "2" * 3_000, *([""] if modern else [])]
 
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer, modern, prompts={})
+        await handshake(peer, modern, prompts={})
         request = await peer.receive("prompts/list")
         for size, cursor in enumerate(cursors):
             page: list[JsonValue] = [{"name": f"p{size}"}] * size
@@ -79,15 +77,15 @@ async def test_any_text_is_a_cursor_and_a_page_may_be_empty(
 
 @pytest.mark.spec("resources.file-inode-mime", "resources.file-xdg-mime", "tools.list-may-be-empty")
 @pytest.mark.spec("prompts.list-may-be-empty", "resources.list-may-be-empty", "caching.ttl-without-list-changed")
-async def test_lists_may_be_empty_and_a_resource_a_directory(autojump_clock: trio.testing.MockClock) -> None:
+async def test_list_empty_or_with_directory_accepted(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={}, prompts={}, resources={})
-        keep: JsonObject = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
-        await peer.answer(await peer.receive("tools/list"), {"tools": [], **keep})
-        await peer.answer(await peer.receive("prompts/list"), {"prompts": [], **keep})
-        await peer.answer(await peer.receive("resources/templates/list"), {"resourceTemplates": [], **keep})
+        cached: JsonObject = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
+        await peer.answer(await peer.receive("tools/list"), {"tools": [], **cached})
+        await peer.answer(await peer.receive("prompts/list"), {"prompts": [], **cached})
+        await peer.answer(await peer.receive("resources/templates/list"), {"resourceTemplates": [], **cached})
         directory: JsonObject = {"uri": "file:///srv", "name": "srv", "mimeType": "inode/directory"}
-        await peer.answer(await peer.receive("resources/list"), {"resources": [directory], **keep})
+        await peer.answer(await peer.receive("resources/list"), {"resources": [directory], **cached})
 
     async with open_in_memory(scripted(script)) as client:
         for _ in range(2):
@@ -97,12 +95,12 @@ async def test_lists_may_be_empty_and_a_resource_a_directory(autojump_clock: tri
             assert [each.mime_type for each in await client.list_resources()] == ["inode/directory"]
 
 
-# --- who they are, and what they tell ----------------------------------------------------------------------------------
+# --- server info and notifications -------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("discover.server-info-not-behavioral", "discover.server-info-not-security")
 @ERAS
-async def test_who_a_server_says_it_is_changes_nothing(modern: bool, autojump_clock: trio.testing.MockClock) -> None:
+async def test_server_info_does_not_change_behavior(modern: bool, autojump_clock: trio.testing.MockClock) -> None:
     async def conversation(info: JsonObject) -> list[bytes]:
         async def script(peer: ScriptedPeer) -> None:
             request = await peer.receive("server/discover")
@@ -127,7 +125,7 @@ async def test_who_a_server_says_it_is_changes_nothing(modern: bool, autojump_cl
         async with open_in_memory(scripted(script), transcript=transcript) as client:
             await client.call_tool("a", {"b": 1})
             await client.list_tools()
-        return said(transcript)
+        return sent_lines(transcript)
 
     plain = await conversation({"name": "weather", "version": "1"})
     for info in ({"name": "bank of trust", "version": "99", "title": "Admin"}, {"name": "", "version": ""}):
@@ -137,11 +135,9 @@ async def test_who_a_server_says_it_is_changes_nothing(modern: bool, autojump_cl
 @pytest.mark.spec("progress.optional", "progress.server-may-send", "progress.total-optional")
 @pytest.mark.spec("logging.client-tolerates-notifications")
 @ERAS
-async def test_progress_may_come_or_not_and_so_may_log_messages(
-    modern: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_progress_and_log_messages_optional(modern: bool, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer, modern, tools={})
+        await handshake(peer, modern, tools={})
         await peer.answer(await peer.receive("tools/call"), OK)
         request = await peer.receive("tools/call")
         assert isinstance(request["params"], dict)
@@ -162,27 +158,27 @@ async def test_progress_may_come_or_not_and_so_may_log_messages(
 
 
 @pytest.mark.spec("subscription.ack-interleaving-stdio", "stdio.correlate-subscription-id")
-async def test_messages_of_others_may_come_before_a_subscription_is_acknowledged(
+async def test_messages_before_subscription_acknowledgment_delivered(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     key = "io.modelcontextprotocol/subscriptionId"
 
-    def told(what: str, id: JsonValue, **params: JsonValue) -> JsonObject:
-        return {"jsonrpc": "2.0", "method": f"notifications/{what}", "params": {**params, "_meta": {key: id}}}
+    def notification(method: str, id: JsonValue, **params: JsonValue) -> JsonObject:
+        return {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": {**params, "_meta": {key: id}}}
 
-    asked = trio.Event()
+    changes_received = trio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={"listChanged": True}, prompts={"listChanged": True})
         first = (await peer.receive("subscriptions/listen"))["id"]
-        await peer.send(told("subscriptions/acknowledged", first, notifications={"toolsListChanged": True}))
+        await peer.send(notification("subscriptions/acknowledged", first, notifications={"toolsListChanged": True}))
         call = await peer.receive("tools/call")
         second = (await peer.receive("subscriptions/listen"))["id"]
-        await peer.send(told("tools/list_changed", first))
+        await peer.send(notification("tools/list_changed", first))
         await peer.answer(call, OK)
-        await peer.send(told("subscriptions/acknowledged", second, notifications={"promptsListChanged": True}))
-        await peer.send(told("prompts/list_changed", second))
-        await asked.wait()
+        await peer.send(notification("subscriptions/acknowledged", second, notifications={"promptsListChanged": True}))
+        await peer.send(notification("prompts/list_changed", second))
+        await changes_received.wait()
 
     async with open_in_memory(scripted(script)) as client, client.listen(tools=True) as tools:
         async with trio.open_nursery() as nursery:
@@ -191,17 +187,17 @@ async def test_messages_of_others_may_come_before_a_subscription_is_acknowledged
             async with client.listen(prompts=True) as prompts:
                 assert await anext(prompts) == Change(ChangeKind.PROMPTS)
                 assert await anext(tools) == Change(ChangeKind.TOOLS)
-        asked.set()
+        changes_received.set()
 
 
 @pytest.mark.spec("stdio.resubscribe-after-restart")
-async def test_on_another_connection_changes_are_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
-    listened: list[JsonValue] = []
+async def test_new_connection_subscribes_again(autojump_clock: trio.testing.MockClock) -> None:
+    listen_ids: list[JsonValue] = []
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={"listChanged": True})
         request = await peer.receive("subscriptions/listen")
-        listened.append(request["id"])
+        listen_ids.append(request["id"])
         meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": request["id"]}
         params: JsonObject = {"notifications": {"toolsListChanged": True}, "_meta": meta}
         await peer.send({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params})
@@ -211,14 +207,14 @@ async def test_on_another_connection_changes_are_asked_for_again(autojump_clock:
         async with open_in_memory(scripted(script)) as client, client.listen(tools=True) as changes:
             with pytest.raises(ConnectionEnded):
                 await anext(changes)
-    assert len(listened) == 2
+    assert len(listen_ids) == 2
 
 
 # --- ping ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("ping.timeout-is-failure", "ping.timeout-appropriate", "ping.not-excessive")
-async def test_a_ping_has_a_deadline_and_nobody_pings_of_itself(autojump_clock: trio.testing.MockClock) -> None:
+async def test_ping_times_out_and_is_never_automatic(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize()
         await peer.receive("ping")
@@ -227,15 +223,15 @@ async def test_a_ping_has_a_deadline_and_nobody_pings_of_itself(autojump_clock: 
     transcript = Transcript()
     async with open_in_memory(scripted(script), deadlines=Deadlines(idle=3), transcript=transcript) as client:
         await trio.sleep(3_600)
-        assert b"ping" not in b"".join(said(transcript))
+        assert b"ping" not in b"".join(sent_lines(transcript))
         with pytest.raises(RequestTimeout, match="idle deadline of 3 s"):
             await client.ping()
 
 
-# --- what they ask ---------------------------------------------------------------------------------------------------
+# --- client requests -------------------------------------------------------------------------------------------------
 
 
-def question(method: str, params: JsonObject) -> JsonObject:
+def input_required(method: str, params: JsonObject) -> JsonObject:
     return {"resultType": "input_required", "inputRequests": {"q": {"method": method, "params": params}}}
 
 
@@ -248,33 +244,33 @@ FAILING = Handlers(elicit=failing, elicit_url=failing, sample=failing, roots=fai
 
 @pytest.mark.spec("mrtr.error-needs-no-replay", "roots.error-no-replay", "mrtr.client-no-initial-fields")
 @pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage"])
-async def test_what_cannot_be_answered_is_not_asked_again(method: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_mrtr_handler_failure_sends_no_retry(method: str, autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.discover(tools={})
         params: JsonObject = {} if method == "roots/list" else {"messages": [], "maxTokens": 5}
         request = await peer.receive("tools/call")
         assert isinstance(request["params"], dict)
         assert not request["params"].keys() & {"inputResponses", "requestState"}
-        await peer.answer(request, question(method, params))
+        await peer.answer(request, input_required(method, params))
 
     transcript = Transcript()
     async with open_in_memory(scripted(script), handlers=FAILING, transcript=transcript) as client:
         with pytest.raises(ZeroDivisionError):
             await client.call_tool("a")
-    assert len([line for line in said(transcript) if b"tools/call" in line]) == 1
+    assert len([line for line in sent_lines(transcript) if b"tools/call" in line]) == 1
 
 
-async def asked(
+async def response_or_error(
     modern: bool, method: str, params: JsonObject, handlers: Handlers, caplog: pytest.LogCaptureFixture
 ) -> str:
-    """What a server gets for a question, or what is raised and logged on this side instead."""
+    """Return the server's view of the response to a client request, or the error or log on this side."""
     answers: list[JsonObject] = []
 
     async def script(peer: ScriptedPeer) -> None:
-        await begin(peer, modern, tools={})
+        await handshake(peer, modern, tools={})
         request = await peer.receive("tools/call")
         if modern:
-            await peer.answer(request, question(method, params))
+            await peer.answer(request, input_required(method, params))
             line = await peer.receive_line()
             if line is None:
                 return
@@ -287,7 +283,7 @@ async def asked(
 
     async with open_in_memory(scripted(script), handlers=handlers, revisions=[*MODERN] if modern else LEGACY) as client:
         try:
-            # A deadline, so that what is not refused fails the test instead of holding it up.
+            # With the deadline, a request that is wrongly accepted fails the test instead of blocking it.
             await client.call_tool("a", deadlines=Deadlines(idle=5))
         except (RequestFailed, LocalProtocolError) as error:
             return str(error)
@@ -305,7 +301,7 @@ async def asked(
 )
 @pytest.mark.spec("sampling.missing-tool-result-error", "sampling.mixed-tool-result-error")
 @pytest.mark.spec("sampling.client-rejects-unbalanced", "sampling.validate-content")
-async def test_a_model_is_not_asked_to_go_on_without_the_results_of_its_tools(
+async def test_sampling_without_tool_results_rejected(
     modern: bool,
     content: list[JsonValue],
     problem: str,
@@ -314,21 +310,21 @@ async def test_a_model_is_not_asked_to_go_on_without_the_results_of_its_tools(
 ) -> None:
     roles = ("assistant", "user")
     messages: list[JsonValue] = [{"role": role, "content": each} for role, each in zip(roles, content, strict=False)]
-    told = await asked(
+    outcome = await response_or_error(
         modern,
         "sampling/createMessage",
         {"messages": messages, "maxTokens": 5, "tools": []},
         Handlers(sample=failing, sample_tools=True),
         caplog,
     )
-    assert problem in told
-    assert "-32602" in told
+    assert problem in outcome
+    assert "-32602" in outcome
 
 
 @ERAS
 @pytest.mark.parametrize(("mode", "calls"), [("required", False), ("none", True)])
 @pytest.mark.spec("sampling.tool-choice-required", "sampling.tool-choice-none", "sampling.validate-content")
-async def test_what_a_model_may_not_say_is_not_sent(
+async def test_sampling_result_against_tool_choice_not_sent(
     mode: str,
     calls: bool,
     modern: bool,
@@ -340,55 +336,57 @@ async def test_what_a_model_may_not_say_is_not_sent(
         return CreateMessageResult(role="assistant", content=content, model="m")
 
     params: JsonObject = {"messages": [], "maxTokens": 5, "tools": [], "toolChoice": {"mode": mode}}
-    told = await asked(modern, "sampling/createMessage", params, Handlers(sample=sample, sample_tools=True), caplog)
-    assert "`Handlers.sample` returned an invalid result: the model called" in told
+    outcome = await response_or_error(
+        modern, "sampling/createMessage", params, Handlers(sample=sample, sample_tools=True), caplog
+    )
+    assert "`Handlers.sample` returned an invalid result: the model called" in outcome
 
 
 @ERAS
 @pytest.mark.spec("elicitation.client-validates", "elicitation.client-validates-content")
 @pytest.mark.spec("elicitation.accept-content", "elicitation.accept-form-content")
-async def test_what_does_not_fit_the_form_is_not_sent(
+async def test_elicitation_content_invalid_not_sent(
     modern: bool, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
         return ElicitResult(action="accept", content={"age": "old"})
 
     form: JsonObject = {"type": "object", "properties": {"age": {"type": "integer"}}}
-    told = await asked(
+    outcome = await response_or_error(
         modern, "elicitation/create", {"message": "?", "requestedSchema": form}, Handlers(elicit=elicit), caplog
     )
-    assert "the elicitation result is invalid: age must be a number" in told
-    assert "'old'" not in told
+    assert "the elicitation result is invalid: age must be a number" in outcome
+    assert "'old'" not in outcome
 
 
 @ERAS
 @pytest.mark.spec("elicitation.no-prefetch", "elicitation.url-no-prefetch")
-async def test_nobody_visits_a_page_but_the_user(modern: bool, caplog: pytest.LogCaptureFixture) -> None:
-    visitors: list[object] = []
+async def test_elicitation_url_not_requested_by_client(modern: bool, caplog: pytest.LogCaptureFixture) -> None:
+    connections: list[object] = []
     shown: list[str] = []
 
     async def elicit_url(params: ElicitRequestURLParams) -> ElicitResult:
         shown.append(params.url)
         return ElicitResult(action="accept")
 
-    async def visited(stream: trio.SocketStream) -> None:
-        visitors.append(stream)
+    async def record_connection(stream: trio.SocketStream) -> None:
+        connections.append(stream)
 
     async with trio.open_nursery() as nursery:
-        (listener,) = await nursery.start(partial(trio.serve_tcp, visited, 0, host="127.0.0.1"))
+        (listener,) = await nursery.start(partial(trio.serve_tcp, record_connection, 0, host="127.0.0.1"))
         url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
         params: JsonObject = {"mode": "url", "message": "Go.", "url": url, "elicitationId": "1"}
-        await asked(modern, "elicitation/create", params, Handlers(elicit_url=elicit_url), caplog)
+        await response_or_error(modern, "elicitation/create", params, Handlers(elicit_url=elicit_url), caplog)
         assert shown == [url]
-        # Whoever does come is seen.
+        # The listener does record connections.
         async with await trio.open_tcp_stream("127.0.0.1", listener.socket.getsockname()[1]) as stream:
             assert await stream.receive_some() == b""
-        assert len(visitors) == 1
+        assert len(connections) == 1
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.spec("elicitation.complete-unknown-ignored", "elicitation.complete-optional")
-async def test_word_of_a_page_that_nobody_was_sent_to_harms_nobody(autojump_clock: trio.testing.MockClock) -> None:
+async def test_elicitation_complete_unknown_ignored(autojump_clock: trio.testing.MockClock) -> None:
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
         request = await peer.receive("tools/call")
@@ -408,14 +406,12 @@ async def test_word_of_a_page_that_nobody_was_sent_to_harms_nobody(autojump_cloc
 
 @pytest.mark.spec("roots.list-changed", "roots.no-list-changed")
 @ERAS
-async def test_roots_that_change_are_told_where_that_is_said(
-    modern: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_roots_changed_sent_only_when_declared(modern: bool, autojump_clock: trio.testing.MockClock) -> None:
     declared: list[str] = []
     done = trio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
-        declared.append(str(await begin(peer, modern, tools={})))
+        declared.append(str(await handshake(peer, modern, tools={})))
         if not modern:
             await peer.receive("notifications/roots/list_changed")
         await peer.answer(await peer.receive("tools/call"), OK)
@@ -452,21 +448,21 @@ for line in sys.stdin.buffer:
 
 @pytest.mark.spec("stdio.client-stdin-clean", "stdio.stdin-only-mcp", "stdio.stderr-not-error")
 @pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
-async def test_a_process_reads_nothing_but_messages(revision: object) -> None:
-    heard: list[str] = []
+async def test_stdio_server_reads_only_messages(revision: object) -> None:
+    stderr_lines: list[str] = []
     revisions = [each for each in (*LEGACY, *MODERN) if each is revision]
     with trio.fail_after(60):
         async with open_stdio(
-            [sys.executable, "-I", "-S", "-c", ECHOING], revisions=revisions, on_stderr=heard.append
+            [sys.executable, "-I", "-S", "-c", ECHOING], revisions=revisions, on_stderr=stderr_lines.append
         ) as client:
-            await used(client)
-    assert len(heard) >= 3
-    for line in heard:
+            await use_client(client)
+    assert len(stderr_lines) >= 3
+    for line in stderr_lines:
         assert line.startswith('{"jsonrpc":"2.0",'), line
         assert '"method"' in line
 
 
-async def used(client: Client) -> None:
+async def use_client(client: Client) -> None:
     assert not (await client.call_tool("a", {"text": "two\nlines"})).is_error
     with trio.move_on_after(0):
         await client.call_tool("a")
@@ -474,17 +470,22 @@ async def used(client: Client) -> None:
 
 
 @pytest.mark.spec("tasks.related-task-meta", "tasks.no-related-meta-in-answers")
-async def test_an_answer_names_the_task_that_its_question_names(autojump_clock: trio.testing.MockClock) -> None:
+async def test_client_response_keeps_related_task(autojump_clock: trio.testing.MockClock) -> None:
     related: JsonObject = {"io.modelcontextprotocol/related-task": {"taskId": "17"}}
     form: JsonObject = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
     answers: list[JsonValue] = []
-    heard = trio.Event()
+    done = trio.Event()
 
     async def script(peer: ScriptedPeer) -> None:
         await peer.initialize(tools={})
-        sampled: JsonObject = {"messages": [{"role": "user", "content": TEXT}], "maxTokens": 1, "_meta": related}
-        asked: list[JsonObject] = [{**form, "_meta": related}, form, {**form, "_meta": related, "task": {}}, sampled]
-        for params in asked:
+        sample_params: JsonObject = {"messages": [{"role": "user", "content": TEXT}], "maxTokens": 1, "_meta": related}
+        requests: list[JsonObject] = [
+            {**form, "_meta": related},
+            form,
+            {**form, "_meta": related, "task": {}},
+            sample_params,
+        ]
+        for params in requests:
             method = "elicitation/create" if "message" in params else "sampling/createMessage"
             await peer.send({"jsonrpc": "2.0", "id": len(answers), "method": method, "params": params})
             response = await peer.receive()
@@ -494,13 +495,13 @@ async def test_an_answer_names_the_task_that_its_question_names(autojump_clock: 
         task = answers[2]
         assert isinstance(task, dict)
         assert isinstance(task["task"], dict)
-        about: JsonObject = {"taskId": task["task"]["taskId"], "_meta": related}
-        await peer.send({"jsonrpc": "2.0", "id": 9, "method": "tasks/get", "params": about})
+        task_params: JsonObject = {"taskId": task["task"]["taskId"], "_meta": related}
+        await peer.send({"jsonrpc": "2.0", "id": 9, "method": "tasks/get", "params": task_params})
         response = await peer.receive()
         while "result" not in response:
             response = await peer.receive()
         answers.append(response["result"])
-        heard.set()
+        done.set()
 
     async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
         return ElicitResult(action="accept", content={}, meta={"mine": 1})
@@ -510,6 +511,6 @@ async def test_an_answer_names_the_task_that_its_question_names(autojump_clock: 
 
     handlers = Handlers(elicit=elicit, sample=sample, answer_as_tasks=True)
     async with open_in_memory(scripted(script), handlers=handlers):
-        await heard.wait()
+        await done.wait()
     metas = [each.get("_meta") if isinstance(each, dict) else None for each in answers]
     assert metas == [{"mine": 1, **related}, {"mine": 1}, related, related, None]

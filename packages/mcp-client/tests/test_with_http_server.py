@@ -62,7 +62,7 @@ def make_server(*revisions: Revision) -> Server:
 
 @asynccontextmanager
 async def served(server: Server, path: str = "/mcp", policy: EndpointPolicy | None = None) -> AsyncIterator[str]:
-    # Ports come again, with other servers on them.
+    # Ports are reused by later servers.
     http_connector._eras.clear()
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: serve(server, policy, path, task_status))
@@ -90,9 +90,7 @@ async def sample(params: CreateMessageRequestParams) -> CreateMessageResult:
 @REVISION
 @PATH
 @pytest.mark.parametrize("answer", ["json", "stream"])
-async def test_client_features_work_in_each_revision_over_each_transport(
-    revision: Revision, path: str, answer: str
-) -> None:
+async def test_client_features_every_revision_and_transport(revision: Revision, path: str, answer: str) -> None:
     logged: list[object] = []
 
     def log(params: LoggingMessageNotificationParams) -> None:
@@ -115,20 +113,20 @@ async def test_client_features_work_in_each_revision_over_each_transport(
             assert await anext(changes) == Change(ChangeKind.TOOLS)
             server.resource_updated("note://a")
             assert await anext(changes) == Change(ChangeKind.RESOURCE, "note://a")
-        begun = trio.Event()
+        started = trio.Event()
         with trio.CancelScope() as scope:
 
             def cancel(_: object) -> None:
-                begun.set()
+                started.set()
                 scope.cancel()
 
             await client.call_tool("hang", on_progress=cancel)
-        assert begun.is_set()
+        assert started.is_set()
         await client.ping()
 
 
 @PATH
-async def test_server_of_2024_11_05_alone_is_served_over_each_transport(path: str) -> None:
+async def test_server_of_2024_11_05_only_every_transport(path: str) -> None:
     handlers = Handlers(roots=[ROOT])
     async with (
         served(make_server(R2024_11_05), path) as url,
@@ -138,7 +136,7 @@ async def test_server_of_2024_11_05_alone_is_served_over_each_transport(path: st
         assert await text(client, "roots") == ROOT.uri
 
 
-async def test_server_of_2024_11_05_and_2026_07_28_is_served_in_both() -> None:
+async def test_server_of_2024_11_05_and_2026_07_28_both_negotiated() -> None:
     for revision in (R2024_11_05, R2026_07_28):
         async with (
             served(make_server(R2024_11_05, R2026_07_28)) as url,
@@ -148,8 +146,8 @@ async def test_server_of_2024_11_05_and_2026_07_28_is_served_in_both() -> None:
             assert await text(client, "roots") == ROOT.uri
 
 
-async def test_client_that_does_not_speak_2024_11_05_learns_what_the_server_speaks() -> None:
+async def test_client_without_2024_11_05_error_names_revision() -> None:
     async with served(make_server(R2024_11_05)) as url:
         with pytest.raises(NegotiationFailed, match="2024-11-05"):
             async with open_http(url, revisions=[R2025_11_25], deadlines=DEADLINES):
-                raise AssertionError("it was never opened")
+                raise AssertionError("the connection was opened")

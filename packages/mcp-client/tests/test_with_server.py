@@ -1,4 +1,4 @@
-"""The client and the server of this project, joined in memory: each feature in each revision."""
+"""The client and the server of this project, connected in memory: each feature in each revision."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def make_server() -> Server:
 
 @pytest.fixture(autouse=True, params=[(), (Middleware(),)], ids=["plain", "middleware"])
 def _with_and_without_middleware(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A middleware that lets everything pass changes nothing.
+    # Middleware that changes nothing must have no effect.
     monkeypatch.setattr(testing, "open_stream", partial(open_stream, middleware=request.param))
 
 
 @asynccontextmanager
-async def joined(
+async def connected(
     server: Server, revision: Revision, handlers: Handlers | None = None, to_client: Faults | None = None
 ) -> AsyncIterator[Client]:
     async with open_in_memory(
@@ -95,8 +95,10 @@ def text(content: object) -> str:
 
 
 @ALL
-async def test_tools_resources_and_prompts(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
-    async with joined(make_server(), revision, to_client=Faults(split=11)) as client:
+async def test_tools_resources_and_prompts_every_revision(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with connected(make_server(), revision, to_client=Faults(split=11)) as client:
         assert client.revision is revision
         assert {tool.name for tool in await client.list_tools()} == {"add", "slow", "greet", "hang"}
         assert "3" in text((await client.call_tool("add", {"a": 1, "b": 2})).content[0])
@@ -112,14 +114,16 @@ async def test_tools_resources_and_prompts(revision: Revision, autojump_clock: t
 
 @pytest.mark.spec("logging.client-tolerates-notifications", "progress.server-may-send")
 @ALL
-async def test_progress_and_log_messages(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+async def test_progress_and_log_messages_every_revision(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
     shown: list[float] = []
     logged: list[object] = []
 
     def log(params: LoggingMessageNotificationParams) -> None:
         logged.append(params.data)
 
-    async with joined(make_server(), revision, Handlers(log=log)) as client:
+    async with connected(make_server(), revision, Handlers(log=log)) as client:
         result = await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
     assert text(result.content[0]) == "done"
     assert shown[-1] == 3
@@ -127,14 +131,14 @@ async def test_progress_and_log_messages(revision: Revision, autojump_clock: tri
 
 
 @ALL
-async def test_the_same_tool_asks_in_each_revision_that_can_ask(
+async def test_elicitation_every_revision_that_supports_it(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def elicit(params: ElicitRequestFormParams) -> ElicitResult:
         await trio.sleep(1000)
         return ElicitResult(action="accept", content={"name": "Ada"})
 
-    async with joined(make_server(), revision, Handlers(elicit=elicit)) as client:
+    async with connected(make_server(), revision, Handlers(elicit=elicit)) as client:
         if str(revision) in {"2024-11-05", "2025-03-26"}:
             with pytest.raises(RequestFailed, match="elicitation"):
                 await client.call_tool("greet")
@@ -143,9 +147,9 @@ async def test_the_same_tool_asks_in_each_revision_that_can_ask(
 
 
 @ALL
-async def test_changes_are_told(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+async def test_changes_delivered(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
     server = make_server()
-    async with joined(server, revision) as client:
+    async with connected(server, revision) as client:
         async with client.listen(tools=True, uris=["city://Ghent"]) as changes:
             server.remove_tool("add")
             assert await anext(changes) == Change(ChangeKind.TOOLS)
@@ -155,8 +159,8 @@ async def test_changes_are_told(revision: Revision, autojump_clock: trio.testing
 
 
 @ALL
-async def test_a_cancelled_call_ends_on_both_sides(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
-    async with joined(make_server(), revision) as client:
+async def test_cancelled_call_server_stays_usable(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    async with connected(make_server(), revision) as client:
         with trio.move_on_after(5) as scope:
             await client.call_tool("hang")
         assert scope.cancelled_caught
@@ -164,29 +168,29 @@ async def test_a_cancelled_call_ends_on_both_sides(revision: Revision, autojump_
 
 
 @ALL
-async def test_a_cut_ends_all_calls(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
-    answered, ended = [], []
+async def test_connection_cut_every_call_ends(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
+    results, errors = [], []
 
     async def call(client: Client) -> None:
         try:
-            answered.append(await client.call_tool("slow"))
+            results.append(await client.call_tool("slow"))
         except ConnectionEnded as error:
-            ended.append(error)
+            errors.append(error)
 
-    async with joined(make_server(), revision, to_client=Faults(cut_after=6000, split=100)) as client:  # noqa: SIM117  the outer one has to end last
+    async with connected(make_server(), revision, to_client=Faults(cut_after=6000, split=100)) as client:  # noqa: SIM117  the outer one must end last
         async with trio.open_nursery() as nursery:
             for _ in range(100):
                 nursery.start_soon(call, client)
-    assert len(answered) + len(ended) == 100
-    assert ended
+    assert len(results) + len(errors) == 100
+    assert errors
 
 
-async def test_completions(autojump_clock: trio.testing.MockClock) -> None:
+async def test_completion_returned(autojump_clock: trio.testing.MockClock) -> None:
     server = make_server()
 
     @server.completion(prompt="poem", argument="of")
     async def complete(value: str) -> list[str]:
         return [name for name in ("rain", "rails", "snow") if name.startswith(value)]
 
-    async with joined(server, REVISIONS["2025-06-18"]) as client:
+    async with connected(server, REVISIONS["2025-06-18"]) as client:
         assert (await client.complete(PromptReference(name="poem"), "of", "ra")).values == ("rain", "rails")

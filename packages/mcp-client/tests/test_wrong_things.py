@@ -1,8 +1,8 @@
-"""Wrong results of servers, wrong questions, and wrong answers of the application, on the client's side.
+"""Invalid results and client requests of servers, and invalid results of the application's handlers.
 
-The wrong results are made of right ones: each member in turn is left out, or becomes each kind of JSON, and the schema
-that follows from our types says which of these are wrong. A wrong one gives a typed error that names the member or the
-method, and the next call is answered.
+The invalid results are derived from valid ones: each member in turn is removed, or replaced by each kind of JSON, and the
+schema of the types decides which of these are invalid. An invalid result raises a typed error that names the member or
+the method, and the next call succeeds.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ BLOCKS: Final[list[JsonValue]] = [
     {"type": "resource_link", "uri": "a://b", "name": "b"},
 ]
 
-RIGHT: Final[dict[str, JsonObject]] = {
+VALID_RESULTS: Final[dict[str, JsonObject]] = {
     "tools/list": {"tools": [TOOL]},
     "tools/call": {"content": BLOCKS, "isError": False, "structuredContent": {"a": 1}},
     "resources/list": {"resources": [RESOURCE]},
@@ -78,7 +78,7 @@ RIGHT: Final[dict[str, JsonObject]] = {
     "prompts/get": {"description": "x", "messages": [{"role": "user", "content": BLOCKS[0]}]},
     "completion/complete": {"completion": {"values": ["a"], "total": 1, "hasMore": False}},
 }
-"""A right result of each method."""
+"""A valid result of each method."""
 
 CALLS: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
     "tools/list": lambda client: client.list_tools(),
@@ -96,9 +96,9 @@ Path: TypeAlias = tuple[str | int, ...]
 KINDS: Final[tuple[JsonValue, ...]] = (5, -1.5, "x", True, None, [], {}, [5], {"a": []})
 
 
-def right(method: str, revision: Revision) -> JsonObject:
-    """A right result in a revision."""
-    result = dict(RIGHT[method])
+def valid_result(method: str, revision: Revision) -> JsonObject:
+    """Return a valid result in a revision."""
+    result = dict(VALID_RESULTS[method])
     if revision.result_type:
         result["resultType"] = "complete"
         if revision in methods(revision)[method].cacheable:
@@ -107,21 +107,21 @@ def right(method: str, revision: Revision) -> JsonObject:
 
 
 def paths(value: JsonValue, below: Path = ()) -> Iterator[Path]:
-    """Where there is something in a value."""
+    """Yield the path of each member and element of a value."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         yield (*below, key)
         yield from paths(inner, (*below, key))
 
 
-def changed(value: JsonValue, path: Path, *new: JsonValue) -> JsonValue:
-    """The same, with something else at a place; with nothing there if nothing is given."""
+def with_change(value: JsonValue, path: Path, *new: JsonValue) -> JsonValue:
+    """Return the value with a replacement at a path; without a replacement, with nothing there."""
     key, *rest = path
     if isinstance(value, dict):
         assert isinstance(key, str)
         copy = dict(value)
         if rest:
-            copy[key] = changed(value[key], tuple(rest), *new)
+            copy[key] = with_change(value[key], tuple(rest), *new)
         elif new:
             copy[key] = new[0]
         else:
@@ -129,36 +129,36 @@ def changed(value: JsonValue, path: Path, *new: JsonValue) -> JsonValue:
         return copy
     assert isinstance(value, list)
     assert isinstance(key, int)
-    inner = [changed(value[key], tuple(rest), *new)] if rest else list(new)
+    inner = [with_change(value[key], tuple(rest), *new)] if rest else list(new)
     return [*value[:key], *inner, *value[key + 1 :]]
 
 
 @cache
 def validator(method: str, revision: Revision) -> jsonschema_rs.Validator:
-    """What says whether a result is right."""
+    """Return the validator of a method's results."""
     result = methods(revision)[method].result
     assert isinstance(result, type)
     assert issubclass(result, t.WireObject)
     return jsonschema_rs.validator_for({**schemas(revision), **schema_of(result, revision)})
 
 
-def wrong_results(method: str, revision: Revision) -> list[tuple[Path, JsonValue]]:
-    """Results with one wrong member, and which."""
-    whole = right(method, revision)
+def invalid_results(method: str, revision: Revision) -> list[tuple[Path, JsonValue]]:
+    """Return results with one invalid member each, and its path."""
+    whole = valid_result(method, revision)
     assert validator(method, revision).is_valid(whole)
     candidates: list[tuple[Path, JsonValue]] = []
     for path in paths(whole):
-        without = changed(whole, path)
+        without = with_change(whole, path)
         candidates.append((path, without))
-        # Where a member may be missing, many servers write null, which is taken for that.
+        # Where a member is optional, many servers write null, which counts as missing.
         optional = validator(method, revision).is_valid(without)
         kinds = [kind for kind in KINDS if kind is not None or not optional]
-        candidates.extend((path, changed(whole, path, kind)) for kind in kinds)
+        candidates.extend((path, with_change(whole, path, kind)) for kind in kinds)
     return [(path, result) for path, result in candidates if not validator(method, revision).is_valid(result)]
 
 
 class Server:
-    """A server that answers what it is told to."""
+    """A server that responds with the value in `next`, once, and with valid results otherwise."""
 
     def __init__(self, revision: Revision) -> None:
         self.revision: Final = revision
@@ -184,13 +184,13 @@ class Server:
                 self.answers.append(request)
                 self.answered.set()
                 continue
-            result = self.next if self.next is not None else right(str(request["method"]), self.revision)
+            result = self.next if self.next is not None else valid_result(str(request["method"]), self.revision)
             self.next = None
             await peer.answer(request, result)
 
 
 @asynccontextmanager
-async def joined(revision: Revision, handlers: Handlers | None = None) -> AsyncIterator[tuple[Client, Server]]:
+async def connected(revision: Revision, handlers: Handlers | None = None) -> AsyncIterator[tuple[Client, Server]]:
     server = Server(revision)
     options = Handlers() if handlers is None else handlers
     async with open_in_memory(scripted(server.follow), revisions=[revision], handlers=options, cache=False) as client:
@@ -198,7 +198,7 @@ async def joined(revision: Revision, handlers: Handlers | None = None) -> AsyncI
 
 
 async def failure_of(call: Awaitable[object]) -> McpError | None:
-    """The error that a call ends with, if it does; any that is not typed fails the test."""
+    """Return the typed error that a call ends with, or None; any other error fails the test."""
     try:
         await call
     except McpError as error:
@@ -206,51 +206,51 @@ async def failure_of(call: Awaitable[object]) -> McpError | None:
     return None
 
 
-async def alive(client: Client) -> None:
-    """What has to be possible whatever came before."""
+async def assert_usable(client: Client) -> None:
+    """Check that the connection can still be used."""
     assert (await client.get_prompt("p")).description == "x"
 
 
 @BOTH
-@pytest.mark.parametrize("method", RIGHT)
-async def test_a_result_with_a_wrong_member_is_an_error_that_names_it_or_is_survived_with_a_note(
+@pytest.mark.parametrize("method", VALID_RESULTS)
+async def test_result_invalid_member_raises_or_is_tolerated(
     method: str, revision: Revision, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "mcp_client")
-    refused = 0
-    wrong = wrong_results(method, revision)
-    async with joined(revision) as (client, server):
+    errors = 0
+    invalid = invalid_results(method, revision)
+    async with connected(revision) as (client, server):
         await CALLS[method](client)
-        for path, result in wrong:
+        for path, result in invalid:
             server.next = result
             caplog.clear()
             error = await failure_of(CALLS[method](client))
             if error is None:
-                # A mistake that can be made up for: of a list the rest can be used, without the one that is wrong.
+                # A tolerated deviation: the valid entries of a list stay usable.
                 assert "deviation tolerated" in caplog.text, (path, result)
             else:
-                refused += 1
+                errors += 1
                 assert isinstance(error, RemoteProtocolError), (path, result, error)
                 text = str(error)
                 assert any(key in text for key in path if isinstance(key, str)), (path, text)
                 assert method in text, text
-            await alive(client)
-    assert len(wrong) > 20
-    assert refused > 5
+            await assert_usable(client)
+    assert len(invalid) > 20
+    assert errors > 5
 
 
 @BOTH
 @pytest.mark.parametrize("result", [5, "x", [], True, 1.5], ids=repr)
-async def test_a_result_that_is_no_object_is_an_error(
+async def test_result_not_object_raises(
     result: JsonValue, revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with joined(revision) as (client, server):
+    async with connected(revision) as (client, server):
         for method, call in CALLS.items():
             server.next = result
             with pytest.raises(RemoteProtocolError) as caught:
                 await call(client)
             assert method in str(caught.value)
-            await alive(client)
+            await assert_usable(client)
 
 
 # --- the application -------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ MESSAGES: Final[JsonObject] = {
     "maxTokens": 5,
 }
 
-QUESTIONS: Final[dict[str, JsonObject]] = {
+CLIENT_REQUESTS: Final[dict[str, JsonObject]] = {
     "elicitation/create": FORM,
     "sampling/createMessage": MESSAGES,
     "roots/list": {},
@@ -272,13 +272,13 @@ QUESTIONS: Final[dict[str, JsonObject]] = {
 
 _TEXT: Final = t.TextContent(text="hi")
 
-WRONG_ANSWERS: Final[dict[str, tuple[object, ...]]] = {
+INVALID_HANDLER_RESULTS: Final[dict[str, tuple[object, ...]]] = {
     "elicitation/create": (
         *(None, 5, "accept", [], object(), _TEXT),
         t.ElicitResult(action="accept"),
         t.ElicitResult(action="accept", content={"n": "x"}),
         t.ElicitResult(action="accept", content={"m": 1}),
-        t.ElicitResult(action="maybe"),  # type: ignore[arg-type]  # wrong on purpose
+        t.ElicitResult(action="maybe"),  # type: ignore[arg-type]  # an invalid value
         {"action": "accept"},
         {"content": 5},
         {},
@@ -305,44 +305,44 @@ WRONG_ANSWERS: Final[dict[str, tuple[object, ...]]] = {
 }
 
 
-def application(method: str, answer: object) -> Handlers:
-    """One that answers everything wrong."""
+def handlers_returning(method: str, result: object) -> Handlers:
+    """Return handlers that all return the same invalid result."""
 
-    async def give(*_: object) -> object:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    async def return_result(*_: object) -> object:
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    return Handlers(elicit=give, sample=give, roots=give)  # type: ignore[arg-type]  # likewise
+    return Handlers(elicit=return_result, sample=return_result, roots=return_result)  # type: ignore[arg-type]  # likewise
 
 
-@pytest.mark.parametrize("method", WRONG_ANSWERS)
-async def test_a_wrong_answer_of_the_application_is_an_error_of_that_question_alone(
+@pytest.mark.parametrize("method", INVALID_HANDLER_RESULTS)
+async def test_handler_invalid_result_returns_error(
     method: str, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for answer in WRONG_ANSWERS[method]:
-        async with joined(R2025_11_25, application(method, answer)) as (client, server):
+    for result in INVALID_HANDLER_RESULTS[method]:
+        async with connected(R2025_11_25, handlers_returning(method, result)) as (client, server):
             caplog.clear()
             assert server.peer is not None
-            await server.peer.send({"jsonrpc": "2.0", "id": "q", "method": method, "params": QUESTIONS[method]})
+            await server.peer.send({"jsonrpc": "2.0", "id": "q", "method": method, "params": CLIENT_REQUESTS[method]})
             await server.answered.wait()
-            (told,) = server.answers
-            assert told["error"] == {"code": -32603, "message": "Internal error"}, (answer, told)
-            assert method in caplog.text, (answer, caplog.text)
-            await alive(client)
+            (reply,) = server.answers
+            assert reply["error"] == {"code": -32603, "message": "Internal error"}, (result, reply)
+            assert method in caplog.text, (result, caplog.text)
+            await assert_usable(client)
 
 
-def wrong_questions() -> Iterator[tuple[str, JsonValue]]:
-    """Parameters that no question has."""
+def invalid_client_requests() -> Iterator[tuple[str, JsonValue]]:
+    """Yield client requests with invalid params."""
     kinds: tuple[JsonValue, ...] = (5, "x", [5], {"a": []})
-    for method, params in QUESTIONS.items():
+    for method, params in CLIENT_REQUESTS.items():
         for path in paths(params):
-            yield from ((method, changed(params, path, kind)) for kind in kinds)
+            yield from ((method, with_change(params, path, kind)) for kind in kinds)
         yield from ((method, kind) for kind in kinds[:3])
 
 
 @BOTH
-async def test_a_wrong_question_of_a_server_does_no_harm(
+async def test_client_request_invalid_connection_stays_usable(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def elicit(_: t.ElicitRequestFormParams) -> t.ElicitResult:
@@ -351,30 +351,30 @@ async def test_a_wrong_question_of_a_server_does_no_harm(
     async def sample(_: t.CreateMessageRequestParams) -> t.CreateMessageResult:
         return t.CreateMessageResult(role="assistant", content=_TEXT, model="m")
 
-    asked = list(wrong_questions())
-    async with joined(revision, Handlers(elicit=elicit, sample=sample, roots=())) as (client, server):
+    client_requests = list(invalid_client_requests())
+    async with connected(revision, Handlers(elicit=elicit, sample=sample, roots=())) as (client, server):
         assert server.peer is not None
-        for number, (method, params) in enumerate(asked):
+        for number, (method, params) in enumerate(client_requests):
             if revision.server_requests:
                 await server.peer.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-                await alive(client)
+                await assert_usable(client)
                 continue
-            question: JsonObject = {"method": method, "params": params}
-            server.next = {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": "s"}
+            input_request: JsonObject = {"method": method, "params": params}
+            server.next = {"resultType": "input_required", "inputRequests": {"q": input_request}, "requestState": "s"}
             error = await failure_of(client.call_tool("dice"))
             assert error is None or "tools/call" in str(error)
-            await alive(client)
+            await assert_usable(client)
         await trio.testing.wait_all_tasks_blocked()
-        # Each was answered, and once.
-        expected = set(range(len(asked))) if revision.server_requests else set()
+        # Each request has exactly one response.
+        expected = set(range(len(client_requests))) if revision.server_requests else set()
         assert {answer["id"] for answer in server.answers} == expected
         assert len(server.answers) == len(expected)
-    assert len(asked) > 30
+    assert len(client_requests) > 30
 
 
-WRONG_HANDLERS: Final[dict[str, Callable[[], object]]] = {
+INVALID_HANDLERS: Final[dict[str, Callable[[], object]]] = {
     "a root elsewhere": lambda: Handlers(roots=[t.Root(uri="https://example.com")]),
-    "a root that is a text": lambda: Handlers(roots=["file:///x"]),  # type: ignore[list-item]  # likewise
+    "a root that is a string": lambda: Handlers(roots=["file:///x"]),  # type: ignore[list-item]  # likewise
     "an extension without a name": lambda: Handlers(extensions={"x": {}}),
     "a method of the specification": lambda: Handlers(methods=dict.fromkeys(methods(R2025_11_25).values(), _nothing)),
 }
@@ -384,10 +384,10 @@ async def _nothing(_: object) -> JsonObject:
     return {}
 
 
-@pytest.mark.parametrize("what", WRONG_HANDLERS)
-def test_wrong_handlers_are_refused_where_they_are_given(what: str) -> None:
+@pytest.mark.parametrize("case", INVALID_HANDLERS)
+def test_handlers_invalid_rejected(case: str) -> None:
     with pytest.raises(LocalProtocolError):
-        WRONG_HANDLERS[what]()
+        INVALID_HANDLERS[case]()
 
 
 ARGUMENTS: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
@@ -396,9 +396,9 @@ ARGUMENTS: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
     "arguments without names": lambda client: client.call_tool("dice", {5: 1}),  # type: ignore[dict-item]  # likewise
     "arguments of objects": lambda client: client.call_tool("dice", {"a": object()}),  # type: ignore[dict-item]  # likewise
     "arguments with a NaN": lambda client: client.call_tool("dice", {"a": float("nan")}),
-    "arguments with half of a pair": lambda client: client.call_tool("dice", {"a": "\ud800"}),
+    "arguments with a lone surrogate": lambda client: client.call_tool("dice", {"a": "\ud800"}),
     "a URI that is a number": lambda client: client.read_resource(5),  # type: ignore[arg-type]  # likewise
-    "a prompt that is None": lambda client: client.get_prompt(None),  # type: ignore[arg-type]  # likewise
+    "a prompt name of None": lambda client: client.get_prompt(None),  # type: ignore[arg-type]  # likewise
     "arguments of a prompt that are numbers": lambda client: client.get_prompt("p", {"a": 5}),  # type: ignore[dict-item]  # likewise
     "a completion of nothing": lambda client: client.complete(5, "a", "x"),  # type: ignore[arg-type]  # likewise
     "a completion by a number": lambda client: client.complete(t.PromptReference(name="p"), "a", 5),  # type: ignore[arg-type]  # likewise
@@ -407,11 +407,11 @@ ARGUMENTS: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
 
 
 @BOTH
-@pytest.mark.parametrize("what", ARGUMENTS)
-async def test_what_cannot_be_asked_is_refused_before_it_is_sent(
-    what: str, revision: Revision, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("case", ARGUMENTS)
+async def test_request_invalid_arguments_rejected(
+    case: str, revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async with joined(revision) as (client, _):
+    async with connected(revision) as (client, _):
         with pytest.raises(LocalProtocolError):
-            await ARGUMENTS[what](client)
-        await alive(client)
+            await ARGUMENTS[case](client)
+        await assert_usable(client)
