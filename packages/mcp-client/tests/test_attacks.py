@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 import trio
-from zoo import OK, ReceivedRequest, client_request, modern, serving
-from zoo import Reply as Answering
-from zoo import legacy as old
+from fake_http_server import OK, ReceivedRequest, client_request, modern, serving
+from fake_http_server import Reply as Answering
+from fake_http_server import legacy as old
 
 from mcp_client import Handlers, open_http
 from mcp_client.auth import OAuth, SystemBrowser

@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from zoo import ReceivedRequest, Reply, page, serving
+from fake_http_server import ReceivedRequest, Reply, page, serving
 
 from mcp_client import Tls
 from mcp_client.auth.fetch import GuardedFetch, surroundings

@@ -7,8 +7,8 @@ import logging
 import pytest
 import trio
 import trio.testing
-from auth_world import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, proof, protected
-from zoo import HttpSseServer, ReceivedRequest, Reply, legacy, modern, silent_stream
+from auth_testbed import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, proof, protected
+from fake_http_server import HttpSseServer, ReceivedRequest, Reply, legacy, modern, silent_stream
 
 from mcp_client import open_http
 from mcp_client.auth import OAuth

@@ -8,9 +8,9 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from fake_http_server import ReceivedRequest, Reply, Responder, Server, legacy, modern, serving
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import ReceivedRequest, Reply, Responder, Server, legacy, modern, serving
 
 from mcp_client import open_http
 from mcp_client.auth import Authorizer, ConnectionTarget, ObservedResponse

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from auth_world import AuthTestbed, protected
+from auth_testbed import AuthTestbed, protected
 
 from mcp_client import open_http
 from mcp_client.auth import OAuth, Paste, SystemBrowser

@@ -9,9 +9,9 @@ import orjson
 import pytest
 import trio
 import trio.testing
+from fake_http_server import ELICIT, LIST_FIELDS, ReceivedRequest, Reply, Responder, decline, modern, serving
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import ELICIT, LIST_FIELDS, ReceivedRequest, Reply, Responder, decline, modern, serving
 
 from mcp_client import Client, Handlers, ResponseCache, open_http
 from mcp_client.connection.response_cache import _Key, _Store

@@ -17,9 +17,9 @@ import keyring
 import keyring.backends.null
 import pytest
 import trio
-from auth_world import AuthTestbed, protected
-from file_ring import Ring
-from zoo import ReceivedRequest, Reply, legacy
+from auth_testbed import AuthTestbed, protected
+from fake_http_server import ReceivedRequest, Reply, legacy
+from file_keyring import FileKeyring
 
 from mcp_client.auth import MemoryStore, OAuth, Paste, SystemBrowser
 from mcp_client.cli.auth_diagnosis import Diagnosis
@@ -123,7 +123,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     }.items():
         monkeypatch.setenv(name, value)
     before = keyring.get_keyring()
-    keyring.set_keyring(Ring())
+    keyring.set_keyring(FileKeyring())
     yield tmp_path
     keyring.set_keyring(before)
 
@@ -517,7 +517,7 @@ async def test_auth_command_usage_error_exits_2(words: tuple[str, ...], reason: 
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHON_KEYRING_BACKEND": "file_ring.Ring"}
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "PYTHON_KEYRING_BACKEND": "file_keyring.FileKeyring"}
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "mcp_client", *words]
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)

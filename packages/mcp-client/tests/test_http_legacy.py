@@ -5,7 +5,7 @@ import json
 import pytest
 import trio
 import trio.testing
-from zoo import (
+from fake_http_server import (
     OK,
     ReceivedRequest,
     Reply,

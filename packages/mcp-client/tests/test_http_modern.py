@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, nullcontext
 import pytest
 import trio
 import trio.testing
-from zoo import ELICIT, LIST_FIELDS, OK, ReceivedRequest, Reply, decline, modern, progress, serving
+from fake_http_server import ELICIT, LIST_FIELDS, OK, ReceivedRequest, Reply, decline, modern, progress, serving
 
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted

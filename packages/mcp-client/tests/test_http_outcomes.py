@@ -10,9 +10,21 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from fake_http_server import (
+    OK,
+    HttpSseServer,
+    ReceivedRequest,
+    Reply,
+    Responder,
+    Step,
+    legacy,
+    modern,
+    progress,
+    serving,
+    steps_of,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zoo import OK, HttpSseServer, ReceivedRequest, Reply, Responder, Step, legacy, modern, progress, serving, steps_of
 
 from mcp_client import Client, Deadlines, open_http
 from mcp_client.transports.http.transport import HttpTransport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from zoo import HttpSseServer, ReceivedRequest, Reply, serving, wait_until
+from fake_http_server import HttpSseServer, ReceivedRequest, Reply, serving, wait_until
 
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError, RequestTimeout

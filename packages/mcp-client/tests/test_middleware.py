@@ -11,9 +11,9 @@ import attrs
 import pytest
 import trio
 import trio.testing
+from fake_http_server import OK, modern, serving
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import OK, modern, serving
 
 from mcp_client import ChangeKind, Handlers, open_http, open_stdio
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 import trio
 import trio.testing
+from fake_http_server import OK, Step, client_request, steps_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zoo import OK, Step, client_request, steps_of
 
 from mcp_client import Client, Deadlines, Handlers
 from mcp_client.connection.pending_request import PendingRequest

@@ -18,8 +18,8 @@ import attrs
 import pytest
 import trio
 import trustme
-from auth_world import AuthTestbed, FakeUserAgent, call, oauth
-from zoo import ReceivedRequest, Reply, serving
+from auth_testbed import AuthTestbed, FakeUserAgent, call, oauth
+from fake_http_server import ReceivedRequest, Reply, serving
 
 import mcp_client
 from mcp_client import open_http

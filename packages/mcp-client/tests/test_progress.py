@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 import trio.testing
+from fake_http_server import OK, ReceivedRequest, Reply, legacy, modern, serving
 from hypothesis import given
 from hypothesis import strategies as st
-from zoo import OK, ReceivedRequest, Reply, legacy, modern, serving
 
 from mcp_client import Deadlines, open_http
 from mcp_client.connection.progress import PROGRESS_CHARACTERS, PROGRESS_NOTIFICATIONS, ProgressQueue

@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from auth_world import (
+from auth_testbed import (
     AuthTestbed,
     FakeUserAgent,
     authorization_headers,
@@ -19,9 +19,9 @@ from auth_world import (
     protected,
     wait_for_logins,
 )
+from fake_http_server import OK, HttpSseServer, ReceivedRequest, Reply, SessionLosingServer, legacy, modern, serving
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zoo import OK, HttpSseServer, ReceivedRequest, Reply, SessionLosingServer, legacy, modern, serving
 
 from mcp_client import Client, Deadlines, open_http
 from mcp_client.auth import MemoryStore

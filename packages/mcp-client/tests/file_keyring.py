@@ -9,7 +9,7 @@ from pathlib import Path
 from keyring.backend import KeyringBackend
 
 
-class Ring(KeyringBackend):
+class FileKeyring(KeyringBackend):
     """A keyring without encryption. Its priority claims otherwise, so that the client uses it."""
 
     priority = 5.0

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 import trio
 import trio.testing
-from zoo import (
+from fake_http_server import (
     DISCOVERED,
     OK,
     HttpSseServer,

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 import trio
 import trio.testing
-from zoo import (
+from fake_http_server import (
     DISCOVERED,
     OK,
     ReceivedRequest,

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import pytest
 import trio
 import trio.testing
+from fake_http_server import OK, HttpSseServer, ReceivedRequest, Reply, Responder, Server, legacy, modern, serving
 from trio.abc import Instrument
-from zoo import OK, HttpSseServer, ReceivedRequest, Reply, Responder, Server, legacy, modern, serving
 
 from mcp_client import Client, Deadlines, open_http
 from mcp_client.transports.http.transport import HttpTransport

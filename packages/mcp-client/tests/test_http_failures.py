@@ -8,7 +8,7 @@ import logging
 import pytest
 import trio
 import trio.testing
-from zoo import (
+from fake_http_server import (
     CAPABILITIES,
     CHANGED,
     ELICIT,

@@ -13,8 +13,8 @@ import pytest
 import trio
 import trio.testing
 import trustme
-from auth_world import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
-from zoo import ReceivedRequest, Reply, Responder, modern
+from auth_testbed import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
+from fake_http_server import ReceivedRequest, Reply, Responder, modern
 
 from mcp_client import Client, Restart, ServerConfig, configured, open_group, open_http, read_config
 from mcp_client.auth import MemoryStore, Receiver, configured_auth

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from auth_world import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
+from auth_testbed import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
 
 from mcp_client import open_http
 from mcp_client.auth import MemoryStore

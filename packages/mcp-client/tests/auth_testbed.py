@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import attrs
 import trio
 import trio.testing
-from zoo import ReceivedRequest, Reply, Responder, Server, modern, serving
+from fake_http_server import ReceivedRequest, Reply, Responder, Server, modern, serving
 
 from mcp_client import Client, open_http
 from mcp_client.auth import OAuth, Receiver
