@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlencode, urljoin
 
 import attrs
-from oauth_world import NOW, REDIRECT, random_bytes
+from oauth_network import NOW, REDIRECT, random_bytes
 
 from mcp_conformance.oauth_testbed.http_messages import Request, Response
 from mcp_conformance.oauth_testbed.testbed import OAuthTestbed

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_world import ISSUER, MCP, REDIRECT, random_bytes, server_document
+from oauth_network import ISSUER, MCP, REDIRECT, random_bytes, server_document
 
 from mcp_core.errors import AuthorizationRefused, DiscoveryFailed, IssuerMismatch, UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonValue

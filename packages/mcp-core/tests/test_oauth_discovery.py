@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_world import (
+from oauth_network import (
     ISSUER,
     MCP,
     METADATA,

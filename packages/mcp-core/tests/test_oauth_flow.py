@@ -7,7 +7,7 @@ import base64
 import attrs
 import orjson
 import pytest
-from oauth_world import (
+from oauth_network import (
     ISSUER,
     MCP,
     METADATA,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oauth_client import DOCUMENT, SESSION, GaveUp, Walker
 from oauth_keys import EcKey
-from oauth_world import random_bytes
+from oauth_network import random_bytes
 
 from mcp_conformance.oauth_testbed.http_messages import Request
 from mcp_conformance.oauth_testbed.metadata_documents import is_published

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_world import NOW, Key, random_bytes
+from oauth_network import NOW, Key, random_bytes
 
 from mcp_core.errors import LocalProtocolError, UnsafeUrl
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

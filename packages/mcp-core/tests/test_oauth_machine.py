@@ -9,7 +9,7 @@ import attrs
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from oauth_world import (
+from oauth_network import (
     ISSUER,
     MCP,
     NOW,

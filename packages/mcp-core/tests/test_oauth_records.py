@@ -7,7 +7,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_world import ISSUER, MCP, NOW, REDIRECT
+from oauth_network import ISSUER, MCP, NOW, REDIRECT
 
 from mcp_core.errors import InvalidValue
 from mcp_core.jsonrpc.messages import JsonValue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 import pytest
-from oauth_world import ISSUER, MCP, NOW, REDIRECT, Key, World, json_answer, server_document
+from oauth_network import ISSUER, MCP, NOW, REDIRECT, Key, World, json_answer, server_document
 
 from mcp_core.errors import LocalProtocolError, RegistrationFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_world import ISSUER, MCP
+from oauth_network import ISSUER, MCP
 
 from mcp_core.errors import InsufficientScope
 from mcp_core.oauth.challenge import Challenge

@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_world import ISSUER, MCP, NOW, REDIRECT, Key, json_answer, random_bytes, tokens_document
+from oauth_network import ISSUER, MCP, NOW, REDIRECT, Key, json_answer, random_bytes, tokens_document
 
 from mcp_core.errors import TokenRefused
 from mcp_core.jsonrpc.messages import JsonValue
