@@ -1,6 +1,6 @@
-"""What the specification allows on one pipe, written from its text: the judge of the engines' state machines.
+"""Rules of the specification for the messages on a stdio connection, to test the state machines of the engines.
 
-It knows nothing of the tables of `mcp_core`: it reads the wire as a third party would, and has rules of its own.
+The rules are written from the text of the specification and read the wire. They do not use the tables of `mcp_core`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODERN: Final = "2026-07-28"
 _META: Final = "io.modelcontextprotocol/"
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
-_NEEDS_OF_SERVER: Final[Mapping[str, tuple[str, ...]]] = {
+_SERVER_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tools/list": ("tools",),
     "tools/call": ("tools",),
     "resources/list": ("resources",),
@@ -43,14 +43,14 @@ _NEEDS_OF_SERVER: Final[Mapping[str, tuple[str, ...]]] = {
     "notifications/resources/list_changed": ("resources", "listChanged"),
     "notifications/resources/updated": ("resources", "subscribe"),
 }
-_NEEDS_OF_CLIENT: Final[Mapping[str, tuple[str, ...]]] = {
+_CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "roots/list": ("roots",),
     "sampling/createMessage": ("sampling",),
     "elicitation/create": ("elicitation",),
     "notifications/roots/list_changed": ("roots", "listChanged"),
     "notifications/elicitation/complete": ("elicitation", "url"),
 }
-_TASK_NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+_TASK_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks/get": ("tasks",),
     "tasks/result": ("tasks",),
     "tasks/list": ("tasks", "list"),
@@ -65,7 +65,7 @@ _FILTER: Final[Mapping[str, str]] = {
     "notifications/tasks": "taskIds",
 }
 _CLIENT_ONLY: Final = frozenset({"notifications/initialized", "notifications/roots/list_changed"})
-_CALLS_WITH_INPUT: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+_MRTR_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 @cache
@@ -74,8 +74,8 @@ def _definitions(revision: str) -> Mapping[str, JsonObject]:
 
 
 @cache
-def _named(revision: str) -> Mapping[str, str]:
-    """The definition of each method."""
+def _definition_names(revision: str) -> Mapping[str, str]:
+    """Return the name of the definition of each method."""
     found: dict[str, str] = {}
     for name, definition in _definitions(revision).items():
         properties = definition.get("properties")
@@ -93,14 +93,14 @@ def _validator(revision: str, definition: str) -> jsonschema_rs.Validator:
 
 
 def assert_valid(revision: str, definition: str, value: JsonValue) -> None:
-    """The official schema of the revision accepts it; without the schemas there is nothing to ask."""
+    """Check a value with the official schema of the revision, if the official schemas are installed."""
     if definition in _definitions(revision):
         errors = [str(error) for error in _validator(revision, definition).iter_errors(value)]
         assert not errors, (definition, value, errors[:2])
 
 
 def has(capabilities: JsonValue, path: tuple[str, ...]) -> bool:
-    """Whether a capability is declared."""
+    """Return whether a capability is declared."""
     value = capabilities
     for name in path:
         if name == "form" and isinstance(value, dict) and "url" not in value and "form" not in value:
@@ -112,63 +112,63 @@ def has(capabilities: JsonValue, path: tuple[str, ...]) -> bool:
 
 
 def obj(value: JsonValue) -> JsonObject:
-    """The value, if it is an object; else an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: JsonValue) -> list[JsonValue]:
-    """The value, if it is an array; else an empty one."""
+    """Return the value if it is an array, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def key(value: JsonValue) -> Key:
-    """An id or token by type and value."""
+    """Return a key that distinguishes ids or tokens by type and value."""
     return type(value).__name__, value
 
 
 @attrs.define(eq=False)
-class Asked:
-    """A request on the wire that has no answer yet."""
+class PendingRequest:
+    """A request on the wire without a response."""
 
     message: JsonObject
     method: str
     revision: str
     token: Key | None
     progress: float | None = None
-    cancelled: bool = False
-    """The side that owes the answer has received the cancellation."""
+    cancel_received: bool = False
+    """Whether the receiver of the request has received the cancellation."""
     granted: JsonObject | None = None
-    """A subscription: what was acknowledged."""
+    """The acknowledged filter of a subscription."""
 
 
 @attrs.define(eq=False)
 class Oracle:
-    """Judges each message when it is sent, and takes note of cancellations when they arrive."""
+    """A checker of each message that is sent. It also records received cancellations."""
 
-    open: dict[SideName, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
-    """By the side that asked."""
-    given_up: dict[SideName, dict[Key, Asked]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
-    """What its own side has cancelled; an answer may still be on the way."""
+    open: dict[SideName, dict[Key, PendingRequest]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
+    """Pending requests by their sender."""
+    withdrawn: dict[SideName, dict[Key, PendingRequest]] = attrs.field(factory=lambda: {"client": {}, "server": {}})
+    """Requests that their sender has cancelled; a response may still be in transit."""
     answered: dict[SideName, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
-    """Whose answer is on the way."""
+    """Requests whose response is in transit, by the sender of the request."""
     used: dict[SideName, set[Key]] = attrs.field(factory=lambda: {"client": set(), "server": set()})
     revision: str | None = None
-    """Of the legacy session."""
+    """The revision of the legacy session."""
     client: JsonObject = attrs.field(factory=dict)
     server: JsonObject = attrs.field(factory=dict)
-    """The capabilities of the legacy session."""
+    """The server capabilities of the legacy session."""
     discovered: JsonObject | None = None
     initialized: bool = False
-    """The server has received `notifications/initialized`."""
+    """Whether the server has received `notifications/initialized`."""
     level: int | None = None
-    """What `logging/setLevel` set."""
+    """The index of the level that `logging/setLevel` set."""
     subscribed: set[str] = attrs.field(factory=set)
     _just_ended: Key | None = None
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
-    def sent(self, side: SideName, message: JsonObject, for_request: JsonValue = None) -> None:
-        """A message goes on the wire."""
+    def check_sent(self, side: SideName, message: JsonObject, for_request: JsonValue = None) -> None:
+        """Check a message that is sent."""
         assert message.get("jsonrpc") == "2.0"
         if message.get("method") != "notifications/cancelled":
             self._just_ended = None
@@ -186,10 +186,13 @@ class Oracle:
         revision = MODERN if modern else self.revision or str(params.get("protocolVersion", "2025-11-25"))
         assert_valid(revision, "JSONRPCMessage", message)
         assert_valid(revision, "JSONRPCRequest", message)
-        if method in _named(revision):
-            assert_valid(revision, _named(revision)[method], message)
+        if method in _definition_names(revision):
+            assert_valid(revision, _definition_names(revision)[method], message)
         else:
-            assert (method.startswith("tasks/") and revision == MODERN) or not _named(revision), (revision, method)
+            assert (method.startswith("tasks/") and revision == MODERN) or not _definition_names(revision), (
+                revision,
+                method,
+            )
         this = key(message["id"])
         assert this not in self.used[side], "an id is used twice"
         self.used[side].add(this)
@@ -198,9 +201,9 @@ class Oracle:
         else:
             self._legacy_request(side, method, params, revision)
         token = meta.get("progressToken")
-        tokens = [asked.token for asked in self.open[side].values()]
+        tokens = [pending.token for pending in self.open[side].values()]
         assert token is None or key(token) not in tokens, "a progress token is used twice"
-        self.open[side][this] = Asked(message, method, revision, None if token is None else key(token))
+        self.open[side][this] = PendingRequest(message, method, revision, None if token is None else key(token))
 
     def _modern_request(self, side: SideName, method: str, params: JsonObject, meta: JsonObject) -> None:
         assert side == "client", "a modern server sends no requests"
@@ -209,7 +212,7 @@ class Oracle:
         assert method == "server/discover" or self.discovered is not None
         if method != "server/discover":
             capabilities = obj(obj(self.discovered).get("capabilities"))
-            needed = _EXTENSION if method.startswith("tasks/") else _NEEDS_OF_SERVER.get(method)
+            needed = _EXTENSION if method.startswith("tasks/") else _SERVER_CAPABILITIES.get(method)
             assert needed is None or has(capabilities, needed), (method, capabilities)
         if method.startswith("tasks/"):
             assert has(meta[_META + "clientCapabilities"], _EXTENSION)
@@ -223,13 +226,13 @@ class Oracle:
             return
         if method == "ping":
             return
-        assert self.revision is not None, "before the answer to initialize there is nothing but ping"
+        assert self.revision is not None, "only ping is allowed before the response to initialize"
         if side == "server":
-            assert self.initialized, "before initialized the server asks nothing but ping"
+            assert self.initialized, "the server may send only ping before notifications/initialized"
         receiver = self.server if side == "client" else self.client
-        needed = (_NEEDS_OF_SERVER if side == "client" else _NEEDS_OF_CLIENT).get(method)
-        if method in _TASK_NEEDS:
-            needed = _TASK_NEEDS[method]
+        needed = (_SERVER_CAPABILITIES if side == "client" else _CLIENT_CAPABILITIES).get(method)
+        if method in _TASK_CAPABILITIES:
+            needed = _TASK_CAPABILITIES[method]
         elif needed is None:
             raise AssertionError(f"the {side} sends {method}")
         if method == "completion/complete" and revision == "2024-11-05":
@@ -245,34 +248,34 @@ class Oracle:
     def _response(self, side: SideName, message: JsonObject) -> None:
         other: SideName = "server" if side == "client" else "client"
         this = key(message.get("id"))
-        asked = self.open[other].pop(this, None) or self.given_up[other].pop(this, None)
-        assert asked is not None, f"{side} answers {message} which is not owed"
-        assert not asked.cancelled, "an answer after the cancellation came"
-        assert side == "server" or asked.revision != MODERN, "a modern client answers nothing"
-        assert_valid(asked.revision, "JSONRPCMessage", message)
+        pending = self.open[other].pop(this, None) or self.withdrawn[other].pop(this, None)
+        assert pending is not None, f"the {side} responds to a request that is not pending: {message}"
+        assert not pending.cancel_received, "a response was sent after the cancellation was received"
+        assert side == "server" or pending.revision != MODERN, "a modern client sends no responses"
+        assert_valid(pending.revision, "JSONRPCMessage", message)
         assert ("result" in message) != ("error" in message)
         self.answered[other].add(this)
         if "error" in message:
-            self._error(asked, obj(message["error"]))
+            self._error(pending, obj(message["error"]))
         else:
-            self._result(asked, obj(message["result"]))
+            self._result(pending, obj(message["result"]))
 
-    def _error(self, asked: Asked, error: JsonObject) -> None:
+    def _error(self, pending: PendingRequest, error: JsonObject) -> None:
         code = error["code"]
         assert isinstance(code, int)
         assert isinstance(error["message"], str)
-        if asked.revision == MODERN:
+        if pending.revision == MODERN:
             assert code not in (-32002, -32042)
             assert not -32099 <= code <= -32020 or code in (-32020, -32021, -32022)
-        elif asked.method != "initialize":
+        elif pending.method != "initialize":
             assert code not in (-32020, -32021, -32022)
 
-    def _result(self, asked: Asked, result: JsonObject) -> None:
-        revision, method, params = asked.revision, asked.method, obj(asked.message.get("params"))
+    def _result(self, pending: PendingRequest, result: JsonObject) -> None:
+        revision, method, params = pending.revision, pending.method, obj(pending.message.get("params"))
         kind = result.get("resultType")
-        name = _named(revision).get(method, "").replace("Request", "Result")
+        name = _definition_names(revision).get(method, "").replace("Request", "Result")
         if kind == "input_required":
-            assert method in _CALLS_WITH_INPUT
+            assert method in _MRTR_METHODS
             name = "InputRequiredResult"
             self._input_required(params, result)
         elif "task" in params:
@@ -295,17 +298,17 @@ class Oracle:
         elif method == "resources/unsubscribe":
             self.subscribed.discard(str(params["uri"]))
         elif method == "subscriptions/listen":
-            assert asked.granted is not None, "a subscription ends before it was acknowledged"
-            assert key(obj(result["_meta"])[_META + "subscriptionId"]) == key(asked.message["id"])
-            self._just_ended = key(asked.message["id"])
+            assert pending.granted is not None, "the subscription ends before its acknowledgment"
+            assert key(obj(result["_meta"])[_META + "subscriptionId"]) == key(pending.message["id"])
+            self._just_ended = key(pending.message["id"])
 
     def _input_required(self, params: JsonObject, result: JsonObject) -> None:
         declared = obj(params["_meta"])[_META + "clientCapabilities"]
         assert result.get("inputRequests") or "requestState" in result
-        for question in obj(result.get("inputRequests")).values():
-            method, inner = str(obj(question)["method"]), obj(obj(question).get("params"))
-            assert "id" not in obj(question)
-            assert has(declared, _NEEDS_OF_CLIENT[method])
+        for input_request in obj(result.get("inputRequests")).values():
+            method, inner = str(obj(input_request)["method"]), obj(obj(input_request).get("params"))
+            assert "id" not in obj(input_request)
+            assert has(declared, _CLIENT_CAPABILITIES[method])
             if method == "elicitation/create":
                 assert has(declared, ("elicitation", str(inner.get("mode", "form"))))
 
@@ -324,8 +327,8 @@ class Oracle:
             return
         assert_valid(revision, "JSONRPCNotification", message)
         if method != "notifications/tasks":
-            assert method in _named(revision) or not _named(revision), (revision, method)
-            assert_valid(revision, _named(revision).get(method, ""), message)
+            assert method in _definition_names(revision) or not _definition_names(revision), (revision, method)
+            assert_valid(revision, _definition_names(revision).get(method, ""), message)
         assert (method in _CLIENT_ONLY) == (side == "client") or method == "notifications/tasks/status"
         if modern:
             self._modern_notification(method, params, meta, for_request)
@@ -334,99 +337,99 @@ class Oracle:
 
     def _is_modern(self, request: JsonValue) -> bool:
         this = key(request)
-        asked = self.open["client"].get(this) or self.given_up["client"].get(this)
-        return asked is not None and asked.revision == MODERN
+        pending = self.open["client"].get(this) or self.withdrawn["client"].get(this)
+        return pending is not None and pending.revision == MODERN
 
     def _modern_notification(self, method: str, params: JsonObject, meta: JsonObject, for_request: JsonValue) -> None:
-        asked = self._live(key(for_request))
+        pending = self._live(key(for_request))
         if method == "notifications/message":
             assert has(obj(obj(self.discovered).get("capabilities")), ("logging",))
-            wanted = obj(obj(asked.message["params"])["_meta"]).get(_META + "logLevel")
-            assert wanted is not None, "a log message that was not asked for"
-            assert _LEVELS.index(str(params["level"])) >= _LEVELS.index(str(wanted))
-            assert asked.method != "subscriptions/listen"
+            requested = obj(obj(pending.message["params"])["_meta"]).get(_META + "logLevel")
+            assert requested is not None, "the request did not ask for log messages"
+            assert _LEVELS.index(str(params["level"])) >= _LEVELS.index(str(requested))
+            assert pending.method != "subscriptions/listen"
             return
-        assert asked.method == "subscriptions/listen", f"{method} outside of a subscription"
+        assert pending.method == "subscriptions/listen", f"{method} outside of a subscription"
         assert key(meta[_META + "subscriptionId"]) == key(for_request)
         if method == "notifications/subscriptions/acknowledged":
-            assert asked.granted is None
-            self._acknowledged(asked, obj(params["notifications"]))
+            assert pending.granted is None
+            self._acknowledged(pending, obj(params["notifications"]))
             return
-        assert asked.granted is not None, "a notice before the acknowledgment"
-        wanted = asked.granted.get(_FILTER[method])
-        if isinstance(wanted, list):
+        assert pending.granted is not None, "a notification was sent before the acknowledgment"
+        requested = pending.granted.get(_FILTER[method])
+        if isinstance(requested, list):
             about = str(params.get("uri", params.get("taskId")))
-            assert any(about == each or about.startswith(f"{str(each).rstrip('/')}/") for each in wanted)
+            assert any(about == each or about.startswith(f"{str(each).rstrip('/')}/") for each in requested)
         else:
-            assert wanted is True, f"{method} was not granted"
+            assert requested is True, f"{method} was not granted"
 
-    def _acknowledged(self, asked: Asked, granted: JsonObject) -> None:
-        wanted = obj(obj(asked.message["params"])["notifications"])
+    def _acknowledged(self, pending: PendingRequest, granted: JsonObject) -> None:
+        requested = obj(obj(pending.message["params"])["notifications"])
         capabilities = obj(obj(self.discovered).get("capabilities"))
         for name, value in granted.items():
-            assert name in wanted
+            assert name in requested
             if isinstance(value, list):
-                assert set(map(str, value)) <= {str(each) for each in items(wanted[name])}
+                assert set(map(str, value)) <= {str(each) for each in items(requested[name])}
             else:
-                assert value is not True or wanted[name] is True
+                assert value is not True or requested[name] is True
             if value:
                 method = next(each for each, member in _FILTER.items() if member == name)
-                assert has(capabilities, _NEEDS_OF_SERVER.get(method, _EXTENSION))
-        asked.granted = granted
+                assert has(capabilities, _SERVER_CAPABILITIES.get(method, _EXTENSION))
+        pending.granted = granted
 
     def _legacy_notification(self, method: str, params: JsonObject) -> None:
-        needed = _NEEDS_OF_SERVER.get(method)
+        needed = _SERVER_CAPABILITIES.get(method)
         assert needed is None or has(self.server, needed), method
-        needed = _NEEDS_OF_CLIENT.get(method)
+        needed = _CLIENT_CAPABILITIES.get(method)
         assert needed is None or has(self.client, needed), method
         if method == "notifications/message" and self.level is not None:
             assert _LEVELS.index(str(params["level"])) >= self.level
         if method == "notifications/resources/updated":
             assert any(str(params["uri"]) == each or str(params["uri"]).startswith(each) for each in self.subscribed)
 
-    def _live(self, this: Key) -> Asked:
-        asked = self.open["client"].get(this) or self.given_up["client"].get(this)
-        assert asked is not None, "about a request that is over"
-        assert not asked.cancelled, "about a cancelled request"
-        return asked
+    def _live(self, this: Key) -> PendingRequest:
+        pending = self.open["client"].get(this) or self.withdrawn["client"].get(this)
+        assert pending is not None, "the notification concerns a request that has ended"
+        assert not pending.cancel_received, "the notification concerns a cancelled request"
+        return pending
 
     def _progress(self, side: SideName, params: JsonObject, for_request: JsonValue) -> None:
         other: SideName = "server" if side == "client" else "client"
         token = key(params["progressToken"])
-        running = [*self.open[other].values(), *self.given_up[other].values()]
-        asked = next((each for each in running if each.token == token), None)
-        assert asked is not None, "progress for a token that nobody waits for"
-        assert key(asked.message["id"]) == key(for_request)
-        assert not asked.cancelled
-        assert asked.method != "subscriptions/listen"
-        assert side == "server" or asked.revision != MODERN
+        running = [*self.open[other].values(), *self.withdrawn[other].values()]
+        pending = next((each for each in running if each.token == token), None)
+        assert pending is not None, "the progress token belongs to no pending request"
+        assert key(pending.message["id"]) == key(for_request)
+        assert not pending.cancel_received
+        assert pending.method != "subscriptions/listen"
+        assert side == "server" or pending.revision != MODERN
         assert_valid(
-            asked.revision,
+            pending.revision,
             "ProgressNotification",
             {"jsonrpc": "2.0", "method": "notifications/progress", "params": params},
         )
         value = params["progress"]
         assert isinstance(value, (int, float))
-        assert asked.progress is None or value > asked.progress, "progress has to increase"
-        asked.progress = value
+        assert pending.progress is None or value > pending.progress, "progress has to increase"
+        pending.progress = value
 
     def _cancellation(self, side: SideName, params: JsonObject) -> None:
         this = key(params["requestId"])
-        asked = self.open[side].pop(this, None)
-        if asked is None and side == "server" and self._just_ended == this:
-            # The one thing of the other side that a server may name: a subscription, right after it has ended it.
+        pending = self.open[side].pop(this, None)
+        if pending is None and side == "server" and self._just_ended == this:
+            # A server names a request of the client only here: a subscription that it has just ended.
             return
-        if asked is None:
-            assert this in self.answered[side], "cancels what is answered, or was never asked"
+        if pending is None:
+            assert this in self.answered[side], "a cancellation of a request that was not sent or has ended"
             return
-        assert asked.method != "initialize"
-        assert "task" not in obj(asked.message.get("params")), "a task is cancelled by tasks/cancel"
-        self.given_up[side][this] = asked
+        assert pending.method != "initialize"
+        assert "task" not in obj(pending.message.get("params")), "a task is cancelled by tasks/cancel"
+        self.withdrawn[side][this] = pending
 
-    # --- arriving --------------------------------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------------------------
 
-    def arrived(self, side: SideName, message: JsonObject) -> None:
-        """A message reaches `side`."""
+    def record_received(self, side: SideName, message: JsonObject) -> None:
+        """Record that `side` received a message."""
         other: SideName = "server" if side == "client" else "client"
         method = message.get("method")
         if method is None:
@@ -434,6 +437,6 @@ class Oracle:
         if method == "notifications/initialized":
             self.initialized = True
         if method == "notifications/cancelled":
-            asked = self.given_up[other].get(key(obj(message["params"])["requestId"]))
-            if asked is not None:
-                asked.cancelled = True
+            pending = self.withdrawn[other].get(key(obj(message["params"])["requestId"]))
+            if pending is not None:
+                pending.cancel_received = True

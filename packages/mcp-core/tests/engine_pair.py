@@ -1,7 +1,7 @@
-"""Two engines back to back, and a sample of everything that they can say to each other.
+"""A client engine and a server engine connected to each other, and examples of all messages between them.
 
-Every message goes through the codec on its way. Each direction is a queue that the test empties when it likes, so that
-messages cross.
+Each message passes through the codec. Each direction is a queue; the test decides when a message is delivered, so that
+messages can cross.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALL: Final = tuple(REVISIONS.values())
 CLIENT_INFO: Final = t.Implementation(name="client", version="1")
 SERVER_INFO: Final = t.Implementation(name="server", version="2")
 
-EVERYTHING_OFFERED: Final = t.ServerCapabilities(
+ALL_SERVER_CAPABILITIES: Final = t.ServerCapabilities(
     prompts=t.PromptsCapability(list_changed=True),
     resources=t.ResourcesCapability(subscribe=True, list_changed=True),
     tools=t.ToolsCapability(list_changed=True),
@@ -43,9 +43,9 @@ EVERYTHING_OFFERED: Final = t.ServerCapabilities(
     tasks=t.ServerTasksCapability(list={}, cancel={}, requests=t.ServerTaskRequests(tools=t.ToolTaskRequests(call={}))),
     extensions={TASKS_EXTENSION: {}, skills.SKILLS_EXTENSION: {"directoryRead": True}},
 )
-NOTHING_OFFERED: Final = t.ServerCapabilities()
+NO_SERVER_CAPABILITIES: Final = t.ServerCapabilities()
 
-EVERYTHING_DECLARED: Final = t.ClientCapabilities(
+ALL_CLIENT_CAPABILITIES: Final = t.ClientCapabilities(
     roots=t.RootsCapability(list_changed=True),
     sampling=t.SamplingCapability(tools={}, context={}),
     elicitation=t.ElicitationCapability(form={}, url={}),
@@ -58,7 +58,7 @@ EVERYTHING_DECLARED: Final = t.ClientCapabilities(
     ),
     extensions={TASKS_EXTENSION: {}},
 )
-NOTHING_DECLARED: Final = t.ClientCapabilities()
+NO_CLIENT_CAPABILITIES: Final = t.ClientCapabilities()
 
 TEXT: Final = t.TextContent(text="hello")
 FORM: Final = t.ElicitRequestFormParams(
@@ -66,18 +66,18 @@ FORM: Final = t.ElicitRequestFormParams(
 )
 SAMPLE: Final = t.CreateMessageRequestParams(messages=(t.SamplingMessage(role="user", content=TEXT),), max_tokens=10)
 URI: Final = "file:///a"
-WHEN: Final = "2026-01-01T00:00:00Z"
+TIME: Final = "2026-01-01T00:00:00Z"
 FILTER: Final = t.SubscriptionFilter(
     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True, resource_subscriptions=(URI,)
 )
 SKILL: Final = skills.Skill(
     uri="skill://tidy/SKILL.md", frontmatter={"name": "tidy", "description": "Tidies."}, resources="dynamic"
 )
-TASK: Final = t.Task(task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None)
+TASK: Final = t.Task(task_id="t", status="working", created_at=TIME, last_updated_at=TIME, ttl=None)
 
 PARAMS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
     m.INITIALIZE: t.InitializeRequestParams(
-        protocol_version="2025-11-25", capabilities=NOTHING_DECLARED, client_info=CLIENT_INFO
+        protocol_version="2025-11-25", capabilities=NO_CLIENT_CAPABILITIES, client_info=CLIENT_INFO
     ),
     m.PING: t.PingRequestParams(),
     m.SERVER_DISCOVER: t.DiscoverRequestParams(),
@@ -113,10 +113,10 @@ PARAMS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
 
 RESULTS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
     m.INITIALIZE: t.InitializeResult(
-        protocol_version="2025-11-25", capabilities=NOTHING_OFFERED, server_info=SERVER_INFO
+        protocol_version="2025-11-25", capabilities=NO_SERVER_CAPABILITIES, server_info=SERVER_INFO
     ),
     m.PING: t.EmptyResult(),
-    m.SERVER_DISCOVER: t.DiscoverResult(supported_versions=("2026-07-28",), capabilities=NOTHING_OFFERED),
+    m.SERVER_DISCOVER: t.DiscoverResult(supported_versions=("2026-07-28",), capabilities=NO_SERVER_CAPABILITIES),
     m.TOOLS_LIST: t.ListToolsResult(tools=()),
     m.TOOLS_CALL: t.CallToolResult(content=(TEXT,)),
     m.RESOURCES_LIST: t.ListResourcesResult(resources=()),
@@ -132,14 +132,14 @@ RESULTS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
     m.ROOTS_LIST: t.ListRootsResult(roots=()),
     m.SAMPLING_CREATE_MESSAGE: t.CreateMessageResult(role="assistant", content=TEXT, model="m"),
     m.ELICITATION_CREATE: t.ElicitResult(action="decline"),
-    m.TASKS_GET: t.GetTaskResult(task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None),
+    m.TASKS_GET: t.GetTaskResult(task_id="t", status="working", created_at=TIME, last_updated_at=TIME, ttl=None),
     m.TASKS_RESULT: t.CallToolResult(content=(TEXT,)),
     m.TASKS_LIST: t.ListTasksResult(tasks=()),
     m.TASKS_CANCEL: t.CancelTaskResult(
-        task_id="t", status="cancelled", created_at=WHEN, last_updated_at=WHEN, ttl=None
+        task_id="t", status="cancelled", created_at=TIME, last_updated_at=TIME, ttl=None
     ),
     m.EXTENSION_TASKS_GET: t.GetExtensionTaskResult(
-        task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl_ms=None
+        task_id="t", status="working", created_at=TIME, last_updated_at=TIME, ttl_ms=None
     ),
     m.EXTENSION_TASKS_UPDATE: t.UpdateTaskResult(),
     m.EXTENSION_TASKS_CANCEL: t.CancelExtensionTaskResult(),
@@ -149,7 +149,7 @@ RESULTS: Final[Mapping[RequestMethod[object, object], t.WireObject]] = {
 }
 """A result for each request."""
 
-NOTICES: Final[Mapping[NotificationMethod[object], t.WireObject]] = {
+NOTIFICATION_PARAMS: Final[Mapping[NotificationMethod[object], t.WireObject]] = {
     m.NOTIFICATIONS_INITIALIZED: t.InitializedNotificationParams(),
     m.NOTIFICATIONS_CANCELLED: t.CancelledNotificationParams(request_id=1),
     m.NOTIFICATIONS_PROGRESS: t.ProgressNotificationParams(progress_token=1, progress=1),
@@ -162,10 +162,10 @@ NOTICES: Final[Mapping[NotificationMethod[object], t.WireObject]] = {
     m.NOTIFICATIONS_ROOTS_LIST_CHANGED: t.RootsListChangedNotificationParams(),
     m.NOTIFICATIONS_ELICITATION_COMPLETE: t.ElicitationCompleteNotificationParams(elicitation_id="e"),
     m.NOTIFICATIONS_TASKS_STATUS: t.TaskStatusNotificationParams(
-        task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl=None
+        task_id="t", status="working", created_at=TIME, last_updated_at=TIME, ttl=None
     ),
     m.NOTIFICATIONS_TASKS: t.ExtensionTaskNotificationParams(
-        task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl_ms=None
+        task_id="t", status="working", created_at=TIME, last_updated_at=TIME, ttl_ms=None
     ),
 }
 """Parameters for each notification."""
@@ -173,11 +173,11 @@ NOTICES: Final[Mapping[NotificationMethod[object], t.WireObject]] = {
 
 def make_client(
     *revisions: Revision,
-    capabilities: t.ClientCapabilities = EVERYTHING_DECLARED,
+    capabilities: t.ClientCapabilities = ALL_CLIENT_CAPABILITIES,
     log_level: t.LoggingLevel | None = None,
     extensions: Extensions | None = None,
 ) -> ClientConnection:
-    """A client that speaks these revisions; all when none is given."""
+    """Return a client that supports these revisions, or all revisions if none is given."""
     return ClientConnection(
         CLIENT_INFO, capabilities, revisions=revisions or ALL, log_level=log_level, extensions=extensions
     )
@@ -185,12 +185,12 @@ def make_client(
 
 def make_server(
     *revisions: Revision,
-    capabilities: t.ServerCapabilities = EVERYTHING_OFFERED,
+    capabilities: t.ServerCapabilities = ALL_SERVER_CAPABILITIES,
     limits: Limits | None = None,
     extensions: Extensions | None = None,
     instructions: str | None = None,
 ) -> ServerConnection:
-    """A server that speaks these revisions; all when none is given."""
+    """Return a server that supports these revisions, or all revisions if none is given."""
     return ServerConnection(
         SERVER_INFO,
         capabilities,
@@ -202,8 +202,8 @@ def make_server(
 
 
 @attrs.frozen
-class Sent:
-    """One message on the wire."""
+class SentMessage:
+    """A message on the wire and its sender."""
 
     sender: Side
     message: JsonObject
@@ -211,47 +211,47 @@ class Sent:
 
 @attrs.define(eq=False)
 class ConnectionPair:
-    """A client and a server, and what is between them."""
+    """A client, a server, and the messages in transit between them."""
 
     client: ClientConnection
     server: ServerConnection
     to_server: deque[bytes] = attrs.field(factory=deque)
     to_client: deque[bytes] = attrs.field(factory=deque)
-    wire: list[Sent] = attrs.field(factory=list)
-    """Everything that was sent, in order."""
+    wire: list[SentMessage] = attrs.field(factory=list)
+    """All messages that were sent, in order."""
     client_events: list[Event] = attrs.field(factory=list)
     server_events: list[Event] = attrs.field(factory=list)
 
-    def end_of(self, role: Side) -> Connection:
+    def connection(self, role: Side) -> Connection:
         return self.client if role is Side.CLIENT else self.server
 
     def send(self, sender: Side, *outgoing: Outgoing | None) -> None:
-        """Puts what a command returned on the wire."""
+        """Send the messages that a command returned."""
         for each in outgoing:
             if each is not None:
                 self._put(sender, encode(each.message, null_id=False))
 
     def _put(self, sender: Side, data: bytes) -> None:
         read = _as_json(data)
-        self.wire.append(Sent(sender, read))
+        self.wire.append(SentMessage(sender, read))
         (self.to_server if sender is Side.CLIENT else self.to_client).append(data)
 
-    def waiting(self, receiver: Side) -> int:
-        """How many messages are on the way to it."""
+    def in_transit(self, receiver: Side) -> int:
+        """Return the number of messages in transit to `receiver`."""
         return len(self.to_client if receiver is Side.CLIENT else self.to_server)
 
     def deliver(self, receiver: Side) -> ReceiveResult:
-        """The next message arrives; what has to be sent at once is sent."""
+        """Deliver the next message to `receiver`, and send its reply."""
         queue = self.to_client if receiver is Side.CLIENT else self.to_server
         message = decode(queue.popleft())
         assert not isinstance(message, Batch)
-        reaction = self.end_of(receiver).receive(message)
-        (self.client_events if receiver is Side.CLIENT else self.server_events).append(reaction.event)
-        self.send(receiver, reaction.reply)
-        return reaction
+        result = self.connection(receiver).receive(message)
+        (self.client_events if receiver is Side.CLIENT else self.server_events).append(result.event)
+        self.send(receiver, result.reply)
+        return result
 
     def run(self) -> None:
-        """Delivers until nothing is on the way."""
+        """Deliver messages until none is in transit."""
         while self.to_server or self.to_client:
             if self.to_server:
                 self.deliver(Side.SERVER)
@@ -259,7 +259,7 @@ class ConnectionPair:
                 self.deliver(Side.CLIENT)
 
     def open(self) -> ConnectionPair:
-        """Finds a common revision."""
+        """Negotiate a revision."""
         self.send(Side.CLIENT, self.client.open())
         self.run()
         return self
@@ -267,30 +267,30 @@ class ConnectionPair:
     def call(
         self, row: RequestMethod[object, object], params: t.WireObject | None = None, *, progress: bool = False
     ) -> RequestReceived:
-        """The client asks; the request as the server sees it."""
+        """Send a request of the client, and return the request that the server received."""
         self.send(Side.CLIENT, self.client.request(row, params or PARAMS[row], progress=progress))
         self.run()
-        return last(self.server_events, RequestReceived)
+        return get_last_event(self.server_events, RequestReceived)
 
     def ask(self, row: RequestMethod[object, object], params: t.WireObject | None = None) -> RequestReceived:
-        """The server asks; the request as the client sees it."""
+        """Send a request of the server, and return the request that the client received."""
         self.send(Side.SERVER, self.server.request(row, params or PARAMS[row], for_request=None))
         self.run()
-        return last(self.client_events, RequestReceived)
+        return get_last_event(self.client_events, RequestReceived)
 
     def respond(self, request: RequestId, result: object) -> ResultReceived | ErrorReceived:
-        """The server answers; the outcome as the client sees it."""
+        """Send a response of the server, and return the outcome that the client received."""
         self.send(Side.SERVER, self.server.respond(request, result))
         self.run()
-        found = self.client_events[-1]
-        assert isinstance(found, (ResultReceived, ErrorReceived)), found
-        return found
+        outcome = self.client_events[-1]
+        assert isinstance(outcome, (ResultReceived, ErrorReceived)), outcome
+        return outcome
 
 
 def pair(
     client: ClientConnection | Revision | Iterable[Revision], server: ServerConnection | Revision | Iterable[Revision]
 ) -> ConnectionPair:
-    """A pair that is not opened yet; for revisions alone, both ends can do everything."""
+    """Return a pair that is not open yet. For revisions, both sides have all capabilities."""
     if not isinstance(client, ClientConnection):
         client = make_client(*((client,) if isinstance(client, Revision) else client))
     if not isinstance(server, ServerConnection):
@@ -298,35 +298,35 @@ def pair(
     return ConnectionPair(client, server)
 
 
-def opened(revision: Revision) -> ConnectionPair:
-    """An open pair that speaks `revision` and can do everything."""
+def open_pair(revision: Revision) -> ConnectionPair:
+    """Return an open pair that uses `revision`, with all capabilities."""
     return pair(revision, revision).open()
 
 
-def last(events: list[Event], kind: type[E]) -> E:
-    """The newest event of a kind."""
+def get_last_event(events: list[Event], kind: type[E]) -> E:
+    """Return the newest event of a kind."""
     for event in reversed(events):
         if isinstance(event, kind):
             return event
     raise AssertionError(f"no {kind.__name__} among {events}")
 
 
-def error_of(reaction: ReceiveResult) -> tuple[int, str, JsonValue]:
-    """Code, message and data of the error that a reaction replies with."""
-    assert reaction.reply is not None, reaction.event
-    message = reaction.reply.message
+def get_error(result: ReceiveResult) -> tuple[int, str, JsonValue]:
+    """Return code, message and data of the error in a reply."""
+    assert result.reply is not None, result.event
+    message = result.reply.message
     assert isinstance(message, ErrorResponse), message
     return message.error.code, message.error.message, message.error.data
 
 
-def wire_of(outgoing: Outgoing | None) -> JsonObject:
-    """An outgoing message as it stands on the wire."""
+def to_wire(outgoing: Outgoing | None) -> JsonObject:
+    """Return the JSON of an outgoing message."""
     assert outgoing is not None
     return _as_json(encode(outgoing.message, null_id=False))
 
 
-def received(data: JsonObject | Message) -> Message:
-    """A message as it comes from the wire."""
+def from_wire(data: JsonObject | Message) -> Message:
+    """Return the message that is decoded from JSON."""
     if not isinstance(data, dict):
         return data
     message = decode(orjson.dumps({"jsonrpc": "2.0", **data}))
@@ -335,9 +335,9 @@ def received(data: JsonObject | Message) -> Message:
 
 
 def classes(kind: object) -> tuple[type, ...]:
-    """The classes of a union, or the one class."""
-    found: tuple[type, ...] = get_args(kind) or (kind,)
-    return found
+    """Return the classes of a union, or the one class."""
+    members: tuple[type, ...] = get_args(kind) or (kind,)
+    return members
 
 
 def _as_json(data: bytes) -> JsonObject:

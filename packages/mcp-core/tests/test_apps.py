@@ -1,4 +1,4 @@
-"""MCP Apps: what stands under `ui`, and what a browser is told."""
+"""MCP Apps: the member `ui` of `_meta`, and the security headers of a browser."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS: JsonObject = {"mimeTypes": [APP_MIME_TYPE]}
 @pytest.mark.parametrize(
     "text", [APP_MIME_TYPE, "text/html; profile=mcp-app", 'Text/HTML;charset=utf-8; profile="mcp-app"']
 )
-def test_the_media_type_of_a_page_is_known_however_it_is_written(text: str) -> None:
+def test_app_type_written_differently_recognized(text: str) -> None:
     assert is_app_type(text)
 
 
@@ -46,11 +46,11 @@ def test_the_media_type_of_a_page_is_known_however_it_is_written(text: str) -> N
     "text",
     [None, "", "text/html", "text/html;profile=mcp-apps", "text/plain;profile=mcp-app", "text/html;x-profile=mcp-app"],
 )
-def test_other_media_types_are_none(text: str | None) -> None:
+def test_app_type_other_media_type_rejected(text: str | None) -> None:
     assert not is_app_type(text)
 
 
-def test_uris_of_pages() -> None:
+def test_app_uri_syntax_checked() -> None:
     assert is_app_uri("ui://weather/dashboard")
     assert not any(map(is_app_uri, ["ui://", "ui:/a", "https://a", "ui://a b", "ui://a\n", " ui://a", "UI://a"]))
 
@@ -58,7 +58,7 @@ def test_uris_of_pages() -> None:
 @pytest.mark.parametrize(
     "text", ["https://example.com", "https://*.example.com", "wss://a.b.example:8443", "http://localhost:3000"]
 )
-def test_origins(text: str) -> None:
+def test_origin_valid_accepted(text: str) -> None:
     assert is_origin(text)
 
 
@@ -67,7 +67,7 @@ def test_origins(text: str) -> None:
     ["*", "https:", "https://*", "https://a.com/", "https://a.com/x", "https://a.com; script-src *", "https://a.com b",
      "data:", "'unsafe-eval'", "https://a.com,https://b.com", "javascript://a", "https://a..com", "https://-a.com", "https://a.com\n"],
 )  # fmt: skip
-def test_what_is_no_origin_gets_into_no_policy(text: str) -> None:
+def test_origin_invalid_not_in_security_policy(text: str) -> None:
     assert not is_origin(text)
     csp = AppCsp(connect_domains=(text,), resource_domains=(text,), frame_domains=(text,), base_uri_domains=(text,))
     assert content_security_policy(csp) == content_security_policy(None)
@@ -77,7 +77,7 @@ def test_what_is_no_origin_gets_into_no_policy(text: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
-def test_a_server_learns_what_pages_a_client_shows_in_any_revision(revision: Revision) -> None:
+def test_server_reads_app_types_of_client_in_any_revision(revision: Revision) -> None:
     capabilities = ClientCapabilities(extensions={UI_EXTENSION: SETTINGS})
     both = pair(make_client(revision, capabilities=capabilities), make_server(revision))
     message = both.client.open().message
@@ -92,7 +92,7 @@ def test_a_server_learns_what_pages_a_client_shows_in_any_revision(revision: Rev
     assert app_types(converter(revision).structure(raw, ClientCapabilities)) == (APP_MIME_TYPE,)
 
 
-def test_a_client_without_extensions_sends_a_legacy_server_nothing_of_them() -> None:
+def test_client_without_extensions_omits_them_in_legacy_initialize() -> None:
     capabilities = ClientCapabilities(extensions={}, extra={"x": 1})
     revision = REVISIONS["2025-11-25"]
     message = make_client(revision, capabilities=capabilities).open().message
@@ -101,22 +101,22 @@ def test_a_client_without_extensions_sends_a_legacy_server_nothing_of_them() -> 
 
 
 @pytest.mark.parametrize("settings", [None, 5, [], {}, {"mimeTypes": "text/html"}, {"mimeTypes": [5]}], ids=str)
-def test_whoever_does_not_say_what_pages_it_shows_shows_none(settings: JsonValue) -> None:
+def test_app_types_undeclared_or_invalid_empty(settings: JsonValue) -> None:
     assert app_types(ClientCapabilities(extra={"extensions": {UI_EXTENSION: settings}})) == ()
     assert app_types(ClientCapabilities(extra={"extensions": settings})) == ()
     assert app_types(ClientCapabilities()) == ()
 
 
-def test_what_a_tool_says_of_its_page_is_read_and_written() -> None:
-    said = AppToolMeta(resource_uri="ui://a", visibility=("app",))
-    meta = write_meta(said, {"com.example/x": 1})
+def test_tool_meta_written_and_read() -> None:
+    app_meta = AppToolMeta(resource_uri="ui://a", visibility=("app",))
+    meta = write_meta(app_meta, {"com.example/x": 1})
     assert meta == {"com.example/x": 1, "ui": {"resourceUri": "ui://a", "visibility": ["app"]}}
-    assert read_tool_meta(meta) == said
+    assert read_tool_meta(meta) == app_meta
     assert read_tool_meta(None) == read_tool_meta({}) == read_tool_meta({"ui/resourceUri": 5}) == AppToolMeta()
     assert read_tool_meta({"ui": {"visibility": ["model", "robot"]}}).visibility == ("model", "robot")
 
 
-def test_the_place_where_servers_named_the_page_before_is_read_too() -> None:
+def test_tool_meta_deprecated_resource_uri_read() -> None:
     old: JsonObject = {"ui/resourceUri": "ui://old"}
     assert read_tool_meta(old) == AppToolMeta(resource_uri="ui://old")
     assert read_tool_meta({**old, "ui": {"visibility": ["app"]}}) == AppToolMeta(
@@ -126,29 +126,29 @@ def test_the_place_where_servers_named_the_page_before_is_read_too() -> None:
 
 
 @pytest.mark.parametrize("raw", [5, [], {"resourceUri": 5}, {"visibility": "app"}], ids=str)
-def test_what_cannot_be_read_of_a_tool_is_said(raw: JsonValue) -> None:
+def test_tool_meta_invalid_raises(raw: JsonValue) -> None:
     with pytest.raises(InvalidValue):
         read_tool_meta({"ui": raw})
 
 
-def test_what_a_page_says_of_itself_is_read_and_written() -> None:
-    said = AppResourceMeta(csp=AppCsp(connect_domains=("https://a.com",)), domain="x", prefers_border=False)
-    meta = write_meta(said)
+def test_resource_meta_written_and_read() -> None:
+    app_meta = AppResourceMeta(csp=AppCsp(connect_domains=("https://a.com",)), domain="x", prefers_border=False)
+    meta = write_meta(app_meta)
     assert meta == {"ui": {"csp": {"connectDomains": ["https://a.com"]}, "domain": "x", "prefersBorder": False}}
-    assert read_resource_meta(meta) == said
+    assert read_resource_meta(meta) == app_meta
     assert read_resource_meta(None) is read_resource_meta({}) is None
     with pytest.raises(InvalidValue, match="csp"):
         read_resource_meta({"ui": {"csp": []}})
 
 
-# --- what a browser is told ------------------------------------------------------------------------------------------
+# --- security headers ------------------------------------------------------------------------------------------------
 
 
 def directives(csp: AppCsp | None) -> dict[str, list[str]]:
     return {name: sources for name, *sources in (each.split() for each in content_security_policy(csp).split("; "))}
 
 
-def test_a_page_that_declares_nothing_may_ask_for_nothing() -> None:
+def test_security_policy_without_declaration_denies_network() -> None:
     assert directives(None) == directives(AppCsp()) == {
         "default-src": ["'none'"],
         "script-src": ["'self'", "'unsafe-inline'"],
@@ -163,7 +163,7 @@ def test_a_page_that_declares_nothing_may_ask_for_nothing() -> None:
     }  # fmt: skip
 
 
-def test_a_page_may_ask_for_what_it_declares() -> None:
+def test_security_policy_contains_declared_domains() -> None:
     csp = AppCsp(
         connect_domains=("wss://c.com",),
         resource_domains=("https://r.com",),
@@ -181,12 +181,12 @@ def test_a_page_may_ask_for_what_it_declares() -> None:
 
 @pytest.mark.property
 @given(st.lists(st.text(alphabet="htps:/*.a;, '\n-1", max_size=20)))
-def test_no_declaration_begins_a_directive_of_its_own(domains: list[str]) -> None:
+def test_security_policy_declared_domains_add_no_directive(domains: list[str]) -> None:
     csp = AppCsp(connect_domains=tuple(domains), resource_domains=tuple(domains), frame_domains=tuple(domains))
     assert directives(csp).keys() == directives(None).keys()
 
 
-def test_a_frame_is_allowed_what_a_page_asks_for() -> None:
+def test_allow_attribute_contains_declared_permissions() -> None:
     assert allow_attribute(None) == allow_attribute(AppPermissions()) == ""
     assert allow_attribute(AppPermissions(camera={}, clipboard_write={})) == "camera; clipboard-write"
     assert allow_attribute(AppPermissions(microphone={}, geolocation={})) == "microphone; geolocation"

@@ -1,4 +1,4 @@
-"""Batches: where they are allowed, and how their members are answered (2025-03-26)."""
+"""JSON-RPC batches: the revision that has them, and the responses to their members (2025-03-26)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 import pytest
-from engine_pair import ALL, TEXT, ConnectionPair, make_server, opened
+from engine_pair import ALL, TEXT, ConnectionPair, make_server, open_pair
 
 from mcp_core import methods as m
 from mcp_core import types as t
@@ -29,7 +29,7 @@ from mcp_core.revisions import R2025_03_26, Revision
 
 PING: Final[JsonObject] = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
 CALL: Final[JsonObject] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
-NOTICE: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+NOTIFICATION: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
 INITIALIZE: Final[JsonObject] = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
 
 
@@ -39,11 +39,11 @@ def batch(*members: JsonValue) -> Batch:
     return found
 
 
-class Edge:
-    """What stands before an engine and knows batches: the rule of every link."""
+class BatchReceiver:
+    """A receiver of batches in front of an engine, like in each channel."""
 
-    def __init__(self, both: ConnectionPair) -> None:
-        self.server = both.server
+    def __init__(self, connectionsections: ConnectionPair) -> None:
+        self.server = connectionsections.server
         self.events: dict[RequestId, RequestReceived] = {}
         self.replies: list[Batch] = []
 
@@ -72,9 +72,9 @@ class Edge:
         else:
             self.answer(outgoing.message)
 
-    def _take(self, joined: Batch | None) -> None:
-        if joined is not None:
-            self.replies.append(joined)
+    def _take(self, replies: Batch | None) -> None:
+        if replies is not None:
+            self.replies.append(replies)
 
     @property
     def answers(self) -> list[Response]:
@@ -84,8 +84,8 @@ class Edge:
 
 @pytest.mark.spec("batch.receive")
 @pytest.mark.parametrize("revision", ALL, ids=str)
-def test_batches_are_allowed_in_one_revision(revision: Revision) -> None:
-    both = opened(revision)
+def test_batches_allowed_only_in_2025_03_26(revision: Revision) -> None:
+    both = open_pair(revision)
     for end in (both.client, both.server):
         refusal = end.refuse_batch()
         if revision is R2025_03_26:
@@ -98,102 +98,102 @@ def test_batches_are_allowed_in_one_revision(revision: Revision) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL, ids=str)
-def test_no_batch_is_allowed_before_the_session_is_open(revision: Revision) -> None:
+def test_batch_before_session_rejected(revision: Revision) -> None:
     refusal = make_server(revision).refuse_batch()
     assert refusal is not None
     assert "before the session was opened" in refusal.error.message
 
 
 @pytest.mark.spec("batch.receive", "batch.responses-match-requests", "batch.stdio")
-def test_members_are_answered_together_once_the_last_one_is() -> None:
-    edge = Edge(opened(R2025_03_26))
-    edge.receive(batch(CALL, NOTICE, {**CALL, "id": "1"}, PING))
-    assert list(edge.events) == [1, "1"]
-    assert edge.replies == []
-    edge.respond("1")
-    assert edge.replies == []
-    edge.respond(1)
-    assert [answer.id for answer in edge.answers] == [1, "1", "p"]
-    assert orjson.loads(encode(edge.replies[0], null_id=True))[2] == {"jsonrpc": "2.0", "id": "p", "result": {}}
+def test_batch_answered_after_last_member() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
+    receiver.receive(batch(CALL, NOTIFICATION, {**CALL, "id": "1"}, PING))
+    assert list(receiver.events) == [1, "1"]
+    assert receiver.replies == []
+    receiver.respond("1")
+    assert receiver.replies == []
+    receiver.respond(1)
+    assert [answer.id for answer in receiver.answers] == [1, "1", "p"]
+    assert orjson.loads(encode(receiver.replies[0], null_id=True))[2] == {"jsonrpc": "2.0", "id": "p", "result": {}}
 
 
 @pytest.mark.spec("batch.no-initialize")
-def test_the_handshake_is_never_a_member() -> None:
-    edge = Edge(opened(R2025_03_26))
-    edge.receive(batch(INITIALIZE, PING))
-    refused, pong = edge.answers
-    assert isinstance(refused, ErrorResponse)
-    assert refused.id == 0
-    assert refused.error.code == ErrorCode.INVALID_REQUEST
+def test_initialize_in_batch_rejected() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
+    receiver.receive(batch(INITIALIZE, PING))
+    rejection, pong = receiver.answers
+    assert isinstance(rejection, ErrorResponse)
+    assert rejection.id == 0
+    assert rejection.error.code == ErrorCode.INVALID_REQUEST
     assert pong == ResultResponse("p", {})
 
 
 @pytest.mark.spec("batch.empty-array")
-def test_an_empty_batch_is_one_error() -> None:
-    with pytest.raises(MalformedMessage) as refused:
+def test_empty_batch_returns_one_error() -> None:
+    with pytest.raises(MalformedMessage) as caught:
         decode(b"[]")
-    assert refused.value.reply is not None
-    assert refused.value.reply.error.code == ErrorCode.INVALID_REQUEST
+    assert caught.value.reply is not None
+    assert caught.value.reply.error.code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.spec("batch.responses-match-requests", "jsonrpc.notification-no-response")
-def test_a_batch_of_notifications_is_not_answered() -> None:
-    edge = Edge(opened(R2025_03_26))
-    edge.receive(batch(NOTICE, NOTICE))
-    assert edge.replies == []
-    assert edge.reply.pending == frozenset()
+def test_batch_of_notifications_has_no_reply() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
+    receiver.receive(batch(NOTIFICATION, NOTIFICATION))
+    assert receiver.replies == []
+    assert receiver.reply.pending == frozenset()
 
 
-def test_members_that_are_no_messages_are_answered_one_by_one() -> None:
-    edge = Edge(opened(R2025_03_26))
-    edge.receive(batch([PING], 5, {"jsonrpc": "2.0", "id": 4}, PING, CALL))
-    edge.respond(1)
-    answers = edge.answers
+def test_malformed_members_answered_separately() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
+    receiver.receive(batch([PING], 5, {"jsonrpc": "2.0", "id": 4}, PING, CALL))
+    receiver.respond(1)
+    answers = receiver.answers
     assert [answer.id for answer in answers] == [None, None, 4, "p", 1]
     assert all(isinstance(answer, ErrorResponse) for answer in answers[:3])
 
 
-def test_an_id_that_comes_twice_in_a_batch_is_refused_once() -> None:
-    edge = Edge(opened(R2025_03_26))
-    edge.receive(batch(CALL, CALL))
-    edge.respond(1)
-    first, second = edge.answers
+def test_batch_repeated_id_rejected_once() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
+    receiver.receive(batch(CALL, CALL))
+    receiver.respond(1)
+    first, second = receiver.answers
     assert isinstance(first, ResultResponse)
     assert isinstance(second, ErrorResponse)
 
 
-def test_refused_members_are_answered_by_their_errors() -> None:
-    edge = Edge(opened(R2025_03_26))
-    edge.receive(batch({**CALL, "method": "what"}, {**CALL, "id": 2, "params": {}}))
-    assert [answer.error.code for answer in edge.answers if isinstance(answer, ErrorResponse)] == [-32601, -32602]
+def test_rejected_members_answered_with_errors() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
+    receiver.receive(batch({**CALL, "method": "what"}, {**CALL, "id": 2, "params": {}}))
+    assert [answer.error.code for answer in receiver.answers if isinstance(answer, ErrorResponse)] == [-32601, -32602]
 
 
 @pytest.mark.spec("batch.responses-match-requests", "cancellation.no-response")
-def test_a_cancelled_member_is_left_out_of_the_answer() -> None:
-    edge = Edge(opened(R2025_03_26))
+def test_cancelled_member_omitted_from_reply() -> None:
+    receiver = BatchReceiver(open_pair(R2025_03_26))
     cancellation: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-    edge.receive(batch(CALL, PING, cancellation))
-    edge.respond(1)
-    assert [answer.id for answer in edge.answers] == ["p"]
+    receiver.receive(batch(CALL, PING, cancellation))
+    receiver.respond(1)
+    assert [answer.id for answer in receiver.answers] == ["p"]
 
 
-def test_a_batch_of_answers_settles_our_requests() -> None:
-    both = opened(R2025_03_26)
+def test_batch_of_responses_settles_requests() -> None:
+    both = open_pair(R2025_03_26)
     ids = []
     for _ in range(2):
         outgoing = both.server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=None).message
         assert isinstance(outgoing, Request)
         ids.append(outgoing.id)
-    edge = Edge(both)
+    receiver = BatchReceiver(both)
     answers: list[JsonValue] = [{"jsonrpc": "2.0", "id": id, "result": {"roots": []}} for id in ids]
-    edge.receive(batch(*answers))
+    receiver.receive(batch(*answers))
     assert both.server.outbound_requests == {}
-    assert edge.replies == []
+    assert receiver.replies == []
 
 
 @pytest.mark.spec("stdio.individual-messages")
-def test_we_never_send_batches() -> None:
-    both = opened(R2025_03_26)
+def test_engines_never_send_batches() -> None:
+    both = open_pair(R2025_03_26)
     both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
     assert {sent.sender for sent in both.wire} == {Side.CLIENT, Side.SERVER}
     assert all(isinstance(sent.message, dict) for sent in both.wire)

@@ -1,4 +1,4 @@
-"""Nothing is used that was not declared: every row of the tables, in both directions."""
+"""Undeclared capabilities: every request and notification in both directions."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import attrs
 import pytest
 from engine_pair import (
     ALL,
-    EVERYTHING_DECLARED,
-    EVERYTHING_OFFERED,
+    ALL_CLIENT_CAPABILITIES,
+    ALL_SERVER_CAPABILITIES,
     FORM,
-    NOTHING_DECLARED,
-    NOTHING_OFFERED,
-    NOTICES,
+    NO_CLIENT_CAPABILITIES,
+    NO_SERVER_CAPABILITIES,
+    NOTIFICATION_PARAMS,
     PARAMS,
     SAMPLE,
     ConnectionPair,
-    error_of,
-    last,
+    from_wire,
+    get_error,
+    get_last_event,
     make_client,
     make_server,
-    opened,
+    open_pair,
     pair,
-    received,
-    wire_of,
+    to_wire,
 )
 
 from mcp_core import methods as m
@@ -55,15 +55,16 @@ EVERY_NOTIFICATION: Final = pytest.mark.parametrize("row", NOTIFICATIONS, ids=la
 EVERY_REVISION: Final = pytest.mark.parametrize("revision", ALL, ids=str)
 
 
-def bare(revision: Revision) -> ConnectionPair:
-    """An open pair in which nobody can do anything."""
+def open_bare_pair(revision: Revision) -> ConnectionPair:
+    """Return an open pair without capabilities on both sides."""
     return pair(
-        make_client(revision, capabilities=NOTHING_DECLARED), make_server(revision, capabilities=NOTHING_OFFERED)
+        make_client(revision, capabilities=NO_CLIENT_CAPABILITIES),
+        make_server(revision, capabilities=NO_SERVER_CAPABILITIES),
     ).open()
 
 
 def raw_request(both: ConnectionPair, row: RequestMethod[object, object], revision: Revision) -> Request:
-    """The request as a client without scruples sends it."""
+    """Return a request as a client without checks sends it."""
     params: JsonObject = converter(revision).unstructure(PARAMS[row])
     if revision in between(R2026_07_28):
         outgoing = make_client(revision).open().message
@@ -72,7 +73,7 @@ def raw_request(both: ConnectionPair, row: RequestMethod[object, object], revisi
     return Request("raw", row.name, params)
 
 
-# --- requests of the client -------------------------------------------------------------------------------------------
+# --- requests from the client -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -87,10 +88,10 @@ def raw_request(both: ConnectionPair, row: RequestMethod[object, object], revisi
 @pytest.mark.spec("compat.no-ping")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_client_sends_exactly_the_requests_of_its_revision(
+def test_client_sends_only_requests_of_its_revision(
     row: RequestMethod[object, object], revision: Revision
 ) -> None:
-    both = opened(revision)
+    both = open_pair(revision)
     if revision in row.revisions and Side.CLIENT in row.sender and row is not m.INITIALIZE:
         both.send(Side.CLIENT, both.client.request(row, PARAMS[row]))
         reaction = both.deliver(Side.SERVER)
@@ -115,10 +116,10 @@ def test_a_client_sends_exactly_the_requests_of_its_revision(
 )
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_client_does_not_ask_for_what_the_server_does_not_offer(
+def test_client_request_capability_not_declared_by_server_raises(
     row: RequestMethod[object, object], revision: Revision
 ) -> None:
-    both = bare(revision)
+    both = open_bare_pair(revision)
     if revision not in row.revisions or Side.CLIENT not in row.sender or row is m.INITIALIZE:
         return
     if row.server_capability is None or revision not in row.capability_revisions:
@@ -139,14 +140,16 @@ def test_a_client_does_not_ask_for_what_the_server_does_not_offer(
 @pytest.mark.spec("jsonrpc.unknown-method-error")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_refuses_what_it_does_not_offer(row: RequestMethod[object, object], revision: Revision) -> None:
-    both = bare(revision)
+def test_server_request_for_undeclared_capability_returns_method_not_found(
+    row: RequestMethod[object, object], revision: Revision
+) -> None:
+    both = open_bare_pair(revision)
     if revision not in row.revisions or row is m.INITIALIZE:
         return
     reaction = both.server.receive(raw_request(both, row, revision))
-    gated = row.server_capability is not None and revision in row.capability_revisions
-    if Side.CLIENT not in row.sender or gated:
-        code, message, _ = error_of(reaction)
+    requires_capability = row.server_capability is not None and revision in row.capability_revisions
+    if Side.CLIENT not in row.sender or requires_capability:
+        code, message, _ = get_error(reaction)
         assert code == ErrorCode.METHOD_NOT_FOUND
         assert row.name in message
         assert not both.server.inbound_requests
@@ -157,19 +160,21 @@ def test_a_server_refuses_what_it_does_not_offer(row: RequestMethod[object, obje
 @pytest.mark.spec("jsonrpc.unknown-method-error", "jsonrpc.method-not-found-code")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_knows_no_methods_of_other_revisions(row: RequestMethod[object, object], revision: Revision) -> None:
-    both = opened(revision)
+def test_server_method_of_other_revision_returns_method_not_found(
+    row: RequestMethod[object, object], revision: Revision
+) -> None:
+    both = open_pair(revision)
     if any(each.name == row.name and revision in each.revisions for each in METHODS):
         return
     message = Request("raw", row.name, raw_request(both, m.TOOLS_LIST, revision).params)
-    code, text, _ = error_of(both.server.receive(message))
+    code, text, _ = get_error(both.server.receive(message))
     assert code == ErrorCode.METHOD_NOT_FOUND
     assert row.name in text
 
 
-def test_completion_needs_no_capability_where_there_was_none() -> None:
+def test_completion_in_2024_11_05_requires_no_capability() -> None:
     for revision in ALL:
-        server = make_server(revision, capabilities=NOTHING_OFFERED)
+        server = make_server(revision, capabilities=NO_SERVER_CAPABILITIES)
         both = pair(make_client(revision), server).open()
         if revision is R2024_11_05:
             both.call(m.COMPLETION_COMPLETE)
@@ -178,10 +183,10 @@ def test_completion_needs_no_capability_where_there_was_none() -> None:
                 both.client.request(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE])
 
 
-def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
+def test_client_task_request_without_server_capability_raises() -> None:
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata())
-    both = opened(R2025_11_25)
-    assert list(wire_of(both.client.request(m.TOOLS_CALL, params))) == ["jsonrpc", "id", "method", "params"]
+    both = open_pair(R2025_11_25)
+    assert list(to_wire(both.client.request(m.TOOLS_CALL, params))) == ["jsonrpc", "id", "method", "params"]
     without = pair(
         make_client(R2025_11_25),
         make_server(R2025_11_25, capabilities=t.ServerCapabilities(tools=t.ToolsCapability())),
@@ -189,13 +194,13 @@ def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
     with pytest.raises(LocalProtocolError, match=r"tasks\.requests\.tools\.call"):
         without.client.request(m.TOOLS_CALL, params)
     with pytest.raises(LocalProtocolError, match="task"):
-        opened(R2025_06_18).client.request(m.TOOLS_CALL, params)
-    # Whoever did not offer it answers such a request as any other.
+        open_pair(R2025_06_18).client.request(m.TOOLS_CALL, params)
+    # A server without the capability handles the request like one without a task.
     raw = Request(5, "tools/call", {"name": "slow", "task": {}})
     assert isinstance(without.server.receive(raw).event, RequestReceived)
 
 
-# --- requests of the server -------------------------------------------------------------------------------------------
+# --- requests from the server -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -209,10 +214,10 @@ def test_a_client_asks_for_a_task_only_where_it_was_offered() -> None:
 )
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_sends_exactly_the_requests_of_its_revision(
+def test_server_sends_only_requests_of_its_revision(
     row: RequestMethod[object, object], revision: Revision
 ) -> None:
-    both = opened(revision)
+    both = open_pair(revision)
     if revision in row.revisions and Side.SERVER in row.sender:
         both.send(Side.SERVER, both.server.request(row, PARAMS[row], for_request=None))
         event = both.deliver(Side.CLIENT).event
@@ -232,22 +237,24 @@ def test_a_server_sends_exactly_the_requests_of_its_revision(
 )
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_server_does_not_ask_for_what_the_client_did_not_declare(
+def test_server_request_capability_not_declared_by_client_raises(
     row: RequestMethod[object, object], revision: Revision
 ) -> None:
     if revision not in row.revisions or Side.SERVER not in row.sender or row is m.PING:
         return
     assert row.client_capability is not None
     with pytest.raises(MissingRequiredClientCapability) as refused:
-        bare(revision).server.request(row, PARAMS[row], for_request=None)
+        open_bare_pair(revision).server.request(row, PARAMS[row], for_request=None)
     assert refused.value.data == {"requiredCapabilities": as_object(row.client_capability)}
 
 
 @pytest.mark.spec("capability.respect-throughout")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_a_client_refuses_what_it_did_not_declare(row: RequestMethod[object, object], revision: Revision) -> None:
-    both = bare(revision)
+def test_client_request_for_undeclared_capability_returns_method_not_found(
+    row: RequestMethod[object, object], revision: Revision
+) -> None:
+    both = open_bare_pair(revision)
     reaction = both.client.receive(Request("raw", row.name, {}))
     if revision is R2026_07_28:
         assert isinstance(reaction.event, MessageIgnored)
@@ -255,7 +262,7 @@ def test_a_client_refuses_what_it_did_not_declare(row: RequestMethod[object, obj
     elif row is m.PING:
         assert isinstance(reaction.event, RequestHandled)
     else:
-        code, message, _ = error_of(reaction)
+        code, message, _ = get_error(reaction)
         assert code == ErrorCode.METHOD_NOT_FOUND
         assert row.name in message
         assert not both.client.inbound_requests
@@ -263,15 +270,15 @@ def test_a_client_refuses_what_it_did_not_declare(row: RequestMethod[object, obj
 
 @pytest.mark.spec("jsonrpc.client-no-responses", "jsonrpc.binding-directions")
 @pytest.mark.parametrize("method", ["ping", "roots/list", "sampling/createMessage", "what"])
-def test_a_modern_client_answers_no_requests_at_all(method: str) -> None:
-    for client in (make_client(R2026_07_28), opened(R2026_07_28).client):
+def test_modern_client_ignores_all_requests(method: str) -> None:
+    for client in (make_client(R2026_07_28), open_pair(R2026_07_28).client):
         reaction = client.receive(Request(1, method, {}))
         assert isinstance(reaction.event, MessageIgnored)
         assert reaction.reply is None
 
 
-def modes(**capabilities: t.WireObject) -> t.ClientCapabilities:
-    return t.ClientCapabilities(**capabilities)  # type: ignore[arg-type]  # each test gives the right ones
+def client_capabilities(**capabilities: t.WireObject) -> t.ClientCapabilities:
+    return t.ClientCapabilities(**capabilities)  # type: ignore[arg-type]  # the callers pass the right types
 
 
 @pytest.mark.spec(
@@ -282,38 +289,43 @@ def modes(**capabilities: t.WireObject) -> t.ClientCapabilities:
 @pytest.mark.parametrize(
     ("capabilities", "row", "params", "missing"),
     [
-        (modes(elicitation=t.ElicitationCapability()), m.ELICITATION_CREATE, FORM, None),
-        (modes(elicitation=t.ElicitationCapability(form={})), m.ELICITATION_CREATE, FORM, None),
-        (modes(elicitation=t.ElicitationCapability(url={})), m.ELICITATION_CREATE, FORM, {"elicitation": {"form": {}}}),
+        (client_capabilities(elicitation=t.ElicitationCapability()), m.ELICITATION_CREATE, FORM, None),
+        (client_capabilities(elicitation=t.ElicitationCapability(form={})), m.ELICITATION_CREATE, FORM, None),
         (
-            modes(elicitation=t.ElicitationCapability(form={})),
+            client_capabilities(elicitation=t.ElicitationCapability(url={})),
+            m.ELICITATION_CREATE,
+            FORM,
+            {"elicitation": {"form": {}}},
+        ),
+        (
+            client_capabilities(elicitation=t.ElicitationCapability(form={})),
             m.ELICITATION_CREATE,
             t.ElicitRequestURLParams(message="go", url="https://example.com/", elicitation_id="e"),
             {"elicitation": {"url": {}}},
         ),
-        (modes(sampling=t.SamplingCapability()), m.SAMPLING_CREATE_MESSAGE, SAMPLE, None),
+        (client_capabilities(sampling=t.SamplingCapability()), m.SAMPLING_CREATE_MESSAGE, SAMPLE, None),
         (
-            modes(sampling=t.SamplingCapability()),
+            client_capabilities(sampling=t.SamplingCapability()),
             m.SAMPLING_CREATE_MESSAGE,
             t.evolve(SAMPLE, tools=()),
             {"sampling": {"tools": {}}},
         ),
         (
-            modes(sampling=t.SamplingCapability()),
+            client_capabilities(sampling=t.SamplingCapability()),
             m.SAMPLING_CREATE_MESSAGE,
             t.evolve(SAMPLE, tool_choice=t.ToolChoice()),
             {"sampling": {"tools": {}}},
         ),
         (
-            modes(sampling=t.SamplingCapability()),
+            client_capabilities(sampling=t.SamplingCapability()),
             m.SAMPLING_CREATE_MESSAGE,
             t.evolve(SAMPLE, task=t.TaskMetadata()),
             {"tasks": {"requests": {"sampling": {"createMessage": {}}}}},
         ),
-        (EVERYTHING_DECLARED, m.SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLE, task=t.TaskMetadata(), tools=()), None),
+        (ALL_CLIENT_CAPABILITIES, m.SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLE, task=t.TaskMetadata(), tools=()), None),
     ],
 )
-def test_what_parameters_need_is_checked_too(
+def test_capability_required_by_params_checked(
     capabilities: t.ClientCapabilities,
     row: RequestMethod[object, object],
     params: t.WireObject,
@@ -328,9 +340,9 @@ def test_what_parameters_need_is_checked_too(
     assert refused.value.data == {"requiredCapabilities": missing}
     if "tasks" in missing:
         return
-    # A server without scruples asks all the same.
+    # A server without checks sends the request nevertheless.
     wire = converter(R2025_11_25).unstructure(params)
-    code, message, _ = error_of(both.client.receive(Request("raw", row.name, wire)))
+    code, message, _ = get_error(both.client.receive(Request("raw", row.name, wire)))
     assert code == ErrorCode.INVALID_PARAMS
     assert "did not declare" in message
     assert not both.client.inbound_requests
@@ -338,7 +350,7 @@ def test_what_parameters_need_is_checked_too(
 
 # --- notifications ----------------------------------------------------------------------------------------------------
 
-OWN_COMMAND: Final = {
+SPECIAL_NOTIFICATIONS: Final = {
     m.NOTIFICATIONS_INITIALIZED,
     m.NOTIFICATIONS_CANCELLED,
     m.NOTIFICATIONS_PROGRESS,
@@ -349,42 +361,40 @@ OWN_COMMAND: Final = {
 
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_a_client_sends_exactly_the_notifications_of_its_revision(
-    row: NotificationMethod[object], revision: Revision
-) -> None:
-    both = opened(revision)
-    if revision in row.revisions and Side.CLIENT in row.sender_in(revision) and row not in OWN_COMMAND:
-        both.send(Side.CLIENT, both.client.notify(row, NOTICES[row]))
+def test_client_sends_only_notifications_of_its_revision(row: NotificationMethod[object], revision: Revision) -> None:
+    both = open_pair(revision)
+    if revision in row.revisions and Side.CLIENT in row.sender_in(revision) and row not in SPECIAL_NOTIFICATIONS:
+        both.send(Side.CLIENT, both.client.notify(row, NOTIFICATION_PARAMS[row]))
         event = both.deliver(Side.SERVER).event
         assert isinstance(event, NotificationReceived)
         assert event.definition is row
-        assert event.params == NOTICES[row]
+        assert event.params == NOTIFICATION_PARAMS[row]
         assert event.notes == ()
     else:
         with pytest.raises(LocalProtocolError, match=row.name):
-            both.client.notify(row, NOTICES[row])
+            both.client.notify(row, NOTIFICATION_PARAMS[row])
 
 
 @pytest.mark.spec("elicitation.no-complete-notification")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_a_server_notifies_exactly_as_its_revision_allows(row: NotificationMethod[object], revision: Revision) -> None:
-    both = opened(revision)
+def test_server_sends_only_notifications_of_its_revision(row: NotificationMethod[object], revision: Revision) -> None:
+    both = open_pair(revision)
     for_request = both.call(m.TOOLS_CALL).id
-    mine = revision in row.revisions and Side.SERVER in row.sender
-    if mine and row not in OWN_COMMAND and row.filter_member is None:
-        both.send(Side.SERVER, both.server.notify(row, NOTICES[row], for_request=for_request))
+    is_allowed = revision in row.revisions and Side.SERVER in row.sender
+    if is_allowed and row not in SPECIAL_NOTIFICATIONS and row.filter_member is None:
+        both.send(Side.SERVER, both.server.notify(row, NOTIFICATION_PARAMS[row], for_request=for_request))
         event = both.deliver(Side.CLIENT).event
         assert isinstance(event, NotificationReceived)
         assert event.definition is row
         assert event.notes == ()
     else:
         with pytest.raises(LocalProtocolError, match=row.name):
-            both.server.notify(row, NOTICES[row], for_request=for_request)
+            both.server.notify(row, NOTIFICATION_PARAMS[row], for_request=for_request)
 
 
 @pytest.mark.spec("capability.only-negotiated")
-def test_a_client_that_did_not_declare_it_says_nothing_of_its_roots() -> None:
+def test_roots_list_changed_undeclared_raises_and_noted() -> None:
     client = make_client(R2025_11_25, capabilities=t.ClientCapabilities(roots=t.RootsCapability()))
     both = pair(client, make_server(R2025_11_25)).open()
     with pytest.raises(LocalProtocolError, match=r"roots\.listChanged"):
@@ -397,12 +407,12 @@ def test_a_client_that_did_not_declare_it_says_nothing_of_its_roots() -> None:
 
 
 @pytest.mark.spec("elicitation.capability-empty-is-form")
-def test_a_server_does_not_tell_of_url_elicitations_where_there_are_none() -> None:
+def test_elicitation_complete_without_url_mode_raises_and_noted() -> None:
     client = make_client(R2025_11_25, capabilities=t.ClientCapabilities(elicitation=t.ElicitationCapability()))
     both = pair(client, make_server(R2025_11_25)).open()
     row = m.NOTIFICATIONS_ELICITATION_COMPLETE
     with pytest.raises(LocalProtocolError, match=r"elicitation\.url"):
-        both.server.notify(row, NOTICES[row])
+        both.server.notify(row, NOTIFICATION_PARAMS[row])
     event = client.receive(Notification(row.name, {"elicitationId": "e"})).event
     assert isinstance(event, NotificationReceived)
     assert len(event.notes) == 1
@@ -413,23 +423,21 @@ def test_a_server_does_not_tell_of_url_elicitations_where_there_are_none() -> No
     "row", [row for row in NOTIFICATIONS if row.filter_member is not None], ids=lambda row: row.name
 )
 @EVERY_REVISION
-def test_changes_of_what_is_not_offered_are_not_published_and_noted_when_they_come(
-    row: NotificationMethod[object], revision: Revision
-) -> None:
-    both = bare(revision)
+def test_list_change_undeclared_raises_and_noted(row: NotificationMethod[object], revision: Revision) -> None:
+    both = open_bare_pair(revision)
     with pytest.raises(LocalProtocolError, match="was not declared"):
-        both.server.publish(row, NOTICES[row])
+        both.server.publish(row, NOTIFICATION_PARAMS[row])
     if revision in row.revisions:
-        wire = converter(revision).unstructure(NOTICES[row])
+        wire = converter(revision).unstructure(NOTIFICATION_PARAMS[row])
         event = both.client.receive(Notification(row.name, wire)).event
         assert isinstance(event, NotificationReceived)
         assert any("was not declared" in note for note in event.notes)
 
 
 @pytest.mark.spec("logging.declare-capability", "logging.capability")
-def test_a_server_without_logging_does_not_log() -> None:
+def test_log_without_capability_raises() -> None:
     for revision in ALL:
-        both = bare(revision)
+        both = open_bare_pair(revision)
         for_request = None
         if revision is R2026_07_28:
             message = raw_request(both, m.SUBSCRIPTIONS_LISTEN, revision)
@@ -442,8 +450,8 @@ def test_a_server_without_logging_does_not_log() -> None:
 @pytest.mark.spec("jsonrpc.tolerate-unknown-notifications", "jsonrpc.notification-no-response")
 @pytest.mark.parametrize("method", ["notifications/what", "window/logMessage", "$/cancelRequest", "tools/call"])
 @EVERY_REVISION
-def test_unknown_notifications_are_ignored_by_both_sides(method: str, revision: Revision) -> None:
-    both = opened(revision)
+def test_unknown_notification_ignored_by_both_sides(method: str, revision: Revision) -> None:
+    both = open_pair(revision)
     for end in (both.client, both.server):
         reaction = end.receive(Notification(method, {"x": 1}))
         assert isinstance(reaction.event, MessageIgnored)
@@ -453,22 +461,22 @@ def test_unknown_notifications_are_ignored_by_both_sides(method: str, revision: 
 
 @pytest.mark.parametrize("method", ["notifications/initialized", "notifications/roots/list_changed"])
 @EVERY_REVISION
-def test_a_client_ignores_what_only_clients_say(method: str, revision: Revision) -> None:
-    assert isinstance(opened(revision).client.receive(Notification(method)).event, MessageIgnored)
+def test_client_ignores_notifications_of_clients(method: str, revision: Revision) -> None:
+    assert isinstance(open_pair(revision).client.receive(Notification(method)).event, MessageIgnored)
 
 
 @pytest.mark.parametrize("row", [m.NOTIFICATIONS_MESSAGE, m.NOTIFICATIONS_TOOLS_LIST_CHANGED], ids=lambda row: row.name)
 @EVERY_REVISION
-def test_a_server_ignores_what_only_servers_say(row: NotificationMethod[object], revision: Revision) -> None:
-    wire = converter(revision).unstructure(NOTICES[row])
-    assert isinstance(opened(revision).server.receive(Notification(row.name, wire)).event, MessageIgnored)
+def test_server_ignores_notifications_of_servers(row: NotificationMethod[object], revision: Revision) -> None:
+    wire = converter(revision).unstructure(NOTIFICATION_PARAMS[row])
+    assert isinstance(open_pair(revision).server.receive(Notification(row.name, wire)).event, MessageIgnored)
 
 
 @pytest.mark.spec("jsonrpc.notification-no-response", "logging.validate-data")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_notifications_that_cannot_be_read_are_ignored(row: NotificationMethod[object], revision: Revision) -> None:
-    both = opened(revision)
+def test_malformed_notification_has_no_reply(row: NotificationMethod[object], revision: Revision) -> None:
+    both = open_pair(revision)
     for end in (both.client, both.server):
         broken: JsonObject = {"_meta": 5, "uri": {}, "level": {}, "taskId": 0, "elicitationId": 1, "requestId": []}
         for params in (broken, None):
@@ -488,7 +496,7 @@ def test_notifications_that_cannot_be_read_are_ignored(row: NotificationMethod[o
 def test_log_trace_of_first_draft_becomes_log_message(
     params: JsonObject, level: str, data: str, revision: Revision
 ) -> None:
-    event = opened(revision).client.receive(Notification("$/logTrace", params)).event
+    event = open_pair(revision).client.receive(Notification("$/logTrace", params)).event
 
     assert isinstance(event, NotificationReceived)
     assert event.definition is m.NOTIFICATIONS_MESSAGE
@@ -502,7 +510,7 @@ def test_log_trace_of_first_draft_becomes_log_message(
 
 
 def test_resources_changed_of_first_draft_becomes_resource_update() -> None:
-    both = opened(R2025_06_18)
+    both = open_pair(R2025_06_18)
 
     event = both.client.receive(Notification("notifications/resources/changed", {"uri": "file:///a"})).event
 
@@ -515,7 +523,7 @@ def test_resources_changed_of_first_draft_becomes_resource_update() -> None:
 def test_server_receiving_name_of_first_draft_ignores_it(name: str) -> None:
     params: JsonObject = {"message": "m", "verbose": False, "uri": "file:///a"}
 
-    assert isinstance(opened(R2025_06_18).server.receive(Notification(name, params)).event, MessageIgnored)
+    assert isinstance(open_pair(R2025_06_18).server.receive(Notification(name, params)).event, MessageIgnored)
 
 
 # --- extensions -------------------------------------------------------------------------------------------------------
@@ -527,58 +535,58 @@ OWN_METHOD: Final = RequestMethod(
     result=t.EmptyResult,
     revisions=between(R2025_03_26),
 )
-OWN_NOTICE: Final = NotificationMethod(
+OWN_NOTIFICATION: Final = NotificationMethod(
     name="x/z", sender=Side.BOTH, params=t.ToolListChangedNotificationParams, revisions=between(R2025_03_26)
 )
-OWN: Final = Extensions(methods={"x/y": OWN_METHOD}, notifications={"x/z": OWN_NOTICE})
+OWN: Final = Extensions(methods={"x/y": OWN_METHOD}, notifications={"x/z": OWN_NOTIFICATION})
 
 
 @pytest.mark.spec("capability.extension-negotiation-field")
 @EVERY_REVISION
-def test_methods_of_ones_own_stand_beside_those_of_the_specification(revision: Revision) -> None:
+def test_extension_method_and_notification_in_both_directions(revision: Revision) -> None:
     both = pair(make_client(revision, extensions=OWN), make_server(revision, extensions=OWN)).open()
     params = t.ListToolsRequestParams(cursor="c")
     if revision is R2024_11_05:
         with pytest.raises(LocalProtocolError):
             both.client.request(OWN_METHOD, params)
-        assert error_of(both.server.receive(Request(1, "x/y", {})))[0] == ErrorCode.METHOD_NOT_FOUND
+        assert get_error(both.server.receive(Request(1, "x/y", {})))[0] == ErrorCode.METHOD_NOT_FOUND
         assert isinstance(both.client.receive(Notification("x/z", {})).event, MessageIgnored)
         return
     both.send(Side.CLIENT, both.client.request(OWN_METHOD, params))
     both.run()
-    request = last(both.server_events, RequestReceived)
+    request = get_last_event(both.server_events, RequestReceived)
     assert request.definition is OWN_METHOD
     assert request.params == params or revision is R2026_07_28
     if revision is R2025_11_25:
         both.send(Side.SERVER, both.server.request(OWN_METHOD, params, for_request=request.id))
         both.run()
-        assert last(both.client_events, RequestReceived).definition is OWN_METHOD
-    notice = t.ToolListChangedNotificationParams()
-    both.send(Side.SERVER, both.server.notify(OWN_NOTICE, notice, for_request=request.id))
-    both.send(Side.CLIENT, both.client.notify(OWN_NOTICE, notice))
+        assert get_last_event(both.client_events, RequestReceived).definition is OWN_METHOD
+    params_of_notification = t.ToolListChangedNotificationParams()
+    both.send(Side.SERVER, both.server.notify(OWN_NOTIFICATION, params_of_notification, for_request=request.id))
+    both.send(Side.CLIENT, both.client.notify(OWN_NOTIFICATION, params_of_notification))
     both.run()
-    assert last(both.client_events, NotificationReceived).definition is OWN_NOTICE
-    assert last(both.server_events, NotificationReceived).definition is OWN_NOTICE
+    assert get_last_event(both.client_events, NotificationReceived).definition is OWN_NOTIFICATION
+    assert get_last_event(both.server_events, NotificationReceived).definition is OWN_NOTIFICATION
 
 
 @pytest.mark.spec("capability.extension-not-active-by-default", "capability.extension-fallback-or-reject")
 @pytest.mark.spec("capability.extension-disabled-by-default")
-def test_an_extension_is_used_only_when_both_sides_declared_it() -> None:
+def test_extension_undeclared_by_one_side_rejected() -> None:
     row = m.EXTENSION_TASKS_GET
-    declining = make_client(R2026_07_28, capabilities=NOTHING_DECLARED)
-    both = pair(declining, make_server(R2026_07_28)).open()
+    client = make_client(R2026_07_28, capabilities=NO_CLIENT_CAPABILITIES)
+    both = pair(client, make_server(R2026_07_28)).open()
     with pytest.raises(LocalProtocolError, match="this client did not declare"):
-        declining.request(row, PARAMS[row])
-    outgoing = declining.request(m.TOOLS_LIST, t.ListToolsRequestParams())
-    message = received({**wire_of(outgoing), "method": "tasks/get"})
+        client.request(row, PARAMS[row])
+    outgoing = client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
+    message = from_wire({**to_wire(outgoing), "method": "tasks/get"})
     assert isinstance(message, Request)
     message = attrs.evolve(message, params={**(message.params or {}), "taskId": "t"})
-    code, _, data = error_of(both.server.receive(message))
+    code, _, data = get_error(both.server.receive(message))
     assert code == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
     assert data == {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
 
 
-# --- envelopes of two requests are two ----------------------------------------------------------------------------------
+# --- capabilities of each request -------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -587,26 +595,30 @@ def test_an_extension_is_used_only_when_both_sides_declared_it() -> None:
     "jsonrpc.stateless-connection-not-session",
 )
 @pytest.mark.spec("jsonrpc.stateless-no-prior-context")
-def test_capabilities_are_those_of_the_request_and_of_no_other() -> None:
+def test_modern_capabilities_checked_per_request() -> None:
     server = make_server(R2026_07_28)
-    question = t.InputRequiredResult(input_requests={"a": t.ElicitRequest(params=FORM)})
-    for capabilities, allowed in ((EVERYTHING_DECLARED, True), (NOTHING_DECLARED, False), (EVERYTHING_DECLARED, True)):
+    input_required = t.InputRequiredResult(input_requests={"a": t.ElicitRequest(params=FORM)})
+    for capabilities, allowed in (
+        (ALL_CLIENT_CAPABILITIES, True),
+        (NO_CLIENT_CAPABILITIES, False),
+        (ALL_CLIENT_CAPABILITIES, True),
+    ):
         client = make_client(R2026_07_28, capabilities=capabilities)
         both = pair(client, server).open()
         request = both.call(m.TOOLS_CALL)
         if allowed:
-            assert server.respond(request.id, question) is not None
+            assert server.respond(request.id, input_required) is not None
         else:
             with pytest.raises(MissingRequiredClientCapability):
-                server.respond(request.id, question)
+                server.respond(request.id, input_required)
             server.withdraw(request.id)
 
 
-# --- the functions by themselves ----------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
-def test_capabilities_are_looked_up_by_their_wire_names() -> None:
-    server = EVERYTHING_OFFERED
+def test_declared_capability_found_by_wire_name() -> None:
+    server = ALL_SERVER_CAPABILITIES
     assert declared(server, ("tools",))
     assert declared(server, ("tools", "listChanged"))
     assert declared(server, ("tasks", "requests", "tools", "call"))
@@ -614,36 +626,36 @@ def test_capabilities_are_looked_up_by_their_wire_names() -> None:
     assert not declared(server, ("extensions", "com.example/other"))
     assert not declared(server, ("sampling",))
     assert not declared(t.ServerCapabilities(tools=t.ToolsCapability()), ("tools", "listChanged"))
-    assert not declared(NOTHING_OFFERED, ("tools", "listChanged"))
+    assert not declared(NO_SERVER_CAPABILITIES, ("tools", "listChanged"))
     assert declared(t.ClientCapabilities(elicitation=t.ElicitationCapability()), ("elicitation", "form"))
     assert not declared(t.ClientCapabilities(elicitation=t.ElicitationCapability()), ("elicitation", "url"))
 
 
-def test_the_first_missing_capability_is_named() -> None:
-    assert missing_client_capability(NOTHING_DECLARED, ("roots",), None) == ("roots",)
-    assert missing_client_capability(NOTHING_DECLARED, None, FORM) == ("elicitation", "form")
-    assert missing_client_capability(EVERYTHING_DECLARED, ("sampling",), SAMPLE) is None
-    assert undeclared(m.NOTIFICATIONS_TASKS, EVERYTHING_OFFERED, EVERYTHING_DECLARED) is None
-    assert undeclared(m.NOTIFICATIONS_TASKS, EVERYTHING_OFFERED, NOTHING_DECLARED) is not None
-    assert undeclared(m.NOTIFICATIONS_TASKS, NOTHING_OFFERED, EVERYTHING_DECLARED) is not None
-    assert undeclared(m.NOTIFICATIONS_TASKS, EVERYTHING_OFFERED, None) is None
+def test_missing_client_capability_returns_first_path() -> None:
+    assert missing_client_capability(NO_CLIENT_CAPABILITIES, ("roots",), None) == ("roots",)
+    assert missing_client_capability(NO_CLIENT_CAPABILITIES, None, FORM) == ("elicitation", "form")
+    assert missing_client_capability(ALL_CLIENT_CAPABILITIES, ("sampling",), SAMPLE) is None
+    assert undeclared(m.NOTIFICATIONS_TASKS, ALL_SERVER_CAPABILITIES, ALL_CLIENT_CAPABILITIES) is None
+    assert undeclared(m.NOTIFICATIONS_TASKS, ALL_SERVER_CAPABILITIES, NO_CLIENT_CAPABILITIES) is not None
+    assert undeclared(m.NOTIFICATIONS_TASKS, NO_SERVER_CAPABILITIES, ALL_CLIENT_CAPABILITIES) is not None
+    assert undeclared(m.NOTIFICATIONS_TASKS, ALL_SERVER_CAPABILITIES, None) is None
 
 
 @pytest.mark.spec("capability.missing-required-data")
-def test_a_path_has_the_form_of_declared_capabilities() -> None:
+def test_capability_path_as_object() -> None:
     assert as_object(("elicitation", "url")) == {"elicitation": {"url": {}}}
     assert as_object(("roots",)) == {"roots": {}}
 
 
 @pytest.mark.spec("capability.open-set", "capability.unknown-tolerated", "capability.experimental-object")
 @EVERY_REVISION
-def test_unknown_capabilities_do_no_harm(revision: Revision) -> None:
+def test_unknown_capabilities_ignored(revision: Revision) -> None:
     client = make_client(
         revision,
         capabilities=t.ClientCapabilities(extra={"telepathy": {"range": 5}}, experimental={"x": {"y": 1}}),
     )
     both = pair(client, make_server(revision)).open()
     peer = both.call(m.TOOLS_LIST).peer
-    # A session keeps what has a meaning; a modern request is gone when it is answered.
+    # A session keeps only known capabilities; the peer of a modern request lasts only as long as the request.
     assert peer.capabilities.extra == ({} if revision.era is Era.LEGACY else {"telepathy": {"range": 5}})
     assert peer.capabilities.experimental == {"x": {"y": 1}}

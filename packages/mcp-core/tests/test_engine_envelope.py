@@ -1,4 +1,4 @@
-"""The envelope of modern requests, and the log level that it brings."""
+"""The metadata of modern requests, and the log level in it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 import pytest
 from engine_pair import (
     ALL,
-    EVERYTHING_DECLARED,
+    ALL_CLIENT_CAPABILITIES,
     ConnectionPair,
-    error_of,
+    get_error,
     make_client,
     make_server,
-    opened,
+    open_pair,
     pair,
-    wire_of,
+    to_wire,
 )
 
 from mcp_core import methods as m
@@ -47,21 +47,23 @@ def without(key: str) -> JsonObject:
     return {name: value for name, value in META.items() if name != key}
 
 
-def ask(method: str, meta: JsonValue, *revisions: Revision, **params: JsonValue) -> tuple[int, str, JsonValue]:
-    reaction = make_server(*revisions).receive(Request(1, method, {**params, "_meta": meta}))
-    assert isinstance(reaction.event, MessageIgnored)
-    return error_of(reaction)
+def get_request_error(
+    method: str, meta: JsonValue, *revisions: Revision, **params: JsonValue
+) -> tuple[int, str, JsonValue]:
+    result = make_server(*revisions).receive(Request(1, method, {**params, "_meta": meta}))
+    assert isinstance(result.event, MessageIgnored)
+    return get_error(result)
 
 
 @pytest.mark.spec("meta.protocol-version-required", "meta.client-capabilities-required", "meta.params-object-required")
 @pytest.mark.spec("meta.client-info-should", "meta.client-info-shape", "version.request-declares")
-def test_every_modern_request_says_who_sends_it() -> None:
-    both = opened(R2026_07_28)
+def test_modern_request_has_metadata_of_client() -> None:
+    both = open_pair(R2026_07_28)
     for row in METHODS:
         if R2026_07_28 in row.revisions and Side.CLIENT in row.sender:
             from engine_pair import PARAMS
 
-            params = wire_of(both.client.request(row, PARAMS[row]))["params"]
+            params = to_wire(both.client.request(row, PARAMS[row]))["params"]
             assert isinstance(params, dict)
             meta = params["_meta"]
             assert isinstance(meta, dict)
@@ -72,16 +74,16 @@ def test_every_modern_request_says_who_sends_it() -> None:
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_no_legacy_request_has_an_envelope(revision: Revision) -> None:
-    both = opened(revision)
-    assert "_meta" not in str(wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())))
+def test_legacy_request_has_no_metadata(revision: Revision) -> None:
+    both = open_pair(revision)
+    assert "_meta" not in str(to_wire(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())))
 
 
-def test_the_callers_own_metadata_stays_and_the_envelope_is_not_overwritten() -> None:
-    both = opened(R2026_07_28)
+def test_request_meta_of_caller_kept_except_reserved_keys() -> None:
+    both = open_pair(R2026_07_28)
     meta: JsonObject = {"com.example/a": 1, PROTOCOL_VERSION: "forged", "progressToken": "own"}
     params = t.ListToolsRequestParams(meta=meta)
-    sent = wire_of(both.client.request(m.TOOLS_LIST, params, progress=True))["params"]
+    sent = to_wire(both.client.request(m.TOOLS_LIST, params, progress=True))["params"]
     assert isinstance(sent, dict)
     found = sent["_meta"]
     assert isinstance(found, dict)
@@ -95,7 +97,7 @@ def test_the_callers_own_metadata_stays_and_the_envelope_is_not_overwritten() ->
 @pytest.mark.spec("meta.missing-client-capabilities-32602", "meta.wrong-type-32602")
 @SERVERS
 @pytest.mark.parametrize(
-    ("meta", "named"),
+    ("meta", "missing"),
     [
         (None, PROTOCOL_VERSION),
         ([], PROTOCOL_VERSION),
@@ -109,32 +111,32 @@ def test_the_callers_own_metadata_stays_and_the_envelope_is_not_overwritten() ->
     ],
     ids=str,
 )
-def test_an_envelope_without_its_required_members_is_refused(
-    meta: JsonValue, named: str, revisions: tuple[Revision, ...]
+def test_request_without_required_metadata_returns_invalid_params(
+    meta: JsonValue, missing: str, revisions: tuple[Revision, ...]
 ) -> None:
     for method in ("tools/list", "server/discover", "what"):
-        code, message, _ = ask(method, meta, *revisions)
+        code, message, _ = get_request_error(method, meta, *revisions)
         assert code == ErrorCode.INVALID_PARAMS
-        assert named in message
+        assert missing in message
 
 
 @SERVERS
-def test_a_request_without_parameters_is_refused(revisions: tuple[Revision, ...]) -> None:
-    code, message, _ = error_of(make_server(*revisions).receive(Request(1, "tools/list")))
+def test_request_without_params_returns_invalid_params(revisions: tuple[Revision, ...]) -> None:
+    code, message, _ = get_error(make_server(*revisions).receive(Request(1, "tools/list")))
     assert code == ErrorCode.INVALID_PARAMS
     assert PROTOCOL_VERSION in message
 
 
-def test_a_modern_server_knows_no_ping() -> None:
+def test_ping_modern_server_returns_method_not_found() -> None:
     server = make_server(R2026_07_28)
-    assert error_of(server.receive(Request(1, "ping")))[0] == ErrorCode.INVALID_PARAMS
-    assert error_of(server.receive(Request(1, "ping", {"_meta": META})))[0] == ErrorCode.METHOD_NOT_FOUND
+    assert get_error(server.receive(Request(1, "ping")))[0] == ErrorCode.INVALID_PARAMS
+    assert get_error(server.receive(Request(1, "ping", {"_meta": META})))[0] == ErrorCode.METHOD_NOT_FOUND
     assert isinstance(make_server().receive(Request(1, "ping")).event, RequestHandled)
 
 
 @pytest.mark.spec("meta.client-info-optional-for-server", "capability.empty-object-no-optional")
 @SERVERS
-def test_the_name_of_the_client_is_not_needed(revisions: tuple[Revision, ...]) -> None:
+def test_request_without_client_info_accepted(revisions: tuple[Revision, ...]) -> None:
     event = make_server(*revisions).receive(Request(1, "tools/list", {"_meta": without(CLIENT_INFO)})).event
     assert isinstance(event, RequestReceived)
     assert isinstance(event.peer, ClientPeer)
@@ -143,8 +145,8 @@ def test_the_name_of_the_client_is_not_needed(revisions: tuple[Revision, ...]) -
 
 
 @pytest.mark.parametrize("info", [5, [], "c"])
-def test_a_malformed_name_is_refused(info: JsonValue) -> None:
-    code, message, _ = ask("tools/list", {**META, CLIENT_INFO: info}, R2026_07_28)
+def test_client_info_malformed_returns_invalid_params(info: JsonValue) -> None:
+    code, message, _ = get_request_error("tools/list", {**META, CLIENT_INFO: info}, R2026_07_28)
     assert code == ErrorCode.INVALID_PARAMS
     assert "_meta" in message
 
@@ -158,8 +160,8 @@ def test_a_malformed_name_is_refused(info: JsonValue) -> None:
 @pytest.mark.spec("discover.supported-versions-consistent")
 @pytest.mark.parametrize("version", ["2025-11-25", "2024-11-05", "2099-01-01", "", "2026-7-28"])
 @pytest.mark.parametrize("method", ["tools/list", "server/discover", "subscriptions/listen", "what"])
-def test_an_unsupported_version_is_told_with_the_supported_ones(version: str, method: str) -> None:
-    code, _, data = ask(method, {**META, PROTOCOL_VERSION: version})
+def test_unsupported_version_returns_supported_versions(version: str, method: str) -> None:
+    code, _, data = get_request_error(method, {**META, PROTOCOL_VERSION: version})
     assert code == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
     assert data == {
         "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
@@ -167,27 +169,27 @@ def test_an_unsupported_version_is_told_with_the_supported_ones(version: str, me
     }
 
 
-def test_checks_come_in_the_order_of_what_they_need() -> None:
-    """Members, then version, then level and capabilities, then method, then what the server offers, then parameters."""
+def test_request_checks_run_in_order() -> None:
+    """Check members, version, log level, method, capabilities and params, in this order."""
     everything_wrong: JsonObject = {PROTOCOL_VERSION: "1999", CLIENT_CAPABILITIES: {}, LOG_LEVEL: "loud"}
-    assert ask("what", without(CLIENT_CAPABILITIES))[0] == ErrorCode.INVALID_PARAMS
-    assert ask("what", everything_wrong)[0] == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
-    assert ask("what", {**META, LOG_LEVEL: "loud"})[0] == ErrorCode.INVALID_PARAMS
-    assert ask("what", META)[0] == ErrorCode.METHOD_NOT_FOUND
-    assert ask("tasks/get", META)[0] == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
-    assert ask("tools/call", META)[0] == ErrorCode.INVALID_PARAMS
+    assert get_request_error("what", without(CLIENT_CAPABILITIES))[0] == ErrorCode.INVALID_PARAMS
+    assert get_request_error("what", everything_wrong)[0] == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+    assert get_request_error("what", {**META, LOG_LEVEL: "loud"})[0] == ErrorCode.INVALID_PARAMS
+    assert get_request_error("what", META)[0] == ErrorCode.METHOD_NOT_FOUND
+    assert get_request_error("tasks/get", META)[0] == ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert get_request_error("tools/call", META)[0] == ErrorCode.INVALID_PARAMS
 
 
-def test_a_session_does_not_stand_in_for_an_envelope_that_says_otherwise() -> None:
+def test_request_metadata_overrides_session() -> None:
     both = pair(R2025_11_25, ALL).open()
-    code, _, _ = error_of(both.server.receive(Request("m", "tools/list", {"_meta": {PROTOCOL_VERSION: "2030-01-01"}})))
+    code, _, _ = get_error(both.server.receive(Request("m", "tools/list", {"_meta": {PROTOCOL_VERSION: "2030-01-01"}})))
     assert code == ErrorCode.INVALID_PARAMS
     event = both.server.receive(Request("m", "tools/list", {"_meta": META})).event
     assert isinstance(event, RequestReceived)
     assert event.peer.revision is R2026_07_28
 
 
-def test_a_repeated_envelope_is_read_once_and_another_one_anew() -> None:
+def test_request_metadata_equal_parsed_once() -> None:
     reader = EnvelopeReader(frozenset({R2026_07_28}), ("2026-07-28",))
     first = reader.read(dict(META))
     assert reader.read({**META, "progressToken": 5}) is first
@@ -197,12 +199,12 @@ def test_a_repeated_envelope_is_read_once_and_another_one_anew() -> None:
     assert reader.read(dict(META)).capabilities.roots is None
 
 
-def test_what_is_written_is_read() -> None:
+def test_request_metadata_written_and_read() -> None:
     info = t.Implementation(name="n", version="v", title="N")
     reader = EnvelopeReader(frozenset({R2026_07_28}), ())
-    peer = reader.read(write_envelope(R2026_07_28, info, EVERYTHING_DECLARED))
+    peer = reader.read(write_envelope(R2026_07_28, info, ALL_CLIENT_CAPABILITIES))
     assert peer.implementation == info
-    assert peer.capabilities.sampling == EVERYTHING_DECLARED.sampling
+    assert peer.capabilities.sampling == ALL_CLIENT_CAPABILITIES.sampling
     assert peer.capabilities.tasks is None
     assert peer.log_level is None
     assert read_server_info({"_meta": {SERVER_INFO: {"name": "n", "version": "v", "title": "N"}}}, R2026_07_28) == info
@@ -211,8 +213,8 @@ def test_what_is_written_is_read() -> None:
 
 @pytest.mark.spec("meta.server-info-should", "meta.server-info-shape", "jsonrpc.result-type-present")
 @pytest.mark.spec("jsonrpc.result-type-complete")
-def test_every_modern_result_names_the_server() -> None:
-    both = opened(R2026_07_28)
+def test_modern_result_has_server_info() -> None:
+    both = open_pair(R2026_07_28)
     request = both.call(m.TOOLS_LIST)
     event = both.respond(request.id, t.ListToolsResult(tools=(), meta={"com.example/a": 1}))
     assert isinstance(event, ResultReceived)
@@ -229,21 +231,21 @@ def test_every_modern_result_names_the_server() -> None:
 
 @pytest.mark.spec("logging.no-level-no-messages", "logging.threshold", "logging.may-send-at-or-above")
 @pytest.mark.spec("logging.request-scoped", "logging.client-log-level-values", "logging.message-shape")
-@pytest.mark.parametrize("wanted", [None, *LOGGING_LEVELS])
-def test_modern_log_messages_are_those_that_the_request_wants(wanted: t.LoggingLevel | None) -> None:
-    both = pair(make_client(R2026_07_28, log_level=wanted), make_server(R2026_07_28)).open()
+@pytest.mark.parametrize("requested", [None, *LOGGING_LEVELS])
+def test_modern_log_messages_filtered_by_request_level(requested: t.LoggingLevel | None) -> None:
+    both = pair(make_client(R2026_07_28, log_level=requested), make_server(R2026_07_28)).open()
     id = both.call(m.TOOLS_CALL).id
     sent = [level for level in LOGGING_LEVELS if both.server.log(level, {"x": 1}, logger="l", for_request=id)]
-    assert sent == ([] if wanted is None else list(LOGGING_LEVELS[LOGGING_LEVELS.index(wanted) :]))
-    if wanted is not None:
-        assert wire_of(both.server.log("emergency", None, for_request=id))["params"] == {
+    assert sent == ([] if requested is None else list(LOGGING_LEVELS[LOGGING_LEVELS.index(requested) :]))
+    if requested is not None:
+        assert to_wire(both.server.log("emergency", None, for_request=id))["params"] == {
             "level": "emergency",
             "data": None,
         }
 
 
 @pytest.mark.spec("logging.level-not-remembered")
-def test_the_level_of_one_request_is_not_that_of_another() -> None:
+def test_modern_log_level_applies_to_one_request() -> None:
     client = make_client(R2026_07_28, log_level="debug")
     both = pair(client, make_server(R2026_07_28)).open()
     first = both.call(m.TOOLS_CALL).id
@@ -257,24 +259,24 @@ def test_the_level_of_one_request_is_not_that_of_another() -> None:
 
 @pytest.mark.spec("logging.invalid-level-32602", "logging.invalid-level-error")
 @pytest.mark.parametrize("level", ["loud", 5, True, [], ""])
-def test_an_unknown_level_is_refused(level: JsonValue) -> None:
-    code, message, _ = ask("tools/list", {**META, LOG_LEVEL: level}, R2026_07_28)
+def test_modern_log_level_unknown_returns_invalid_params(level: JsonValue) -> None:
+    code, message, _ = get_request_error("tools/list", {**META, LOG_LEVEL: level}, R2026_07_28)
     assert code == ErrorCode.INVALID_PARAMS
     assert "debug, info" in message
 
 
-def test_a_null_level_is_none() -> None:
+def test_modern_log_level_null_accepted() -> None:
     event = make_server(R2026_07_28).receive(Request(1, "tools/list", {"_meta": {**META, LOG_LEVEL: None}})).event
     assert isinstance(event, RequestReceived)
 
 
-def test_modern_log_messages_belong_to_a_request() -> None:
-    both = opened(R2026_07_28)
+def test_modern_log_message_without_request_raises() -> None:
+    both = open_pair(R2026_07_28)
     with pytest.raises(LocalProtocolError, match="no session"):
         both.server.log("error", "x")
 
 
-def level_set(both: ConnectionPair, level: t.LoggingLevel) -> None:
+def set_level(both: ConnectionPair, level: t.LoggingLevel) -> None:
     both.send(Side.CLIENT, both.client.request(m.LOGGING_SET_LEVEL, t.SetLevelRequestParams(level=level)))
     both.run()
     event = both.server_events[-1]
@@ -285,19 +287,19 @@ def level_set(both: ConnectionPair, level: t.LoggingLevel) -> None:
 
 @pytest.mark.spec("logging.level-filter", "logging.set-level", "logging.default-level")
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_the_level_of_a_session_holds_until_the_next_one(revision: Revision) -> None:
-    both = opened(revision)
+def test_session_log_level_applies_until_changed(revision: Revision) -> None:
+    both = open_pair(revision)
 
     def sent() -> list[str]:
         return [level for level in LOGGING_LEVELS if both.server.log(level, 1) is not None]
 
     assert sent() == list(LOGGING_LEVELS[1:])
     earlier = both.call(m.TOOLS_CALL).id
-    level_set(both, "error")
+    set_level(both, "error")
     assert sent() == list(LOGGING_LEVELS[4:])
-    # A request that came before is a part of the session too.
+    # A request that was sent before the level was set is also part of the session.
     assert both.server.log("info", 1, for_request=earlier) is None
-    level_set(both, "debug")
+    set_level(both, "debug")
     assert sent() == list(LOGGING_LEVELS)
     outgoing = both.server.log("debug", 1, for_request=earlier)
     assert outgoing is not None
@@ -306,23 +308,23 @@ def test_the_level_of_a_session_holds_until_the_next_one(revision: Revision) -> 
 
 
 @pytest.mark.spec("logging.invalid-level-error")
-def test_an_unknown_level_for_a_session_is_refused() -> None:
-    both = opened(R2025_11_25)
-    code, _, _ = error_of(both.server.receive(Request("l", "logging/setLevel", {"level": "loud"})))
+def test_session_log_level_unknown_returns_invalid_params() -> None:
+    both = open_pair(R2025_11_25)
+    code, _, _ = get_error(both.server.receive(Request("l", "logging/setLevel", {"level": "loud"})))
     assert code == ErrorCode.INVALID_PARAMS
     assert both.server.log("debug", 1) is None
 
 
-def test_the_level_is_a_part_of_what_is_known_of_the_client() -> None:
-    both = opened(R2025_11_25)
-    level_set(both, "alert")
+def test_session_log_level_in_peer_info() -> None:
+    both = open_pair(R2025_11_25)
+    set_level(both, "alert")
     peer = both.call(m.TOOLS_LIST).peer
     assert isinstance(peer, ClientPeer)
     assert peer.log_level == "alert"
 
 
-def test_cancellations_of_modern_requests_need_no_session() -> None:
-    both = opened(R2026_07_28)
+def test_modern_cancellation_without_session_accepted() -> None:
+    both = open_pair(R2026_07_28)
     reaction = both.server.receive(Notification("notifications/cancelled", {"requestId": both.call(m.TOOLS_CALL).id}))
     assert both.server.inbound_requests == ()
     assert reaction.event.notes == ()
@@ -331,9 +333,9 @@ def test_cancellations_of_modern_requests_need_no_session() -> None:
 @pytest.mark.spec("meta.no-assumptions", "meta.reserved-keys-no-assumptions")
 @pytest.mark.parametrize("value", [None, 5, "x", [], {"a": 1}], ids=str)
 @pytest.mark.parametrize("revision", ALL, ids=str)
-def test_what_a_reserved_key_of_tomorrow_holds_is_no_concern_of_ours(revision: Revision, value: JsonValue) -> None:
+def test_unknown_reserved_meta_key_passed_through(revision: Revision, value: JsonValue) -> None:
     key = "io.modelcontextprotocol/tomorrow"
-    both = opened(revision)
+    both = open_pair(revision)
     event = both.call(m.TOOLS_CALL, t.CallToolRequestParams(name="x", meta={key: value}))
     assert isinstance(event.params, t.CallToolRequestParams)
     assert (event.params.meta or {})[key] == value

@@ -1,4 +1,4 @@
-"""Connections that are made from one another, and sessions that an earlier process opened."""
+"""Connections made from a template, and restored sessions."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def template(limits: Limits | None = None) -> ServerConnection:
     return ServerConnection(Implementation(name="server", version="1"), capabilities, limits=limits)
 
 
-def opened(connection: ServerConnection) -> ServerConnection:
+def open_session(connection: ServerConnection) -> ServerConnection:
     connection.receive(Request(1, "initialize", CLIENT))
     connection.receive(Notification("notifications/initialized"))
     assert connection.state is State.OPERATING
     return connection
 
 
-def updated(uri: str) -> ResourceUpdatedNotificationParams:
+def resource_updated(uri: str) -> ResourceUpdatedNotificationParams:
     return ResourceUpdatedNotificationParams(uri=uri)
 
 
-def test_connections_that_are_made_from_one_know_nothing_of_each_other() -> None:
+def test_connections_of_one_template_independent() -> None:
     first = template()
-    one, two = opened(first.exchange()), first.exchange()
+    one, two = open_session(first.exchange()), first.exchange()
     assert two.session is None
     assert (two.state, first.state) == (State.AWAITING, State.AWAITING)
     call = Request(7, "tools/call", {"name": "a"})
@@ -68,17 +68,21 @@ def test_connections_that_are_made_from_one_know_nothing_of_each_other() -> None
     one.respond(8, EmptyResult())
     assert (one.watched, two.watched) == (("a:b",), ())
     one.end()
-    assert opened(first.exchange()).session is not None
+    assert open_session(first.exchange()).session is not None
 
 
-def test_what_is_the_same_for_all_clients_is_shared() -> None:
+def test_connections_of_one_template_share_configuration() -> None:
     first = template()
-    made = first.exchange()
-    assert (made.info, made.capabilities, made.limits) == (first.info, first.capabilities, first.limits)
-    assert made.revisions == first.revisions == tuple(REVISIONS.values())
+    connection = first.exchange()
+    assert (connection.info, connection.capabilities, connection.limits) == (
+        first.info,
+        first.capabilities,
+        first.limits,
+    )
+    assert connection.revisions == first.revisions == tuple(REVISIONS.values())
 
 
-def test_a_session_of_an_earlier_process_goes_on() -> None:
+def test_session_restored_continues() -> None:
     connection = template().exchange()
     connection.reopen(CLIENT, R2025_06_18, log_level="error", subscriptions=("a:b", "c:d"), last_id=1000)
     peer = connection.session
@@ -88,8 +92,8 @@ def test_a_session_of_an_earlier_process_goes_on() -> None:
     assert peer.implementation.name == "client"
     assert connection.watched == ("a:b", "c:d")
     assert connection.state is State.OPERATING
-    assert len(connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, updated("a:b"))) == 1
-    assert connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, updated("x:y")) == ()
+    assert len(connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, resource_updated("a:b"))) == 1
+    assert connection.publish(NOTIFICATIONS_RESOURCES_UPDATED, resource_updated("x:y")) == ()
     assert connection.log("info", "nothing") is None
     assert isinstance(connection.receive(Request(2, "tools/call", {"name": "a"})).event, RequestReceived)
     outgoing = connection.request(ROOTS_LIST, ListRootsRequestParams(), for_request=2)
@@ -100,7 +104,7 @@ def test_a_session_of_an_earlier_process_goes_on() -> None:
     assert isinstance(level.event, LogLevelSet)
 
 
-def test_a_session_cannot_be_reopened_twice_nor_in_another_era() -> None:
+def test_session_restored_twice_or_in_modern_era_raises() -> None:
     connection = template()
     with pytest.raises(LocalProtocolError, match="2026-07-28"):
         connection.reopen(CLIENT, R2026_07_28)
@@ -109,7 +113,7 @@ def test_a_session_cannot_be_reopened_twice_nor_in_another_era() -> None:
         connection.reopen(CLIENT, R2025_11_25)
 
 
-def test_a_session_that_cannot_go_on_is_refused() -> None:
+def test_session_with_invalid_data_not_restored() -> None:
     with pytest.raises(InvalidValue):
         template().reopen({"capabilities": 7}, R2025_11_25)
     with pytest.raises(LimitExceeded, match="watched_resources"):

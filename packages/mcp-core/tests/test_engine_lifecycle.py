@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_pair import error_of, last, make_client, make_server, opened, pair, received
+from engine_pair import from_wire, get_error, get_last_event, make_client, make_server, open_pair, pair
 
 from mcp_core import methods as m
 from mcp_core import types as t
@@ -23,8 +23,8 @@ from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, R2026_07_28, Re
 A, I, W, O, C = State.AWAITING, State.INITIALIZING, State.ANSWERED, State.OPERATING, State.CLOSED  # noqa: E741
 SHOULD_NOT = "should not"
 
-# By hand, from the page on the lifecycle: state, kind, state after it, and whether it is only tolerated.
-# What is not here must not be sent.
+# Written from the specification page on the lifecycle: state and kind, next state, and whether the kind is only
+# tolerated. Other combinations must not occur.
 ALLOWED: dict[tuple[State, Kind], tuple[State, str]] = {
     (A, Kind.INITIALIZE): (I, ""),
     (A, Kind.PING): (A, ""),
@@ -34,7 +34,7 @@ ALLOWED: dict[tuple[State, Kind], tuple[State, str]] = {
     (I, Kind.PING): (I, ""),
     (I, Kind.LOG): (I, ""),
     (I, Kind.NOTIFICATION): (I, SHOULD_NOT),
-    # The pages say nothing of a second handshake; bridges that reuse one pipe for several clients depend on it.
+    # The specification does not mention a second handshake; bridges that reuse one stream for several clients need it.
     (W, Kind.INITIALIZE): (I, SHOULD_NOT),
     (W, Kind.INITIALIZED): (O, ""),
     (W, Kind.PING): (W, ""),
@@ -61,14 +61,14 @@ initialize = Request(
 @pytest.mark.spec("lifecycle.initialize-first")
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("kind", Kind)
-def test_the_peer_is_held_to_what_must_not_be_and_forgiven_what_should_not(state: State, kind: Kind) -> None:
+def test_peer_must_not_violation_rejected_should_not_noted(state: State, kind: Kind) -> None:
     lifecycle = Lifecycle(state)
     allowed = ALLOWED.get((state, kind))
     if allowed is None:
-        with pytest.raises(Violation) as refused:
+        with pytest.raises(Violation) as caught:
             lifecycle.receive(kind)
-        assert refused.value.code == ErrorCode.INVALID_REQUEST
-        assert kind.value in refused.value.message
+        assert caught.value.code == ErrorCode.INVALID_REQUEST
+        assert kind.value in caught.value.message
         assert lifecycle.state is state
     else:
         note = lifecycle.receive(kind)
@@ -79,20 +79,20 @@ def test_the_peer_is_held_to_what_must_not_be_and_forgiven_what_should_not(state
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("kind", Kind)
-def test_we_are_held_to_what_should_not_be_too(state: State, kind: Kind) -> None:
+def test_local_should_not_violation_raises(state: State, kind: Kind) -> None:
     lifecycle = Lifecycle(state)
     allowed = ALLOWED.get((state, kind))
     if allowed is None or allowed[1] == SHOULD_NOT:
-        with pytest.raises(LocalProtocolError, match=kind.value) as refused:
+        with pytest.raises(LocalProtocolError, match=kind.value) as caught:
             lifecycle.send(kind)
-        assert refused.value.anchor == "basic/lifecycle"
+        assert caught.value.anchor == "basic/lifecycle"
         assert lifecycle.state is state
     else:
         lifecycle.send(kind)
         assert lifecycle.state is allowed[0]
 
 
-def test_the_table_has_nothing_beyond_the_specification() -> None:
+def test_lifecycle_rules_equal_specification() -> None:
     found = {
         (state, kind): (rule.then, SHOULD_NOT if rule.strength is Strength.SHOULD_NOT else "")
         for state, rules in RULES.items()
@@ -101,7 +101,7 @@ def test_the_table_has_nothing_beyond_the_specification() -> None:
     assert found == ALLOWED
 
 
-def test_a_closed_session_stays_closed() -> None:
+def test_closed_lifecycle_stays_closed() -> None:
     lifecycle = Lifecycle(O)
     lifecycle.close()
     assert lifecycle.state is C
@@ -110,7 +110,7 @@ def test_a_closed_session_stays_closed() -> None:
 @pytest.mark.spec("lifecycle.client-sends-initialize", "lifecycle.server-initialize-result")
 @pytest.mark.spec("lifecycle.initialized-notification", "jsonrpc.base-and-lifecycle-support")
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_a_session_is_opened_by_three_messages(revision: Revision) -> None:
+def test_session_opened_by_three_messages(revision: Revision) -> None:
     client = make_client(revision)
     server = make_server(revision, instructions="be kind")
     both = pair(client, server)
@@ -122,22 +122,22 @@ def test_a_session_is_opened_by_three_messages(revision: Revision) -> None:
         (Side.CLIENT, "notifications/initialized", None),
     ]
     assert client.state is server.state is State.OPERATING
-    seen = last(both.client_events, ConnectionOpened).peer
-    assert seen is client.session is client.server
-    assert seen.implementation == t.Implementation(name="server", version="2")
+    server_info = get_last_event(both.client_events, ConnectionOpened).peer
+    assert server_info is client.session is client.server
+    assert server_info.implementation == t.Implementation(name="server", version="2")
     assert client.server is not None
     assert client.server.instructions == "be kind"
     assert server.session is not None
     assert server.session.implementation == t.Implementation(name="client", version="1")
-    assert last(both.server_events, ConnectionOpened).peer is server.session
-    assert seen.revision is server.session.revision is revision
+    assert get_last_event(both.server_events, ConnectionOpened).peer is server.session
+    assert server_info.revision is server.session.revision is revision
 
 
 @pytest.mark.spec("lifecycle.initialize-first")
-def test_requests_before_initialize_are_refused_and_do_no_harm() -> None:
+def test_request_before_initialize_rejected_without_effect() -> None:
     server = make_server(R2025_11_25)
     reaction = server.receive(Request("a", "tools/list"))
-    code, message, _ = error_of(reaction)
+    code, message, _ = get_error(reaction)
     assert code == ErrorCode.INVALID_REQUEST
     assert "initialize first" in message
     assert isinstance(reaction.event, MessageIgnored)
@@ -146,7 +146,7 @@ def test_requests_before_initialize_are_refused_and_do_no_harm() -> None:
 
 
 @pytest.mark.spec("ping.respond")
-def test_pings_are_answered_in_every_state_by_both_sides() -> None:
+def test_ping_answered_in_every_state_by_both_sides() -> None:
     server = make_server(R2025_11_25)
     for message in (None, initialize, Notification("notifications/initialized")):
         if message is not None:
@@ -163,7 +163,7 @@ def test_pings_are_answered_in_every_state_by_both_sides() -> None:
     assert reaction.reply.message == ResultResponse(7, {})
 
 
-def test_a_client_that_does_not_wait_after_initialize_is_served_with_a_note() -> None:
+def test_request_before_initialized_accepted_with_note() -> None:
     server = make_server(R2025_11_25)
     server.receive(initialize)
     event = server.receive(Request(1, "tools/list")).event
@@ -175,14 +175,14 @@ def test_a_client_that_does_not_wait_after_initialize_is_served_with_a_note() ->
     assert event.notes == ()
 
 
-def test_a_second_initialized_is_only_noted() -> None:
-    both = opened(R2025_11_25)
+def test_second_initialized_noted() -> None:
+    both = open_pair(R2025_11_25)
     event = both.server.receive(Notification("notifications/initialized")).event
     assert isinstance(event, ConnectionOpened)
     assert len(event.notes) == 1
 
 
-def test_an_initialized_without_initialize_opens_nothing() -> None:
+def test_initialized_without_initialize_ignored() -> None:
     for server in (make_server(R2025_11_25), make_server(R2025_11_25, R2026_07_28), make_server(R2026_07_28)):
         reaction = server.receive(Notification("notifications/initialized"))
         assert isinstance(reaction.event, MessageIgnored)
@@ -190,7 +190,7 @@ def test_an_initialized_without_initialize_opens_nothing() -> None:
         assert server.state is State.AWAITING
 
 
-def test_an_initialized_that_cannot_be_read_opens_nothing() -> None:
+def test_malformed_notification_does_not_initialize() -> None:
     server = make_server(R2025_11_25)
     server.receive(initialize)
     event = server.receive(Notification("notifications/cancelled", {"requestId": {}})).event
@@ -199,7 +199,7 @@ def test_an_initialized_that_cannot_be_read_opens_nothing() -> None:
 
 
 @pytest.mark.spec("lifecycle.server-no-early-requests", "logging.default-level")
-def test_before_initialized_a_server_sends_pings_and_logs_only() -> None:
+def test_server_before_initialized_sends_only_ping_and_logs() -> None:
     server = make_server(R2025_11_25)
     server.receive(
         Request(0, "initialize", {**(initialize.params or {}), "capabilities": {"roots": {"listChanged": True}}})
@@ -209,14 +209,14 @@ def test_before_initialized_a_server_sends_pings_and_logs_only() -> None:
     assert server.log("error", "early") is not None
     ping = server.request(m.PING, t.PingRequestParams(), for_request=None)
     assert isinstance(ping.message, Request)
-    # The client has no lists yet that could have changed.
+    # The client has not listed anything yet that could have changed.
     assert server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams()) == ()
     server.receive(Notification("notifications/initialized"))
     assert len(server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())) == 1
 
 
 @pytest.mark.spec("lifecycle.client-no-early-requests")
-def test_before_the_answer_to_initialize_a_client_sends_nothing_else() -> None:
+def test_client_before_initialize_response_sends_nothing_else() -> None:
     client = make_client(R2025_11_25)
     client.open()
     with pytest.raises(LocalProtocolError, match="before the revision"):
@@ -225,14 +225,14 @@ def test_before_the_answer_to_initialize_a_client_sends_nothing_else() -> None:
         client.notify(m.NOTIFICATIONS_ROOTS_LIST_CHANGED, t.RootsListChangedNotificationParams())
 
 
-def test_requests_of_a_server_before_its_answer_to_initialize_are_refused() -> None:
+def test_server_request_before_initialize_response_rejected() -> None:
     client = make_client(R2025_11_25)
     client.open()
-    code, _, _ = error_of(client.receive(Request(1, "roots/list")))
+    code, _, _ = get_error(client.receive(Request(1, "roots/list")))
     assert code == ErrorCode.INVALID_REQUEST
 
 
-def test_log_messages_may_come_before_the_answer_to_initialize() -> None:
+def test_log_message_before_initialize_response_accepted() -> None:
     client = make_client(R2025_11_25)
     client.open()
     event = client.receive(Notification("notifications/message", {"level": "info", "data": 1})).event
@@ -248,9 +248,9 @@ def test_log_messages_may_come_before_the_answer_to_initialize() -> None:
         {"protocolVersion": "2025-11-25", "capabilities": []},
     ],
 )
-def test_an_initialize_that_cannot_be_read_opens_nothing(params: dict[str, str]) -> None:
+def test_malformed_initialize_rejected(params: dict[str, str]) -> None:
     server = make_server(R2025_11_25)
-    code, message, _ = error_of(server.receive(received({"id": 1, "method": "initialize", "params": dict(params)})))
+    code, message, _ = get_error(server.receive(from_wire({"id": 1, "method": "initialize", "params": dict(params)})))
     assert code == ErrorCode.INVALID_PARAMS
     assert "initialize" in message
     assert server.session is None
@@ -258,19 +258,19 @@ def test_an_initialize_that_cannot_be_read_opens_nothing(params: dict[str, str])
 
 
 @pytest.mark.parametrize("revision", [R2025_06_18, R2026_07_28], ids=str)
-def test_after_the_end_nothing_happens_any_more(revision: Revision) -> None:
-    both = opened(revision)
+def test_closed_connection_ignores_messages(revision: Revision) -> None:
+    both = open_pair(revision)
     pending = both.call(m.TOOLS_CALL)
-    waiting = dict(both.client.outbound_requests)
+    pending_requests = dict(both.client.outbound_requests)
     ended = both.client.end()
-    assert dict(ended.outbound) == waiting
+    assert dict(ended.outbound) == pending_requests
     assert list(ended.outbound.values()) == ["tools/call"]
     assert ended.inbound == ()
     assert both.server.end().inbound == (pending.id,)
     assert both.server.inbound_requests == ()
     assert both.client.end() == both.client.end() or not both.client.end().outbound
     assert both.client.state is both.server.state is State.CLOSED
-    # A handler that ends late is no error; there is nobody to hear of it.
+    # A handler that ends late is not an error, but its result is not sent.
     assert both.server.progress(pending.id, 1) is None
     assert both.server.respond(pending.id, t.CallToolResult(content=())) is None
     assert both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams()) == ()
@@ -286,15 +286,15 @@ def test_after_the_end_nothing_happens_any_more(revision: Revision) -> None:
     assert both.client.probe_unanswered() is None
 
 
-def test_a_probe_is_not_followed_up_after_the_end() -> None:
+def test_probe_timeout_after_close_ignored() -> None:
     client = make_client()
     client.open()
     client.end()
     assert client.probe_unanswered() is None
 
 
-def test_subscriptions_end_with_the_connection() -> None:
-    both = opened(R2026_07_28)
+def test_subscriptions_end_with_connection() -> None:
+    both = open_pair(R2026_07_28)
     listen = both.call(m.SUBSCRIPTIONS_LISTEN)
     both.server.acknowledge(listen.id)
     both.server.end()

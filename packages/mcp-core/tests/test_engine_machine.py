@@ -1,4 +1,4 @@
-"""Random conversations between a client and a server engine, judged by a third party that reads the wire."""
+"""Random conversations between a client engine and a server engine. An oracle that reads the wire checks each message."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from engine_oracle import Oracle, SideName, obj
 from engine_pair import (
     ALL,
-    EVERYTHING_DECLARED,
-    EVERYTHING_OFFERED,
+    ALL_CLIENT_CAPABILITIES,
+    ALL_SERVER_CAPABILITIES,
     FILTER,
     FORM,
-    NOTHING_DECLARED,
-    NOTHING_OFFERED,
-    NOTICES,
+    NO_CLIENT_CAPABILITIES,
+    NO_SERVER_CAPABILITIES,
+    NOTIFICATION_PARAMS,
     PARAMS,
     RESULTS,
     TASK,
@@ -62,19 +62,19 @@ from mcp_core.methods import METHODS, NOTIFICATIONS, NotificationMethod, Request
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types.logging import LOGGING_LEVELS
 
-OFFERS: Final = st.sampled_from(
+SERVER_CAPABILITIES: Final = st.sampled_from(
     [
-        EVERYTHING_OFFERED,
-        EVERYTHING_OFFERED,
-        NOTHING_OFFERED,
+        ALL_SERVER_CAPABILITIES,
+        ALL_SERVER_CAPABILITIES,
+        NO_SERVER_CAPABILITIES,
         t.ServerCapabilities(tools=t.ToolsCapability(), resources=t.ResourcesCapability(subscribe=True)),
     ]
 )
-DECLARATIONS: Final = st.sampled_from(
+CLIENT_CAPABILITIES: Final = st.sampled_from(
     [
-        EVERYTHING_DECLARED,
-        EVERYTHING_DECLARED,
-        NOTHING_DECLARED,
+        ALL_CLIENT_CAPABILITIES,
+        ALL_CLIENT_CAPABILITIES,
+        NO_CLIENT_CAPABILITIES,
         t.ClientCapabilities(sampling=t.SamplingCapability(), elicitation=t.ElicitationCapability(form={})),
         t.ClientCapabilities(roots=t.RootsCapability(), elicitation=t.ElicitationCapability(url={}, form={})),
     ]
@@ -85,7 +85,7 @@ ANY_METHOD: Final = st.sampled_from(
 SERVER_METHODS: Final = st.sampled_from(
     [*METHODS, *[m.SAMPLING_CREATE_MESSAGE, m.ELICITATION_CREATE, m.ROOTS_LIST, m.PING] * 6]
 )
-QUESTIONS: Final = st.sampled_from(
+INPUT_REQUESTS: Final = st.sampled_from(
     [
         t.ElicitRequest(params=FORM),
         t.ElicitRequest(params=t.ElicitRequestURLParams(message="go", url="https://example.com/")),
@@ -94,7 +94,7 @@ QUESTIONS: Final = st.sampled_from(
 )
 CODES: Final = st.sampled_from([-1, -32002, -32020, -32021, -32022, -32042, -32050, -32602, -32603, 7])
 PROGRESS: Final = st.sampled_from([0.0, 1.0, 2.0, float("nan")])
-WANTED: Final = st.sampled_from(
+FILTERS: Final = st.sampled_from(
     [
         FILTER,
         t.SubscriptionFilter(tools_list_changed=True),
@@ -104,31 +104,31 @@ WANTED: Final = st.sampled_from(
 )
 SIDES: Final = st.sampled_from(Side.CLIENT.__class__).filter(lambda role: role is not Side.BOTH)
 INDEX: Final = st.integers(0, 7)
-SIDE: Final[dict[Side, SideName]] = {Side.CLIENT: "client", Side.SERVER: "server"}
-OTHER: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
+SIDE_NAMES: Final[dict[Side, SideName]] = {Side.CLIENT: "client", Side.SERVER: "server"}
+OPPOSITE: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
 
 
 class Conversation(RuleBasedStateMachine):
-    """Legal and illegal commands at both ends, and messages that cross."""
+    """Valid and invalid commands on both sides, and messages that cross."""
 
     def __init__(self, ours: tuple[Revision, ...], theirs: tuple[Revision, ...]) -> None:
         super().__init__()
         self.ours, self.theirs = ours, theirs
         self.oracle = Oracle()
         self.pair: ConnectionPair = pair(ours, theirs)
-        self.owed: dict[Side, dict[RequestId, RequestReceived]] = {Side.CLIENT: {}, Side.SERVER: {}}
+        self.inbound: dict[Side, dict[RequestId, RequestReceived]] = {Side.CLIENT: {}, Side.SERVER: {}}
         self.ended: dict[Side, dict[RequestId, str]] = {Side.CLIENT: {}, Side.SERVER: {}}
-        self.asked: dict[Side, set[RequestId]] = {Side.CLIENT: set(), Side.SERVER: set()}
-        self.over = False
+        self.outbound: dict[Side, set[RequestId]] = {Side.CLIENT: set(), Side.SERVER: set()}
+        self.closed = False
         self.failed = False
-        self.forgotten: set[RequestId] = set()
-        """What was given up without a word, since it shall run as a task."""
+        self.silently_cancelled: set[RequestId] = set()
+        """Requests that were cancelled without a notification, because they are task-augmented."""
 
     @initialize(
-        offers=OFFERS,
-        declared=DECLARATIONS,
+        offers=SERVER_CAPABILITIES,
+        declared=CLIENT_CAPABILITIES,
         level=st.sampled_from([None, *LOGGING_LEVELS]),
-        room=st.sampled_from([0, 1, 1000]),
+        max_watched=st.sampled_from([0, 1, 1000]),
         settle=st.integers(0, 5).map(bool),
     )
     def connect(
@@ -136,84 +136,86 @@ class Conversation(RuleBasedStateMachine):
         offers: t.ServerCapabilities,
         declared: t.ClientCapabilities,
         level: t.LoggingLevel | None,
-        room: int,
+        max_watched: int,
         settle: bool,
     ) -> None:
         self.pair = pair(
             make_client(*self.ours, capabilities=declared, log_level=level),
-            make_server(*self.theirs, capabilities=offers, limits=Limits(watched_resources=room)),
+            make_server(*self.theirs, capabilities=offers, limits=Limits(watched_resources=max_watched)),
         )
-        self.put(Side.CLIENT, self.pair.client.open())
-        # Most conversations begin when both ends have met; some commands come before.
+        self.send(Side.CLIENT, self.pair.client.open())
+        # Most conversations begin with open connections; in some, commands precede the handshake.
         self.settle(settle)
 
     # --- the wire --------------------------------------------------------------------------------------------------
 
-    def put(self, role: Side, *outgoing: Outgoing | None) -> None:
+    def send(self, role: Side, *outgoing: Outgoing | None) -> None:
         for each in outgoing:
             if each is None:
                 continue
-            assert not self.over, f"{each} is sent after the end"
+            assert not self.closed, f"{each} was sent after the connection closed"
             self.pair.send(role, each)
             sent = self.pair.wire[-1].message
-            self.oracle.sent(SIDE[role], sent, each.for_request)
+            self.oracle.check_sent(SIDE_NAMES[role], sent, each.for_request)
             if isinstance(each.message, Request):
-                self.asked[role].add(each.message.id)
+                self.outbound[role].add(each.message.id)
 
     def attempt(self, role: Side, command: Callable[[], Outgoing | tuple[Outgoing, ...] | None]) -> bool:
-        """Runs a command, legal or not. Whether it was accepted."""
-        before = self.pair.end_of(role).state
+        """Run a command, valid or not, and return whether it was accepted."""
+        before = self.pair.connection(role).state
         try:
             outgoing = command()
         except (LocalProtocolError, MissingRequiredClientCapability, LimitExceeded):
-            assert self.pair.end_of(role).state is before, "a refused command changed the state"
+            assert self.pair.connection(role).state is before, "a rejected command changed the state"
             return False
-        self.put(role, *(outgoing if isinstance(outgoing, tuple) else (outgoing,)))
+        self.send(role, *(outgoing if isinstance(outgoing, tuple) else (outgoing,)))
         return True
 
     def deliver(self, role: Side) -> None:
         queue = self.pair.to_client if role is Side.CLIENT else self.pair.to_server
-        self.oracle.arrived(SIDE[role], orjson.loads(queue[0]))
+        self.oracle.record_received(SIDE_NAMES[role], orjson.loads(queue[0]))
         sent = len(self.pair.wire)
         reaction = self.pair.deliver(role)
         for each in self.pair.wire[sent:]:
-            assert not self.over
-            self.oracle.sent(SIDE[role], each.message, reaction.reply.for_request if reaction.reply else None)
+            assert not self.closed
+            self.oracle.check_sent(
+                SIDE_NAMES[role], each.message, reaction.reply.for_request if reaction.reply else None
+            )
         if reaction.reply is not None and isinstance(reaction.reply.message, Request):
-            self.asked[role].add(reaction.reply.message.id)
+            self.outbound[role].add(reaction.reply.message.id)
         event = reaction.event
         if isinstance(event, RequestReceived):
-            assert not self.over
-            self.owed[role][event.id] = event
+            assert not self.closed
+            self.inbound[role][event.id] = event
         elif isinstance(event, CancelReceived):
-            assert event.id in self.owed[role]
+            assert event.id in self.inbound[role]
         elif isinstance(event, (ResultReceived, ErrorReceived)):
-            self.finish(role, event.id, type(event).__name__)
+            self.record_end(role, event.id, type(event).__name__)
         elif isinstance(event, (ConnectionOpened, Negotiating, NegotiationEnded)) and role is Side.CLIENT:
-            # The engine took the answer to its own probe or handshake.
-            for id in self.asked[role] - self.ended[role].keys() - self.pair.client.outbound_requests.keys():
-                self.finish(role, id, "negotiated")
+            # The engine handled the response to its own probe or handshake.
+            for id in self.outbound[role] - self.ended[role].keys() - self.pair.client.outbound_requests.keys():
+                self.record_end(role, id, "negotiated")
             self.failed = self.failed or isinstance(event, NegotiationEnded)
 
-    def finish(self, role: Side, id: RequestId, how: str) -> None:
-        assert id in self.asked[role]
-        assert id not in self.ended[role], f"request {id} ended twice: {self.ended[role][id]}, {how}"
-        self.ended[role][id] = how
+    def record_end(self, role: Side, id: RequestId, outcome: str) -> None:
+        assert id in self.outbound[role]
+        assert id not in self.ended[role], f"request {id} ended twice: {self.ended[role][id]}, {outcome}"
+        self.ended[role][id] = outcome
 
     def pick(self, role: Side, index: int) -> RequestId:
-        """An id that is owed, the newest more often than others; or, now and then, one that is not."""
-        ids = list(self.owed[role])
+        """Return the id of a pending inbound request, more often a new one; sometimes an unknown id."""
+        ids = list(self.inbound[role])
         return ids[-1 - index // 2 % len(ids)] if ids and index < 7 else "nothing"
 
-    def busy(self, role: Side) -> Side:
-        """The same side, or the other one if only that owes anything."""
-        return role if self.owed[role] or not self.owed[OTHER[role]] else OTHER[role]
+    def side_with_pending(self, role: Side) -> Side:
+        """Return the same side, or the opposite side if only that one has pending inbound requests."""
+        return role if self.inbound[role] or not self.inbound[OPPOSITE[role]] else OPPOSITE[role]
 
     def settle(self, now: bool) -> None:
-        """Everything on the way arrives, if it shall."""
+        """Deliver all messages in transit, if `now` is true."""
         while now and (self.pair.to_server or self.pair.to_client):
             for role in (Side.SERVER, Side.CLIENT):
-                if self.pair.waiting(role):
+                if self.pair.in_transit(role):
                     self.deliver(role)
 
     # --- rules -----------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ class Conversation(RuleBasedStateMachine):
 
     @precondition(lambda self: self.pair.to_server or self.pair.to_client)
     @rule()
-    def everything_arrives(self) -> None:
+    def all_messages_arrive(self) -> None:
         self.settle(True)
 
     @rule(row=ANY_METHOD, progress=st.booleans(), task=st.integers(0, 9), now=st.booleans())
@@ -242,172 +244,179 @@ class Conversation(RuleBasedStateMachine):
         self.settle(now)
 
     @rule(
-        row=SERVER_METHODS, index=INDEX, about=st.booleans(), url=st.booleans(), tools=st.booleans(), now=st.booleans()
+        row=SERVER_METHODS,
+        index=INDEX,
+        for_pending=st.booleans(),
+        url=st.booleans(),
+        tools=st.booleans(),
+        now=st.booleans(),
     )
-    def server_asks(
-        self, row: RequestMethod[object, object], index: int, about: bool, url: bool, tools: bool, now: bool
+    def server_requests(
+        self, row: RequestMethod[object, object], index: int, for_pending: bool, url: bool, tools: bool, now: bool
     ) -> None:
         params = PARAMS[row]
         if row is m.ELICITATION_CREATE and url:
             params = t.ElicitRequestURLParams(message="go", url="https://example.com/", elicitation_id="e")
         if row is m.SAMPLING_CREATE_MESSAGE and tools:
             params = t.evolve(params, tools=())
-        for_request = self.pick(Side.SERVER, index) if about else None
+        for_request = self.pick(Side.SERVER, index) if for_pending else None
         self.attempt(Side.SERVER, lambda: self.pair.server.request(row, params, for_request=for_request))
         self.settle(now)
 
-    @precondition(lambda self: self.owed[Side.SERVER] or self.owed[Side.CLIENT])
+    @precondition(lambda self: self.inbound[Side.SERVER] or self.inbound[Side.CLIENT])
     @rule(role=SIDES, index=INDEX)
     def respond(self, role: Side, index: int) -> None:
-        role = self.busy(role)
+        role = self.side_with_pending(role)
         id = self.pick(role, index)
-        request = self.owed[role].get(id)
+        request = self.inbound[role].get(id)
         result: object = {}
         if request is not None:
             augmented = getattr(request.params, "task", None) is not None
             result = t.CreateTaskResult(task=TASK) if augmented else RESULTS[request.definition]
-        if self.attempt(role, lambda: self.pair.end_of(role).respond(id, result)):
-            del self.owed[role][id]
+        if self.attempt(role, lambda: self.pair.connection(role).respond(id, result)):
+            del self.inbound[role][id]
 
-    @precondition(lambda self: self.owed[Side.SERVER] or self.owed[Side.CLIENT])
+    @precondition(lambda self: self.inbound[Side.SERVER] or self.inbound[Side.CLIENT])
     @rule(role=SIDES, index=INDEX, other=ANY_METHOD)
     def respond_with_anything(self, role: Side, index: int, other: RequestMethod[object, object]) -> None:
-        role = self.busy(role)
+        role = self.side_with_pending(role)
         id = self.pick(role, index)
-        if self.attempt(role, lambda: self.pair.end_of(role).respond(id, RESULTS[other])):
-            del self.owed[role][id]
+        if self.attempt(role, lambda: self.pair.connection(role).respond(id, RESULTS[other])):
+            del self.inbound[role][id]
 
-    @precondition(lambda self: self.owed[Side.SERVER])
-    @rule(index=INDEX, question=QUESTIONS, state=st.booleans(), asks=st.booleans())
-    def need_input(self, index: int, question: t.InputRequest, state: bool, asks: bool) -> None:
+    @precondition(lambda self: self.inbound[Side.SERVER])
+    @rule(index=INDEX, input_request=INPUT_REQUESTS, state=st.booleans(), has_requests=st.booleans())
+    def need_input(self, index: int, input_request: t.InputRequest, state: bool, has_requests: bool) -> None:
         id = self.pick(Side.SERVER, index)
         result = t.InputRequiredResult(
-            input_requests={"a": question} if asks else None, request_state="s" if state else None
+            input_requests={"a": input_request} if has_requests else None, request_state="s" if state else None
         )
         if self.attempt(Side.SERVER, lambda: self.pair.server.respond(id, result)):
-            del self.owed[Side.SERVER][id]
+            del self.inbound[Side.SERVER][id]
 
-    @precondition(lambda self: self.owed[Side.SERVER] or self.owed[Side.CLIENT])
+    @precondition(lambda self: self.inbound[Side.SERVER] or self.inbound[Side.CLIENT])
     @rule(role=SIDES, index=INDEX, code=CODES)
     def fail(self, role: Side, index: int, code: int) -> None:
-        role = self.busy(role)
+        role = self.side_with_pending(role)
         id = self.pick(role, index)
-        if self.attempt(role, lambda: self.pair.end_of(role).fail(id, RequestFailed("no", code=code))):
-            del self.owed[role][id]
+        if self.attempt(role, lambda: self.pair.connection(role).fail(id, RequestFailed("no", code=code))):
+            del self.inbound[role][id]
 
-    @precondition(lambda self: self.owed[Side.SERVER] or self.owed[Side.CLIENT])
+    @precondition(lambda self: self.inbound[Side.SERVER] or self.inbound[Side.CLIENT])
     @rule(role=SIDES, index=INDEX, values=st.lists(PROGRESS, min_size=1, max_size=3))
     def progress(self, role: Side, index: int, values: list[float]) -> None:
-        role = self.busy(role)
-        asking = [id for id, event in self.owed[role].items() if "progressToken" in obj(event.raw.get("_meta"))]
-        id = asking[-1] if asking and index else self.pick(role, index)
+        role = self.side_with_pending(role)
+        with_token = [id for id, event in self.inbound[role].items() if "progressToken" in obj(event.raw.get("_meta"))]
+        id = with_token[-1] if with_token and index else self.pick(role, index)
         for value in values:
-            self.attempt(role, lambda value=value: self.pair.end_of(role).progress(id, value, 5.0, "on it"))  # type: ignore[misc]  # a default binds the value
+            self.attempt(role, lambda value=value: self.pair.connection(role).progress(id, value, 5.0, "working"))  # type: ignore[misc]  # a default binds the value
 
-    @rule(index=INDEX, level=st.sampled_from(LOGGING_LEVELS), about=st.booleans())
-    def log(self, index: int, level: t.LoggingLevel, about: bool) -> None:
-        for_request = self.pick(Side.SERVER, index) if about else None
+    @rule(index=INDEX, level=st.sampled_from(LOGGING_LEVELS), for_pending=st.booleans())
+    def log(self, index: int, level: t.LoggingLevel, for_pending: bool) -> None:
+        for_request = self.pick(Side.SERVER, index) if for_pending else None
         self.attempt(Side.SERVER, lambda: self.pair.server.log(level, ["x"], for_request=for_request))
 
     @precondition(lambda self: self.pair.client.outbound_requests or self.pair.server.outbound_requests)
     @rule(role=SIDES, index=INDEX, now=st.booleans())
     def cancel(self, role: Side, index: int, now: bool) -> None:
-        if not self.pair.end_of(role).outbound_requests:
-            role = OTHER[role]
-        end = self.pair.end_of(role)
-        id = [*end.outbound_requests, 99][index % (len(end.outbound_requests) + 1)]
-        was_asked, sent = id in end.outbound_requests, len(self.pair.wire)
-        if self.attempt(role, lambda: end.cancel(id, "enough")) and was_asked:
-            self.finish(role, id, "cancelled")
-            assert id not in end.outbound_requests
+        if not self.pair.connection(role).outbound_requests:
+            role = OPPOSITE[role]
+        connection = self.pair.connection(role)
+        id = [*connection.outbound_requests, 99][index % (len(connection.outbound_requests) + 1)]
+        was_pending, sent = id in connection.outbound_requests, len(self.pair.wire)
+        if self.attempt(role, lambda: connection.cancel(id, "enough")) and was_pending:
+            self.record_end(role, id, "cancelled")
+            assert id not in connection.outbound_requests
             if len(self.pair.wire) == sent:
-                self.forgotten.add(id)
+                self.silently_cancelled.add(id)
         self.settle(now)
 
-    @precondition(lambda self: self.owed[Side.SERVER] or self.owed[Side.CLIENT])
+    @precondition(lambda self: self.inbound[Side.SERVER] or self.inbound[Side.CLIENT])
     @rule(role=SIDES, index=INDEX)
     def withdraw(self, role: Side, index: int) -> None:
-        """A handler ends after its request was cancelled."""
-        role = self.busy(role)
+        """End the handler of a cancelled request."""
+        role = self.side_with_pending(role)
         id = self.pick(role, index)
-        if id not in self.pair.end_of(role).inbound_requests:
-            self.pair.end_of(role).withdraw(id)
-            self.owed[role].pop(id, None)
+        if id not in self.pair.connection(role).inbound_requests:
+            self.pair.connection(role).withdraw(id)
+            self.inbound[role].pop(id, None)
 
     @precondition(lambda self: R2026_07_28 in self.ours and R2026_07_28 in self.theirs)
-    @rule(wanted=WANTED, at_most=st.none() | WANTED)
-    def subscription_begins(self, wanted: t.SubscriptionFilter, at_most: t.SubscriptionFilter | None) -> None:
-        params = t.SubscriptionsListenRequestParams(notifications=wanted)
+    @rule(filter_=FILTERS, at_most=st.none() | FILTERS)
+    def subscription_begins(self, filter_: t.SubscriptionFilter, at_most: t.SubscriptionFilter | None) -> None:
+        params = t.SubscriptionsListenRequestParams(notifications=filter_)
         if self.attempt(Side.CLIENT, lambda: self.pair.client.request(m.SUBSCRIPTIONS_LISTEN, params)):
             self.settle(True)
             id = self.pick(Side.SERVER, 0)
             self.attempt(Side.SERVER, lambda: self.pair.server.acknowledge(id, at_most))
 
-    @precondition(lambda self: self.owed[Side.SERVER])
-    @rule(index=INDEX, wanted=st.none() | WANTED)
-    def acknowledge(self, index: int, wanted: t.SubscriptionFilter | None) -> None:
+    @precondition(lambda self: self.inbound[Side.SERVER])
+    @rule(index=INDEX, filter_=st.none() | FILTERS)
+    def acknowledge(self, index: int, filter_: t.SubscriptionFilter | None) -> None:
         id = self.pick(Side.SERVER, index)
-        self.attempt(Side.SERVER, lambda: self.pair.server.acknowledge(id, wanted))
+        self.attempt(Side.SERVER, lambda: self.pair.server.acknowledge(id, filter_))
 
-    @precondition(lambda self: self.owed[Side.SERVER])
+    @precondition(lambda self: self.inbound[Side.SERVER])
     @rule(index=INDEX)
     def end_subscription(self, index: int) -> None:
         id = self.pick(Side.SERVER, index)
         if self.attempt(Side.SERVER, lambda: self.pair.server.finish(id)):
-            del self.owed[Side.SERVER][id]
+            del self.inbound[Side.SERVER][id]
             assert id not in self.pair.server.subscriptions
 
     @rule(row=st.sampled_from(NOTIFICATIONS), below=st.booleans())
     def publish(self, row: NotificationMethod[object], below: bool) -> None:
-        params = NOTICES[row]
+        params = NOTIFICATION_PARAMS[row]
         if isinstance(params, t.ResourceUpdatedNotificationParams) and below:
             params = t.ResourceUpdatedNotificationParams(uri=f"{URI}/b")
         self.attempt(Side.SERVER, lambda: self.pair.server.publish(row, params))
 
-    @rule(row=st.sampled_from(NOTIFICATIONS), index=INDEX, about=st.booleans())
-    def server_notifies(self, row: NotificationMethod[object], index: int, about: bool) -> None:
-        for_request = self.pick(Side.SERVER, index) if about else None
-        self.attempt(Side.SERVER, lambda: self.pair.server.notify(row, NOTICES[row], for_request=for_request))
+    @rule(row=st.sampled_from(NOTIFICATIONS), index=INDEX, for_pending=st.booleans())
+    def server_notifies(self, row: NotificationMethod[object], index: int, for_pending: bool) -> None:
+        for_request = self.pick(Side.SERVER, index) if for_pending else None
+        self.attempt(
+            Side.SERVER, lambda: self.pair.server.notify(row, NOTIFICATION_PARAMS[row], for_request=for_request)
+        )
 
     @rule(row=st.sampled_from(NOTIFICATIONS))
     def client_notifies(self, row: NotificationMethod[object]) -> None:
-        self.attempt(Side.CLIENT, lambda: self.pair.client.notify(row, NOTICES[row]))
+        self.attempt(Side.CLIENT, lambda: self.pair.client.notify(row, NOTIFICATION_PARAMS[row]))
 
     @rule()
-    def client_loses_patience(self) -> None:
+    def probe_times_out(self) -> None:
         reaction = self.pair.client.probe_unanswered()
         if reaction is not None:
             self.failed = self.failed or isinstance(reaction.event, NegotiationEnded)
-            self.put(Side.CLIENT, reaction.reply)
+            self.send(Side.CLIENT, reaction.reply)
 
     @rule(now=st.integers(0, 25))
-    def one_side_dies(self, now: int) -> None:
-        if now == 25 and not self.over:
+    def connection_closes(self, now: int) -> None:
+        if now == 25 and not self.closed:
             self.close()
 
     def close(self) -> None:
         for role in (Side.CLIENT, Side.SERVER):
-            end = self.pair.end_of(role)
-            waiting = set(end.inbound_requests)
-            abandoned = end.end()
-            assert set(abandoned.inbound) == waiting
+            connection = self.pair.connection(role)
+            still_pending = set(connection.inbound_requests)
+            abandoned = connection.end()
+            assert set(abandoned.inbound) == still_pending
             for id in abandoned.outbound:
-                self.finish(role, id, "lost")
-            assert not end.end().outbound
-            assert end.state is State.CLOSED
-        self.over = True
+                self.record_end(role, id, "lost")
+            assert not connection.end().outbound
+            assert connection.state is State.CLOSED
+        self.closed = True
 
     # --- invariants ------------------------------------------------------------------------------------------------
 
     @invariant()
-    def every_request_is_open_or_has_ended(self) -> None:
+    def each_request_is_pending_or_ended(self) -> None:
         for role in (Side.CLIENT, Side.SERVER):
-            asked = set(self.pair.end_of(role).outbound_requests)
-            assert asked == self.asked[role] - self.ended[role].keys()
+            pending = set(self.pair.connection(role).outbound_requests)
+            assert pending == self.outbound[role] - self.ended[role].keys()
 
     @invariant()
-    def both_ends_agree_when_nothing_is_on_the_way(self) -> None:
-        if self.over or self.pair.to_client or self.pair.to_server:
+    def both_sides_agree_without_messages_in_transit(self) -> None:
+        if self.closed or self.pair.to_client or self.pair.to_server:
             return
         client, server = self.pair.client, self.pair.server
         if client.server is not None and client.server.revision in LEGACY:
@@ -415,9 +424,9 @@ class Conversation(RuleBasedStateMachine):
             assert server.session is not None
             assert server.session.revision is client.server.revision
         if not self.failed:
-            assert set(server.inbound_requests) <= set(client.outbound_requests) | self.forgotten
+            assert set(server.inbound_requests) <= set(client.outbound_requests) | self.silently_cancelled
         assert set(client.outbound_requests) - set(server.inbound_requests) <= self.negotiating()
-        # An answer to the probe that came late leaves a session behind that only the server knows of.
+        # A late response to the probe leaves a session of which only the server knows.
         half_open = server.session is not None and client.session is None
         assert set(client.inbound_requests) <= set(server.outbound_requests)
         assert half_open or set(server.outbound_requests) <= set(client.inbound_requests)
@@ -431,11 +440,11 @@ class Conversation(RuleBasedStateMachine):
         }
 
     def teardown(self) -> None:
-        if not self.over:
+        if not self.closed:
             self.close()
-        self.every_request_is_open_or_has_ended()
+        self.each_request_is_pending_or_ended()
         for role in (Side.CLIENT, Side.SERVER):
-            assert self.asked[role] == self.ended[role].keys()
+            assert self.outbound[role] == self.ended[role].keys()
 
 
 PAIRS: Final = [((ours,), (theirs,)) for ours in ALL for theirs in ALL] + [
@@ -456,15 +465,19 @@ def _names(revisions: tuple[Revision, ...]) -> str:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [pytest.param(*each, id=f"{_names(each[0])} to {_names(each[1])}") for each in PAIRS]
 )
-def test_every_conversation_obeys_the_specification(ours: tuple[Revision, ...], theirs: tuple[Revision, ...]) -> None:
+def test_conversation_any_commands_obeys_specification(
+    ours: tuple[Revision, ...], theirs: tuple[Revision, ...]
+) -> None:
     profile = settings()
-    # Two sides that cannot agree have little to say.
+    # Two sides without a common revision exchange few messages.
     agree = any(revision in theirs for revision in ours)
     examples = profile.max_examples if agree else max(10, profile.max_examples // 10)
     steps = max(80, profile.stateful_step_count)
 
-    class Ours(Conversation):
+    class OurConversation(Conversation):
         def __init__(self) -> None:
             super().__init__(ours, theirs)
 
-    run_state_machine_as_test(Ours, settings=settings(profile, max_examples=examples, stateful_step_count=steps))
+    run_state_machine_as_test(
+        OurConversation, settings=settings(profile, max_examples=examples, stateful_step_count=steps)
+    )

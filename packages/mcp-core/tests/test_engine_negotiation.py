@@ -1,4 +1,4 @@
-"""Era and revision: who can talk to whom, and how they find out."""
+"""Negotiation of era and revision: combinations of clients and servers, and their messages."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 import pytest
 from engine_pair import (
     ALL,
-    NOTHING_DECLARED,
+    NO_CLIENT_CAPABILITIES,
     ConnectionPair,
-    error_of,
-    last,
+    from_wire,
+    get_error,
+    get_last_event,
     make_client,
     make_server,
-    opened,
+    open_pair,
     pair,
-    received,
-    wire_of,
+    to_wire,
 )
 
 from mcp_core import methods as m
@@ -83,15 +83,15 @@ def methods_sent(both: ConnectionPair, role: Side = Side.CLIENT) -> list[object]
     return [sent.message["method"] for sent in both.wire if sent.sender is role and "method" in sent.message]
 
 
-def answer(client: object, id: int | None, **members: object) -> ReceiveResult:
+def respond(client: object, id: int | None, **members: object) -> ReceiveResult:
     message = {"id": id, **members}
     assert hasattr(client, "receive")
-    reaction = client.receive(received(message))  # type: ignore[arg-type]  # JSON of the test
+    reaction = client.receive(from_wire(message))  # type: ignore[arg-type]  # JSON of the test
     assert isinstance(reaction, ReceiveResult)
     return reaction
 
 
-# --- who can talk to whom ---------------------------------------------------------------------------------------------
+# --- combinations of revisions ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -100,13 +100,13 @@ def answer(client: object, id: int | None, **members: object) -> ReceiveResult:
 @pytest.mark.spec("version.client-sends-supported", "lifecycle.handle-version-mismatch")
 @pytest.mark.parametrize("ours", ALL, ids=str)
 @pytest.mark.parametrize("theirs", ALL, ids=str)
-def test_two_single_revisions_agree_exactly_when_they_are_the_same(ours: Revision, theirs: Revision) -> None:
+def test_single_revisions_agree_only_if_equal(ours: Revision, theirs: Revision) -> None:
     both = pair(ours, theirs).open()
     if ours is theirs:
-        assert last(both.client_events, ConnectionOpened).peer.revision is ours
+        assert get_last_event(both.client_events, ConnectionOpened).peer.revision is ours
         both.call(m.TOOLS_LIST)
     else:
-        ended = last(both.client_events, NegotiationEnded)
+        ended = get_last_event(both.client_events, NegotiationEnded)
         assert both.client.server is None
         assert isinstance(ended.error, (NegotiationFailed, UnsupportedProtocolVersion))
         assert not both.to_server
@@ -121,7 +121,7 @@ def test_two_single_revisions_agree_exactly_when_they_are_the_same(ours: Revisio
     "stdio.probe-discover",
     "stdio.probe-discover-result-modern",
 )
-def test_two_dual_era_sides_stay_modern_and_never_shake_hands() -> None:
+def test_dual_era_client_and_server_skip_handshake() -> None:
     both = pair(ALL, ALL).open()
     assert methods_sent(both) == ["server/discover"]
     both.call(m.TOOLS_LIST)
@@ -133,7 +133,7 @@ def test_two_dual_era_sides_stay_modern_and_never_shake_hands() -> None:
 
 @pytest.mark.spec("compat.client-dual-legacy", "stdio.probe-other-error-fallback")
 @pytest.mark.parametrize("theirs", LEGACY, ids=str)
-def test_a_dual_era_client_falls_back_to_the_handshake(theirs: Revision) -> None:
+def test_dual_era_client_falls_back_to_initialize(theirs: Revision) -> None:
     both = pair(ALL, theirs).open()
     assert methods_sent(both) == ["server/discover", "initialize", "notifications/initialized"]
     assert isinstance(both.client_events[0], Negotiating)
@@ -145,10 +145,10 @@ def test_a_dual_era_client_falls_back_to_the_handshake(theirs: Revision) -> None
 
 @pytest.mark.spec("compat.client-modern-legacy-surface", "compat.client-modern-legacy-probe")
 @pytest.mark.parametrize("theirs", LEGACY, ids=str)
-def test_a_modern_client_tells_why_it_cannot_talk_to_a_legacy_server(theirs: Revision) -> None:
+def test_modern_client_legacy_server_reports_reason(theirs: Revision) -> None:
     both = pair(R2026_07_28, theirs).open()
     assert methods_sent(both) == ["server/discover"]
-    error = last(both.client_events, NegotiationEnded).error
+    error = get_last_event(both.client_events, NegotiationEnded).error
     assert isinstance(error, NegotiationFailed)
     assert "modern revisions only (2026-07-28)" in error.message
     assert error.ours == ("2026-07-28",)
@@ -157,50 +157,50 @@ def test_a_modern_client_tells_why_it_cannot_talk_to_a_legacy_server(theirs: Rev
 @pytest.mark.spec("compat.server-modern-initialize-error-stdio", "compat.server-modern-initialize-names-versions")
 @pytest.mark.spec("compat.client-legacy-modern-server")
 @pytest.mark.parametrize("ours", LEGACY, ids=str)
-def test_a_modern_server_refuses_the_handshake_naming_its_versions(ours: Revision) -> None:
+def test_modern_server_rejects_initialize_with_supported_versions(ours: Revision) -> None:
     both = pair(ours, R2026_07_28).open()
     error = both.wire[1].message["error"]
     assert isinstance(error, dict)
     assert error["code"] == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
     assert error["data"] == {"supported": ["2026-07-28"], "requested": ours.name}
-    ended = last(both.client_events, NegotiationEnded).error
+    ended = get_last_event(both.client_events, NegotiationEnded).error
     assert isinstance(ended, NegotiationFailed)
     assert ended.theirs == ("2026-07-28",)
     assert both.server.session is None
 
 
-def test_a_modern_server_refuses_a_handshake_that_names_no_version() -> None:
-    _, _, data = error_of(make_server(R2026_07_28).receive(Request(1, "initialize")))
+def test_modern_server_rejects_initialize_without_version() -> None:
+    _, _, data = get_error(make_server(R2026_07_28).receive(Request(1, "initialize")))
     assert data == {"supported": ["2026-07-28"], "requested": ""}
 
 
 @pytest.mark.spec("compat.server-dual-initialize", "compat.server-may-be-dual")
 @pytest.mark.parametrize("ours", LEGACY, ids=str)
-def test_a_legacy_client_is_served_by_a_dual_era_server(ours: Revision) -> None:
+def test_dual_era_server_serves_legacy_client(ours: Revision) -> None:
     both = pair(ours, ALL).open()
     assert both.client.server is not None
     assert both.client.server.revision is ours
-    answer = both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
-    assert isinstance(answer, ResultReceived)
-    assert "resultType" not in answer.raw
+    event = both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
+    assert isinstance(event, ResultReceived)
+    assert "resultType" not in event.raw
 
 
 @pytest.mark.spec(
     "compat.server-dual-concurrent", "compat.server-dual-modern-request", "compat.server-dual-legacy-results"
 )
-def test_a_dual_era_server_serves_both_eras_on_one_connection() -> None:
+def test_dual_era_server_serves_both_eras_on_one_connection() -> None:
     both = pair(R2025_06_18, ALL).open()
     modern = make_client(R2026_07_28)
     modern.adopt(ServerPeer(revision=R2026_07_28, capabilities=both.server.capabilities))
     legacy_call = both.call(m.TOOLS_CALL)
     outgoing = modern.request(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
-    event = both.server.receive(received({**wire_of(outgoing), "id": "m"})).event
+    event = both.server.receive(from_wire({**to_wire(outgoing), "id": "m"})).event
     assert isinstance(event, RequestReceived)
     assert event.peer.revision is R2026_07_28
     assert legacy_call.peer.revision is R2025_06_18
     result = t.CallToolResult(content=())
-    assert wire_of(both.server.respond("m", result))["result"] != {"content": []}
-    assert wire_of(both.server.respond(legacy_call.id, result))["result"] == {"content": []}
+    assert to_wire(both.server.respond("m", result))["result"] != {"content": []}
+    assert to_wire(both.server.respond(legacy_call.id, result))["result"] == {"content": []}
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ def test_a_dual_era_server_serves_both_eras_on_one_connection() -> None:
         ((R2024_11_05, R2026_07_28), (R2025_11_25, R2026_07_28), R2026_07_28),
         ((R2026_07_28,), ALL, R2026_07_28),
         (ALL, (R2026_07_28,), R2026_07_28),
-        # The server answers with its newest, which the client does not speak: that cannot be known before.
+        # The server responds with its newest revision, which the client does not support.
         ((R2024_11_05, R2025_06_18), (R2024_11_05, R2025_03_26), None),
         (DUAL, (R2024_11_05,), None),
     ],
     ids=str,
 )
-def test_sets_of_revisions_agree_on_the_newest_that_can_be_found(
+def test_revision_sets_agree_on_newest_common_revision(
     ours: tuple[Revision, ...], theirs: tuple[Revision, ...], agreed: Revision | None
 ) -> None:
     both = pair(ours, theirs).open()
@@ -229,24 +229,24 @@ def test_sets_of_revisions_agree_on_the_newest_that_can_be_found(
 
 
 @pytest.mark.spec("version.client-latest")
-def test_a_client_proposes_its_newest_legacy_revision() -> None:
-    message = wire_of(make_client(R2024_11_05, R2025_06_18).open())
+def test_client_proposes_newest_legacy_revision() -> None:
+    message = to_wire(make_client(R2024_11_05, R2025_06_18).open())
     params = message["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-06-18"
 
 
 @pytest.mark.parametrize("requested", ["2026-07-28", "1999-01-01", "draft"])
-def test_initialize_for_a_version_that_has_none_is_answered_with_the_newest_that_has(requested: str) -> None:
+def test_initialize_unsupported_version_returns_newest_legacy_revision(requested: str) -> None:
     server = make_server()
     params: JsonObject = {**INITIALIZED, "protocolVersion": requested, "clientInfo": {"name": "c", "version": "1"}}
     reaction = server.receive(Request(1, "initialize", params))
-    result = wire_of(reaction.reply)["result"]
+    result = to_wire(reaction.reply)["result"]
     assert isinstance(result, dict)
     assert result["protocolVersion"] == "2025-11-25"
 
 
-# --- what comes back to the probe -------------------------------------------------------------------------------------
+# --- responses to the probe -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("stdio.probe-other-error-fallback", "stdio.fallback-not-one-code")
@@ -263,38 +263,38 @@ def test_initialize_for_a_version_that_has_none_is_answered_with_the_newest_that
         (0, "what?", 1),
     ],
 )
-def test_any_error_that_is_not_modern_means_a_legacy_server(code: int, message: str, id: int | None) -> None:
+def test_probe_other_error_falls_back_to_initialize(code: int, message: str, id: int | None) -> None:
     client = make_client()
     client.open()
-    reaction = answer(client, id, error={"code": code, "message": message})
+    reaction = respond(client, id, error={"code": code, "message": message})
     assert isinstance(reaction.event, Negotiating)
-    sent = wire_of(reaction.reply)
+    sent = to_wire(reaction.reply)
     assert sent["method"] == "initialize"
     assert sent["id"] == 2
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
+    assert isinstance(respond(client, 2, result=INITIALIZED).event, ConnectionOpened)
 
 
 @pytest.mark.parametrize("code", [-32601, -32000])
-def test_a_modern_client_repeats_what_the_legacy_server_said(code: int) -> None:
+def test_modern_client_probe_error_quotes_server_message(code: int) -> None:
     client = make_client(R2026_07_28)
     client.open()
-    event = answer(client, 1, error={"code": code, "message": "no such thing"}).event
+    event = respond(client, 1, error={"code": code, "message": "no such thing"}).event
     assert isinstance(event, NegotiationEnded)
     assert "no such thing" in event.error.message
 
 
 @pytest.mark.spec("stdio.probe-timeout-fallback")
-def test_silence_means_a_legacy_server() -> None:
+def test_probe_timeout_falls_back_to_initialize() -> None:
     client = make_client()
     client.open()
     reaction = client.probe_unanswered()
     assert reaction is not None
     assert isinstance(reaction.event, Negotiating)
-    assert wire_of(reaction.reply)["method"] == "initialize"
+    assert to_wire(reaction.reply)["method"] == "initialize"
     assert client.probe_unanswered() is None
 
 
-def test_silence_is_the_end_for_a_modern_client() -> None:
+def test_modern_client_probe_timeout_ends_negotiation() -> None:
     client = make_client(R2026_07_28)
     client.open()
     reaction = client.probe_unanswered()
@@ -304,77 +304,77 @@ def test_silence_is_the_end_for_a_modern_client() -> None:
     assert reaction.reply is None
 
 
-def test_there_is_no_silence_where_nothing_was_probed() -> None:
+def test_probe_timeout_without_probe_ignored() -> None:
     assert make_client().probe_unanswered() is None
     client = make_client(R2025_11_25)
     client.open()
     assert client.probe_unanswered() is None
 
 
-def test_an_answer_to_the_probe_that_comes_late_is_better_than_the_handshake() -> None:
+def test_late_probe_response_overrides_pending_handshake() -> None:
     client = make_client()
     client.open()
     client.probe_unanswered()
-    reaction = answer(client, 1, result=DISCOVERED)
+    reaction = respond(client, 1, result=DISCOVERED)
     assert isinstance(reaction.event, ConnectionOpened)
     assert reaction.event.peer.revision is R2026_07_28
     assert client.outbound_requests == {}
-    event = answer(client, 2, result=INITIALIZED).event
+    event = respond(client, 2, result=INITIALIZED).event
     assert isinstance(event, MessageIgnored)
     assert "crossed" in event.reason
     assert client.server is reaction.event.peer
 
 
-def test_a_late_answer_to_the_probe_changes_nothing_once_the_session_is_open() -> None:
+def test_late_probe_response_after_handshake_ignored() -> None:
     client = make_client()
     client.open()
     client.probe_unanswered()
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
-    event = answer(client, 1, result=DISCOVERED).event
+    assert isinstance(respond(client, 2, result=INITIALIZED).event, ConnectionOpened)
+    event = respond(client, 1, result=DISCOVERED).event
     assert isinstance(event, ResultReceived)
     assert client.server is not None
     assert client.server.revision is R2025_11_25
 
 
 @pytest.mark.parametrize("versions", [[], ["2025-11-25"], ["2030-01-01"]])
-def test_a_late_answer_without_a_common_modern_revision_leaves_the_handshake_alone(versions: list[str]) -> None:
+def test_late_probe_response_without_common_version_keeps_handshake(versions: list[str]) -> None:
     client = make_client()
     client.open()
     client.probe_unanswered()
-    event = answer(client, 1, result={**DISCOVERED, "supportedVersions": versions}).event
+    event = respond(client, 1, result={**DISCOVERED, "supportedVersions": versions}).event
     assert isinstance(event, ResultReceived)
     assert client.outbound_requests == {2: "initialize"}
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
+    assert isinstance(respond(client, 2, result=INITIALIZED).event, ConnectionOpened)
 
 
-def test_a_late_error_to_the_probe_leaves_the_handshake_alone() -> None:
+def test_late_probe_error_keeps_handshake() -> None:
     client = make_client()
     client.open()
     client.probe_unanswered()
-    event = answer(client, 1, error={"code": -32601, "message": "?"}).event
+    event = respond(client, 1, error={"code": -32601, "message": "?"}).event
     assert isinstance(event, ErrorReceived)
-    assert isinstance(answer(client, 2, result=INITIALIZED).event, ConnectionOpened)
+    assert isinstance(respond(client, 2, result=INITIALIZED).event, ConnectionOpened)
 
 
-def test_a_result_of_another_kind_means_a_legacy_server_that_does_not_check_the_order() -> None:
+def test_probe_result_of_other_type_falls_back_to_initialize() -> None:
     client = make_client()
     client.open()
-    reaction = answer(client, 1, result={"tools": []})
+    reaction = respond(client, 1, result={"tools": []})
     assert isinstance(reaction.event, Negotiating)
     assert reaction.event.method == "initialize"
 
 
 @pytest.mark.parametrize("broken", [{"supportedVersions": [5]}, {"_meta": 5, "supportedVersions": [{}]}], ids=str)
-def test_a_broken_discover_result_is_reported_and_not_taken_for_a_legacy_server(broken: JsonObject) -> None:
+def test_malformed_discover_result_ends_negotiation(broken: JsonObject) -> None:
     client = make_client()
     client.open()
-    event = answer(client, 1, result={**DISCOVERED, **broken}).event
+    event = respond(client, 1, result={**DISCOVERED, **broken}).event
     assert isinstance(event, NegotiationEnded)
     assert isinstance(event.error, InvalidValue)
 
 
 @pytest.mark.spec("version.retry-mutual", "stdio.probe-modern-error-no-fallback")
-def test_an_unsupported_version_leads_to_one_that_both_speak() -> None:
+def test_probe_unsupported_version_error_falls_back_to_common_version() -> None:
     client = make_client()
     client.open()
     error: JsonObject = {
@@ -382,18 +382,18 @@ def test_an_unsupported_version_leads_to_one_that_both_speak() -> None:
         "message": "no",
         "data": {"supported": ["2025-06-18", "2030-01-01"], "requested": "2026-07-28"},
     }
-    reaction = answer(client, 1, error=error)
-    params = wire_of(reaction.reply)["params"]
+    reaction = respond(client, 1, error=error)
+    params = to_wire(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-06-18"
 
 
 @pytest.mark.spec("version.no-mutual-surface-error")
 @pytest.mark.parametrize("data", [None, {"supported": ["2030-01-01"]}, {"supported": 5}])
-def test_an_unsupported_version_without_a_way_out_is_reported_without_a_loop(data: JsonObject | None) -> None:
+def test_probe_unsupported_version_without_common_version_ends_negotiation(data: JsonObject | None) -> None:
     client = make_client()
     client.open()
-    reaction = answer(client, 1, error={"code": -32022, "message": "no", "data": data})
+    reaction = respond(client, 1, error={"code": -32022, "message": "no", "data": data})
     assert isinstance(reaction.event, NegotiationEnded)
     assert isinstance(reaction.event.error, NegotiationFailed)
     assert reaction.reply is None
@@ -401,42 +401,42 @@ def test_an_unsupported_version_without_a_way_out_is_reported_without_a_loop(dat
 
 @pytest.mark.spec("stdio.probe-modern-error-no-fallback")
 @pytest.mark.parametrize("code", [-32020, -32021])
-def test_other_modern_errors_are_reported_and_not_taken_for_a_legacy_server(code: int) -> None:
+def test_probe_other_modern_error_ends_negotiation(code: int) -> None:
     client = make_client()
     client.open()
-    event = answer(client, 1, error={"code": code, "message": "no"}).event
+    event = respond(client, 1, error={"code": code, "message": "no"}).event
     assert isinstance(event, NegotiationEnded)
     assert isinstance(event.error, RequestFailed)
     assert event.error.code == code
 
 
 @pytest.mark.spec("discover.client-picks-supported-version")
-def test_a_modern_server_that_names_legacy_versions_only_is_opened_by_the_handshake() -> None:
+def test_discover_result_with_legacy_versions_only_leads_to_initialize() -> None:
     client = make_client()
     client.open()
-    reaction = answer(client, 1, result={**DISCOVERED, "supportedVersions": ["2025-03-26"]})
+    reaction = respond(client, 1, result={**DISCOVERED, "supportedVersions": ["2025-03-26"]})
     assert isinstance(reaction.event, Negotiating)
-    params = wire_of(reaction.reply)["params"]
+    params = to_wire(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-03-26"
 
 
-def test_a_probe_that_the_caller_gives_up_can_still_be_followed_up() -> None:
+def test_cancelled_probe_falls_back_to_initialize() -> None:
     client = make_client()
     client.open()
     client.cancel(1)
     assert client.probe_unanswered() is not None
 
 
-# --- what comes back to initialize ------------------------------------------------------------------------------------
+# --- responses to initialize ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("version.client-disconnect")
 @pytest.mark.parametrize("version", ["2026-07-28", "1999-01-01", "2024-11-05"])
-def test_a_server_that_chooses_a_version_unknown_to_the_client_is_left(version: str) -> None:
+def test_initialize_result_unsupported_version_ends_negotiation(version: str) -> None:
     client = make_client(R2025_11_25)
     client.open()
-    reaction = answer(client, 1, result={**INITIALIZED, "protocolVersion": version})
+    reaction = respond(client, 1, result={**INITIALIZED, "protocolVersion": version})
     assert isinstance(reaction.event, NegotiationEnded)
     error = reaction.event.error
     assert isinstance(error, NegotiationFailed)
@@ -445,42 +445,41 @@ def test_a_server_that_chooses_a_version_unknown_to_the_client_is_left(version: 
     assert reaction.reply is None
 
 
-def test_an_error_to_initialize_that_names_versions_leads_to_another_attempt() -> None:
+def test_initialize_error_with_versions_leads_to_retry() -> None:
     client = make_client(*LEGACY)
     client.open()
     data = {"supported": ["2024-11-05", "2025-03-26"], "requested": "2025-11-25"}
-    reaction = answer(client, 1, error={"code": -32602, "message": "Unsupported protocol version", "data": data})
-    params = wire_of(reaction.reply)["params"]
+    reaction = respond(client, 1, error={"code": -32602, "message": "Unsupported protocol version", "data": data})
+    params = to_wire(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-03-26"
-    assert isinstance(
-        answer(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, ConnectionOpened
+    assert isinstance(respond(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, ConnectionOpened
     )
 
 
-def test_attempts_at_initialize_come_to_an_end() -> None:
+def test_initialize_retries_bounded() -> None:
     client = make_client(R2024_11_05, R2025_03_26)
     client.open()
     data = {"supported": ["2024-11-05", "2025-03-26"]}
-    answer(client, 1, error={"code": -32602, "message": "no", "data": data})
-    reaction = answer(client, 2, error={"code": -32602, "message": "no", "data": data})
+    respond(client, 1, error={"code": -32602, "message": "no", "data": data})
+    reaction = respond(client, 2, error={"code": -32602, "message": "no", "data": data})
     assert isinstance(reaction.event, NegotiationEnded)
     assert isinstance(reaction.event.error, NegotiationFailed)
 
 
 @pytest.mark.parametrize("result", [{}, {"protocolVersion": 5}, {**INITIALIZED, "protocolVersion": None}], ids=str)
-def test_an_answer_to_initialize_that_cannot_be_read_is_reported(result: JsonObject) -> None:
+def test_malformed_initialize_result_ends_negotiation(result: JsonObject) -> None:
     client = make_client(R2025_11_25)
     client.open()
-    event = answer(client, 1, result=result).event
+    event = respond(client, 1, result=result).event
     assert isinstance(event, NegotiationEnded)
     assert isinstance(event.error, InvalidValue)
 
 
-def test_an_error_to_initialize_is_reported_as_it_is() -> None:
+def test_initialize_error_ends_negotiation() -> None:
     client = make_client(R2025_11_25)
     client.open()
-    event = answer(client, 1, error={"code": -32603, "message": "broken"}).event
+    event = respond(client, 1, error={"code": -32603, "message": "broken"}).event
     assert isinstance(event, NegotiationEnded)
     assert isinstance(event.error, RequestFailed)
     assert event.error.message == "broken"
@@ -489,7 +488,7 @@ def test_an_error_to_initialize_is_reported_as_it_is() -> None:
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_is_opened_once() -> None:
+def test_connection_opened_twice_raises() -> None:
     client = make_client()
     client.open()
     with pytest.raises(LocalProtocolError, match="opened already"):
@@ -499,7 +498,7 @@ def test_a_connection_is_opened_once() -> None:
 
 
 @pytest.mark.spec("version.no-negotiation-needed", "discover.client-may-call", "compat.client-cache-era")
-def test_what_is_known_of_a_modern_server_can_be_taken_over() -> None:
+def test_modern_server_info_adopted_without_negotiation() -> None:
     client = make_client(R2026_07_28)
     known = ServerPeer(revision=R2026_07_28, capabilities=t.ServerCapabilities(tools=t.ToolsCapability()))
     client.adopt(known)
@@ -510,13 +509,13 @@ def test_what_is_known_of_a_modern_server_can_be_taken_over() -> None:
         client.open()
 
 
-def test_a_legacy_session_cannot_be_taken_over() -> None:
+def test_legacy_server_info_adopted_raises() -> None:
     with pytest.raises(LocalProtocolError, match="initialize"):
         make_client().adopt(ServerPeer(revision=R2025_11_25, capabilities=t.ServerCapabilities()))
 
 
-def test_a_client_without_revisions_cannot_be_opened() -> None:
-    client = ClientConnection(t.Implementation(name="c", version="1"), NOTHING_DECLARED, revisions=())
+def test_client_without_revisions_cannot_open() -> None:
+    client = ClientConnection(t.Implementation(name="c", version="1"), NO_CLIENT_CAPABILITIES, revisions=())
     with pytest.raises(LocalProtocolError, match="no revision"):
         client.open()
 
@@ -535,7 +534,7 @@ def test_a_client_without_revisions_cannot_be_opened() -> None:
 )
 @pytest.mark.spec("discover.cache-fields", "discover.server-info-in-meta", "discover.instructions-optional")
 @pytest.mark.spec("compat.server-dual-advertises-legacy", "discover.params-only-meta")
-def test_discover_tells_everything_about_the_server() -> None:
+def test_discover_result_describes_server() -> None:
     both = pair(make_client(), make_server(instructions="be kind")).open()
     params = both.wire[0].message["params"]
     assert isinstance(params, dict)
@@ -558,8 +557,8 @@ def test_discover_tells_everything_about_the_server() -> None:
     assert server.instructions == "be kind"
 
 
-def test_discover_can_be_asked_again() -> None:
-    both = opened(R2026_07_28)
+def test_discover_repeated_returns_result() -> None:
+    both = open_pair(R2026_07_28)
     both.send(Side.CLIENT, both.client.request(m.SERVER_DISCOVER, t.DiscoverRequestParams()))
     both.run()
     event = both.client_events[-1]
@@ -568,48 +567,48 @@ def test_discover_can_be_asked_again() -> None:
 
 
 @pytest.mark.parametrize("info", [5, "server 1", None])
-def test_a_malformed_server_info_is_left_out(info: str | int | None) -> None:
+def test_malformed_server_info_ignored(info: str | int | None) -> None:
     client = make_client()
     client.open()
     meta: JsonObject = {"io.modelcontextprotocol/serverInfo": info}
-    event = answer(client, 1, result={**DISCOVERED, "_meta": meta}).event
+    event = respond(client, 1, result={**DISCOVERED, "_meta": meta}).event
     assert isinstance(event, ConnectionOpened)
     assert event.peer.implementation is None
 
 
-# --- the machine by itself --------------------------------------------------------------------------------------------
+# --- state machine ----------------------------------------------------------------------------------------------------
 
 
-def test_the_machine_says_how_far_it_is() -> None:
+def test_negotiation_progress_follows_steps() -> None:
     negotiation = Negotiation(ALL)
-    seen = [negotiation.progress]
+    progress = [negotiation.progress]
     assert negotiation.start() == SendDiscover(R2026_07_28)
-    seen.append(negotiation.progress)
+    progress.append(negotiation.progress)
     assert negotiation.silent() == SendInitialize(R2025_11_25)
-    seen.append(negotiation.progress)
+    progress.append(negotiation.progress)
     assert negotiation.initialized("2025-03-26") == NegotiatedRevision(R2025_03_26)
-    seen.append(negotiation.progress)
-    assert seen == [Progress.NEW, Progress.PROBING, Progress.INITIALIZING, Progress.DONE]
+    progress.append(negotiation.progress)
+    assert progress == [Progress.NEW, Progress.PROBING, Progress.INITIALIZING, Progress.DONE]
     assert isinstance(Negotiation(()).start(), NegotiationFailure)
 
 
 @pytest.mark.spec("version.retry-mutual", "version.no-mutual-surface-error")
-def test_a_revision_that_is_refused_and_named_at_once_is_probed_once_more() -> None:
+def test_rejected_and_listed_revision_probed_once_more() -> None:
     client = make_client()
     client.open()
     error: JsonObject = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28", "2025-06-18"]}}
-    again = answer(client, 1, error=error)
-    assert wire_of(again.reply)["method"] == "server/discover"
-    # Then the other one that both speak; a server that refuses all it names is not asked for ever.
-    handshake = answer(client, 2, error=error)
-    assert wire_of(handshake.reply)["method"] == "initialize"
-    ended = answer(client, 3, error=error)
+    again = respond(client, 1, error=error)
+    assert to_wire(again.reply)["method"] == "server/discover"
+    # After that the client tries the other common revision, but it does not repeat rejected attempts without a limit.
+    handshake = respond(client, 2, error=error)
+    assert to_wire(handshake.reply)["method"] == "initialize"
+    ended = respond(client, 3, error=error)
     assert isinstance(ended.event, NegotiationEnded)
     assert ended.reply is None
 
 
-def test_a_revision_that_was_not_tried_is_probed_before_one_that_was_refused() -> None:
-    """There is but one modern revision today, so the machine begins in the middle."""
+def test_untried_revision_probed_before_rejected_one() -> None:
+    """Start the machine in the state of probing, because there is only one modern revision."""
     negotiation = Negotiation((R2026_07_28,), Progress.PROBING)
     unsupported = UnsupportedProtocolVersion.of("2027-07-28", ["2026-07-28"])
     assert negotiation.refused(unsupported) == SendDiscover(R2026_07_28)
@@ -617,9 +616,9 @@ def test_a_revision_that_was_not_tried_is_probed_before_one_that_was_refused() -
     assert isinstance(negotiation.refused(unsupported), NegotiationFailure)
 
 
-def test_a_log_level_that_does_not_exist_is_refused_where_it_is_set() -> None:
-    connection = ClientConnection(t.Implementation(name="c", version="1"), NOTHING_DECLARED, log_level="warning")
+def test_unknown_log_level_raises_when_set() -> None:
+    connection = ClientConnection(t.Implementation(name="c", version="1"), NO_CLIENT_CAPABILITIES, log_level="warning")
     assert connection.log_level == "warning"
     with pytest.raises(LocalProtocolError, match="unknown log level 'loud'"):
-        connection.log_level = "loud"  # type: ignore[assignment]  # what is tested
+        connection.log_level = "loud"  # type: ignore[assignment]  # the test assigns a wrong value
     assert connection.log_level == "warning"

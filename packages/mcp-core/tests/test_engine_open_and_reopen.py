@@ -1,4 +1,4 @@
-"""How a client's end comes to be open where answers are more than messages, and how a lost session is opened again."""
+"""Opening of a client connection after HTTP errors and with a known era, and restored sessions."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 import pytest
 from engine_pair import (
     ALL,
-    EVERYTHING_OFFERED,
-    NOTHING_OFFERED,
+    ALL_SERVER_CAPABILITIES,
+    NO_SERVER_CAPABILITIES,
     ConnectionPair,
-    last,
+    from_wire,
+    get_last_event,
     make_client,
     make_server,
-    opened,
+    open_pair,
     pair,
-    received,
-    wire_of,
+    to_wire,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,62 +45,62 @@ from mcp_core.revisions import LATEST_LEGACY, LEGACY, R2024_11_05, R2025_06_18, 
 NOT_FOUND: Final = HttpFailure("POST returned status 404", status=404)
 
 
-def id_of(outgoing: Outgoing | None) -> RequestId:
-    id = wire_of(outgoing)["id"]
+def get_id(outgoing: Outgoing | None) -> RequestId:
+    id = to_wire(outgoing)["id"]
     assert isinstance(id, (int, str))
     return id
 
 
-def method_of(reaction: ReceiveResult | None) -> object:
+def get_negotiation_method(reaction: ReceiveResult | None) -> object:
     assert reaction is not None
     assert isinstance(reaction.event, Negotiating), reaction.event
-    sent = wire_of(reaction.reply)["method"]
+    sent = to_wire(reaction.reply)["method"]
     assert sent == reaction.event.method
     return sent
 
 
-def ended_by(reaction: ReceiveResult | None) -> McpError:
+def get_negotiation_error(reaction: ReceiveResult | None) -> McpError:
     assert reaction is not None
     assert isinstance(reaction.event, NegotiationEnded), reaction.event
     assert reaction.reply is None
     return reaction.event.error
 
 
-def state_of(client: ClientConnection) -> State:
+def get_state(client: ClientConnection) -> State:
     return client.state
 
 
-def owed_by(client: ClientConnection) -> tuple[RequestId, ...]:
+def get_pending(client: ClientConnection) -> tuple[RequestId, ...]:
     return client.inbound_requests
 
 
-def sent_by_client(both: ConnectionPair) -> list[object]:
+def get_sent_methods(both: ConnectionPair) -> list[object]:
     return [sent.message["method"] for sent in both.wire if sent.sender is Side.CLIENT and "method" in sent.message]
 
 
-def hinted(server: tuple[Revision, ...]) -> ConnectionPair:
+def open_as_legacy(server: tuple[Revision, ...]) -> ConnectionPair:
     both = pair(ALL, server)
     both.send(Side.CLIENT, both.client.open(era=Era.LEGACY))
     both.run()
     return both
 
 
-def refuse(
+def respond_with_error(
     client: ClientConnection, id: RequestId, code: int = -32601, data: JsonObject | None = None
 ) -> ReceiveResult:
     error: JsonObject = {"code": code, "message": "no", "data": data}
-    return client.receive(received({"jsonrpc": "2.0", "id": id, "error": error}))
+    return client.receive(from_wire({"jsonrpc": "2.0", "id": id, "error": error}))
 
 
-# --- a hint --------------------------------------------------------------------------------------------------------
+# --- known era -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("compat.client-cache-era")
-def test_a_server_that_is_known_to_be_legacy_is_not_probed() -> None:
-    both = hinted(LEGACY)
+def test_server_known_as_legacy_not_probed() -> None:
+    both = open_as_legacy(LEGACY)
 
-    assert sent_by_client(both) == ["initialize", "notifications/initialized"]
-    assert last(both.client_events, ConnectionOpened).peer.revision is LATEST_LEGACY
+    assert get_sent_methods(both) == ["initialize", "notifications/initialized"]
+    assert get_last_event(both.client_events, ConnectionOpened).peer.revision is LATEST_LEGACY
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,17 @@ def test_a_server_that_is_known_to_be_legacy_is_not_probed() -> None:
     ],
     ids=str,
 )
-def test_what_comes_first_follows_the_hint_as_far_as_it_can(
+def test_first_message_follows_known_era_if_possible(
     era: Era | None, revisions: tuple[Revision, ...], method: str
 ) -> None:
-    assert wire_of(make_client(*revisions).open(era=era))["method"] == method
+    assert to_wire(make_client(*revisions).open(era=era))["method"] == method
 
 
 @pytest.mark.spec("compat.client-persist-era")
-def test_a_hint_that_became_wrong_heals() -> None:
-    both = hinted((R2026_07_28,))
+def test_outdated_known_era_corrected_by_probe() -> None:
+    both = open_as_legacy((R2026_07_28,))
 
-    assert sent_by_client(both) == ["initialize", "server/discover"]
+    assert get_sent_methods(both) == ["initialize", "server/discover"]
     assert both.client.server is not None
     assert both.client.server.revision is R2026_07_28
     assert both.client.session is None
@@ -132,96 +132,96 @@ def test_a_hint_that_became_wrong_heals() -> None:
     both.call(m.TOOLS_LIST)
 
 
-def test_another_legacy_revision_is_tried_before_the_probe() -> None:
+def test_legacy_revisions_tried_before_probe() -> None:
     client = make_client(*ALL)
     client.open(era=Era.LEGACY)
 
-    reaction = refuse(client, 1, -32602, {"supported": ["2024-11-05", "2026-07-28"]})
+    reaction = respond_with_error(client, 1, -32602, {"supported": ["2024-11-05", "2026-07-28"]})
 
-    assert method_of(reaction) == "initialize"
-    params = wire_of(reaction.reply)["params"]
+    assert get_negotiation_method(reaction) == "initialize"
+    params = to_wire(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2024-11-05"
-    assert method_of(refuse(client, 2)) == "server/discover"
+    assert get_negotiation_method(respond_with_error(client, 2)) == "server/discover"
 
 
-def test_when_all_is_refused_the_first_refusal_is_told() -> None:
+def test_negotiation_rejected_entirely_reports_first_error() -> None:
     client = make_client(*ALL)
     client.open(era=Era.LEGACY)
-    assert method_of(refuse(client, 1, -32001)) == "server/discover"
+    assert get_negotiation_method(respond_with_error(client, 1, -32001)) == "server/discover"
 
-    error = ended_by(refuse(client, 2))
+    error = get_negotiation_error(respond_with_error(client, 2))
 
     assert isinstance(error, RequestFailed)
     assert error.code == -32001
 
 
-def test_when_the_late_probe_is_not_answered_the_first_refusal_is_told() -> None:
+def test_late_probe_timeout_reports_first_error() -> None:
     client = make_client(*ALL)
     client.open(era=Era.LEGACY)
-    refuse(client, 1, -32001)
+    respond_with_error(client, 1, -32001)
 
-    error = ended_by(client.probe_unanswered())
+    error = get_negotiation_error(client.probe_unanswered())
 
     assert isinstance(error, RequestFailed)
     assert error.code == -32001
 
 
-def test_a_server_that_wavers_is_not_asked_for_ever() -> None:
+def test_contradictory_server_responses_end_negotiation() -> None:
     client = make_client(R2025_11_25, R2026_07_28)
     client.open(era=Era.LEGACY)
-    refuse(client, 1)
+    respond_with_error(client, 1)
 
     result: JsonObject = {"resultType": "complete", "supportedVersions": ["2025-11-25"], "capabilities": {}}
-    error = ended_by(client.receive(received({"jsonrpc": "2.0", "id": 2, "result": result})))
+    error = get_negotiation_error(client.receive(from_wire({"jsonrpc": "2.0", "id": 2, "result": result})))
 
     assert "no protocol version in common" in error.message
 
 
-# --- answers that are none -----------------------------------------------------------------------------------------
+# --- HTTP errors ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("compat.client-http-fallback")
-def test_a_probe_that_http_refuses_leads_to_the_handshake() -> None:
+def test_probe_http_error_falls_back_to_initialize() -> None:
     client = make_client(*ALL)
     client.open()
 
-    assert method_of(client.opening_refused(NOT_FOUND, 1)) == "initialize"
+    assert get_negotiation_method(client.opening_refused(NOT_FOUND, 1)) == "initialize"
     assert client.outbound_requests == {2: "initialize"}
-    assert isinstance(refuse(client, 1).event, MessageIgnored)
+    assert isinstance(respond_with_error(client, 1).event, MessageIgnored)
 
 
-def test_a_modern_client_tells_what_http_said() -> None:
+def test_modern_client_probe_http_error_reported() -> None:
     client = make_client(R2026_07_28)
     client.open()
 
-    error = ended_by(client.opening_refused(NOT_FOUND, 1))
+    error = get_negotiation_error(client.opening_refused(NOT_FOUND, 1))
 
     assert NOT_FOUND.message in error.message
 
 
-def test_a_handshake_that_http_refuses_is_the_end_of_it() -> None:
+def test_handshake_http_error_ends_negotiation() -> None:
     client = make_client(*LEGACY)
     client.open()
 
-    assert ended_by(client.opening_refused(NOT_FOUND, 1)) is NOT_FOUND
+    assert get_negotiation_error(client.opening_refused(NOT_FOUND, 1)) is NOT_FOUND
     assert client.outbound_requests == {}
     assert client.state is State.AWAITING
     assert client.opening_refused(NOT_FOUND, 1) is None
 
 
-def test_a_probe_that_is_given_up_is_of_no_interest() -> None:
+def test_cancelled_probe_http_error_ignored() -> None:
     client = make_client(*ALL)
     client.open()
-    assert method_of(client.probe_unanswered()) == "initialize"
+    assert get_negotiation_method(client.probe_unanswered()) == "initialize"
 
     assert client.opening_refused(NOT_FOUND, 1) is None
     assert client.outbound_requests == {2: "initialize"}
-    assert ended_by(client.opening_refused(NOT_FOUND, 2)) is NOT_FOUND
+    assert get_negotiation_error(client.opening_refused(NOT_FOUND, 2)) is NOT_FOUND
 
 
-def test_other_requests_are_not_refused_so() -> None:
-    both = opened(R2025_11_25)
+def test_http_error_of_later_request_not_negotiation_error() -> None:
+    both = open_pair(R2025_11_25)
     request = both.call(m.TOOLS_LIST)
 
     assert both.client.opening_refused(NOT_FOUND, request.id) is None
@@ -229,7 +229,7 @@ def test_other_requests_are_not_refused_so() -> None:
     assert request.id in both.client.outbound_requests
 
 
-def test_nothing_is_refused_after_the_end() -> None:
+def test_closed_connection_http_error_ignored() -> None:
     client = make_client(*ALL)
     client.open()
     client.end()
@@ -237,39 +237,39 @@ def test_nothing_is_refused_after_the_end() -> None:
     assert client.opening_refused(NOT_FOUND, 1) is None
 
 
-# --- a session is lost ---------------------------------------------------------------------------------------------
+# --- lost sessions -------------------------------------------------------------------------------------------------
 
 
 def lose_session(both: ConnectionPair, server: tuple[Revision, ...] = LEGACY, *, offers: bool = True) -> None:
-    """The server forgot everything."""
-    both.server = make_server(*server, capabilities=EVERYTHING_OFFERED if offers else NOTHING_OFFERED)
+    """Replace the server by one without a session."""
+    both.server = make_server(*server, capabilities=ALL_SERVER_CAPABILITIES if offers else NO_SERVER_CAPABILITIES)
     both.to_client.clear()
 
 
 @pytest.mark.spec("session.client-reinitialize")
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_a_session_is_opened_again_with_what_was_agreed(revision: Revision) -> None:
+def test_lost_session_reopened_with_negotiated_revision(revision: Revision) -> None:
     both = pair(ALL, revision).open()
     request = both.call(m.TOOLS_LIST)
     lose_session(both)
 
-    again = both.client.reopen()
-    both.send(Side.CLIENT, again)
+    reopening = both.client.reopen()
+    both.send(Side.CLIENT, reopening)
 
-    assert wire_of(again)["method"] == "initialize"
-    assert id_of(again) == int(request.id) + 1
-    assert state_of(both.client) is State.INITIALIZING
+    assert to_wire(reopening)["method"] == "initialize"
+    assert get_id(reopening) == int(request.id) + 1
+    assert get_state(both.client) is State.INITIALIZING
     with pytest.raises(LocalProtocolError, match="initializing"):
         both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
     both.run()
-    assert last(both.client_events, ConnectionOpened).peer.revision is revision
+    assert get_last_event(both.client_events, ConnectionOpened).peer.revision is revision
     assert both.client.state is both.server.state is State.OPERATING
-    assert sent_by_client(both)[-2:] == ["initialize", "notifications/initialized"]
+    assert get_sent_methods(both)[-2:] == ["initialize", "notifications/initialized"]
     assert both.call(m.TOOLS_LIST).id == int(request.id) + 2
 
 
-def test_requests_that_are_open_stay_open() -> None:
-    both = opened(R2025_11_25)
+def test_pending_requests_survive_session_reopening() -> None:
+    both = open_pair(R2025_11_25)
     request = both.call(m.TOOLS_LIST)
     answer = both.server.respond(request.id, t.ListToolsResult(tools=()))
     lose_session(both)
@@ -278,47 +278,47 @@ def test_requests_that_are_open_stay_open() -> None:
     both.send(Side.SERVER, answer)
     both.run()
 
-    # The old answer arrived while the new session was being opened.
-    assert last(both.client_events, ResultReceived).id == request.id
+    # The old response arrived while the new session was being opened.
+    assert get_last_event(both.client_events, ResultReceived).id == request.id
     assert both.client.outbound_requests == {}
     assert both.client.state is State.OPERATING
 
 
-def test_what_the_server_asked_is_gone_and_its_ids_may_come_again() -> None:
-    both = opened(R2025_11_25)
-    asked = both.ask(m.ROOTS_LIST)
+def test_server_requests_of_lost_session_abandoned() -> None:
+    both = open_pair(R2025_11_25)
+    request = both.ask(m.ROOTS_LIST)
     lose_session(both)
-    assert owed_by(both.client) == (asked.id,)
+    assert get_pending(both.client) == (request.id,)
     both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
-    assert owed_by(both.client) == ()
-    assert both.client.respond(asked.id, t.ListRootsResult(roots=())) is None
+    assert get_pending(both.client) == ()
+    assert both.client.respond(request.id, t.ListRootsResult(roots=())) is None
     both.send(Side.CLIENT, both.client.reopen())
     lose_session(both)
     both.run()
     second = both.ask(m.ROOTS_LIST)
-    assert second.id == asked.id
-    assert owed_by(both.client) == (asked.id,)
+    assert second.id == request.id
+    assert get_pending(both.client) == (request.id,)
     assert both.client.respond(second.id, t.ListRootsResult(roots=())) is not None
 
 
-def test_an_id_that_is_abandoned_is_free_but_only_once() -> None:
-    both = opened(R2025_11_25)
-    asked = both.ask(m.ROOTS_LIST)
+def test_abandoned_request_id_reused_once() -> None:
+    both = open_pair(R2025_11_25)
+    request = both.ask(m.ROOTS_LIST)
     lose_session(both)
     both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
-    assert both.ask(m.ROOTS_LIST).id == asked.id
-    assert owed_by(both.client) == (asked.id,)
-    repeated = both.client.receive(received({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list"}))
+    assert both.ask(m.ROOTS_LIST).id == request.id
+    assert get_pending(both.client) == (request.id,)
+    repeated = both.client.receive(from_wire({"jsonrpc": "2.0", "id": request.id, "method": "roots/list"}))
     assert isinstance(repeated.event, MessageIgnored)
     assert "is already in use" in repeated.event.reason
 
 
-def test_what_the_server_offers_may_have_changed() -> None:
-    both = opened(R2025_11_25)
+def test_reopened_session_has_new_server_capabilities() -> None:
+    both = open_pair(R2025_11_25)
     both.call(m.TOOLS_LIST)
     lose_session(both, (R2025_06_18,), offers=False)
     both.send(Side.CLIENT, both.client.reopen())
@@ -339,13 +339,13 @@ def test_what_the_server_offers_may_have_changed() -> None:
 
 
 @pytest.mark.parametrize("code", [-32601, -32022])
-def test_a_refused_session_is_not_looked_for_elsewhere(code: int) -> None:
+def test_rejected_session_reopening_not_negotiated_further(code: int) -> None:
     both = pair(ALL, R2025_11_25)
     both.send(Side.CLIENT, both.client.open(era=Era.LEGACY))
     both.run()
-    again = both.client.reopen()
+    reopening = both.client.reopen()
 
-    error = ended_by(refuse(both.client, id_of(again), code))
+    error = get_negotiation_error(respond_with_error(both.client, get_id(reopening), code))
 
     assert isinstance(error, RequestFailed)
     assert both.client.state is State.AWAITING
@@ -353,52 +353,52 @@ def test_a_refused_session_is_not_looked_for_elsewhere(code: int) -> None:
         both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams())
 
 
-def test_a_server_that_was_replaced_is_asked_for_what_it_names() -> None:
+def test_session_reopening_uses_versions_of_replaced_server() -> None:
     both = pair(LEGACY, R2024_11_05).open()
-    again = both.client.reopen()
+    reopening = both.client.reopen()
 
-    reaction = refuse(both.client, id_of(again), -32602, {"supported": ["2025-11-25"]})
+    reaction = respond_with_error(both.client, get_id(reopening), -32602, {"supported": ["2025-11-25"]})
 
-    # It was tried when the first session was opened; that says nothing of now.
-    params = wire_of(reaction.reply)["params"]
+    # The revision was tried when the first session was opened, but the server may be another one now.
+    params = to_wire(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-11-25"
 
 
-def test_it_can_be_tried_again_whether_it_was_refused_or_never_answered() -> None:
-    both = opened(R2025_11_25)
+def test_session_reopening_retried_after_rejection_or_without_response() -> None:
+    both = open_pair(R2025_11_25)
     lose_session(both)
     first = both.client.reopen()
     second = both.client.reopen()
-    assert both.client.outbound_requests == {id_of(second): "initialize"}
-    assert ended_by(both.client.opening_refused(NOT_FOUND, id_of(second))) is NOT_FOUND
+    assert both.client.outbound_requests == {get_id(second): "initialize"}
+    assert get_negotiation_error(both.client.opening_refused(NOT_FOUND, get_id(second))) is NOT_FOUND
 
     both.send(Side.CLIENT, both.client.reopen())
     both.run()
 
     assert both.client.state is State.OPERATING
-    assert isinstance(refuse(both.client, id_of(first)).event, MessageIgnored)
+    assert isinstance(respond_with_error(both.client, get_id(first)).event, MessageIgnored)
     both.call(m.TOOLS_LIST)
 
 
-def test_only_a_legacy_session_can_be_opened_again() -> None:
-    fresh = make_client(*ALL)
-    modern = opened(R2026_07_28).client
-    over = opened(R2025_11_25).client
-    over.end()
-    for client in (fresh, modern, over):
+def test_session_reopening_without_legacy_session_raises() -> None:
+    unopened = make_client(*ALL)
+    modern = open_pair(R2026_07_28).client
+    closed = open_pair(R2025_11_25).client
+    closed.end()
+    for client in (unopened, modern, closed):
         with pytest.raises(LocalProtocolError, match="no legacy session"):
             client.reopen()
 
 
-def test_a_lost_session_answers_nothing_that_came_for_it() -> None:
-    both = opened(R2025_11_25)
+def test_lost_session_inbound_request_rejected() -> None:
+    both = open_pair(R2025_11_25)
     both.client.reopen()
 
-    reaction = both.client.receive(received({"jsonrpc": "2.0", "id": 1, "method": "roots/list"}))
+    reaction = both.client.receive(from_wire({"jsonrpc": "2.0", "id": 1, "method": "roots/list"}))
 
     assert isinstance(reaction.event, MessageIgnored)
-    assert wire_of(reaction.reply)["error"]
+    assert to_wire(reaction.reply)["error"]
     assert not any(isinstance(event, RequestReceived) for event in both.client_events)
 
 
@@ -420,7 +420,7 @@ _ANSWERS: Final = st.one_of(
     era=st.sampled_from([None, *Era]),
     answers=st.lists(_ANSWERS, min_size=12, max_size=12),
 )
-def test_negotiation_ends_and_tries_no_legacy_revision_twice_and_no_modern_one_thrice(
+def test_negotiation_ends_with_bounded_attempts_per_revision(
     ours: list[Revision], era: Era | None, answers: list[McpError | list[str] | None]
 ) -> None:
     negotiation = Negotiation(tuple(ours))
@@ -432,22 +432,22 @@ def test_negotiation_ends_and_tries_no_legacy_revision_twice_and_no_modern_one_t
         assert step.revision in ours
         assert tried.count(step.revision) < (1 if step.revision.era is Era.LEGACY else 2)
         tried.append(step.revision)
-        following: object
+        next_step: object
         if answer is None:
-            following = negotiation.silent() if isinstance(step, SendDiscover) else negotiation.refused(NOT_FOUND)
+            next_step = negotiation.silent() if isinstance(step, SendDiscover) else negotiation.refused(NOT_FOUND)
         elif isinstance(answer, McpError):
-            following = negotiation.refused(answer)
+            next_step = negotiation.refused(answer)
         elif isinstance(step, SendDiscover):
-            following = negotiation.discovered(answer)
+            next_step = negotiation.discovered(answer)
         else:
-            following = negotiation.initialized(answer[0] if answer else "")
-        assert following is not None
-        step = following  # type: ignore[assignment]  # a step, by the types of all four
+            next_step = negotiation.initialized(answer[0] if answer else "")
+        assert next_step is not None
+        step = next_step  # type: ignore[assignment]  # all four methods return a step
     assert isinstance(step, (NegotiatedRevision, NegotiationFailure))
 
 
-def test_the_oldest_is_found_by_name() -> None:
-    both = hinted((R2024_11_05,))
+def test_known_legacy_server_2024_11_05_negotiated() -> None:
+    both = open_as_legacy((R2024_11_05,))
 
-    assert last(both.client_events, ConnectionOpened).peer.revision is R2024_11_05
+    assert get_last_event(both.client_events, ConnectionOpened).peer.revision is R2024_11_05
     assert not any(isinstance(event, ErrorReceived) for event in both.client_events)

@@ -1,4 +1,4 @@
-"""Requests in flight: ids, answers, errors, cancellation with its races, progress."""
+"""Pending requests: ids, responses, errors, cancellation and its races, progress."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine_pair import (
     TASK,
     URI,
     ConnectionPair,
-    error_of,
-    last,
+    from_wire,
+    get_error,
+    get_last_event,
     make_client,
     make_server,
-    opened,
+    open_pair,
     pair,
-    received,
-    wire_of,
+    to_wire,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,22 +62,22 @@ from mcp_core.revisions import LEGACY, R2024_11_05, R2025_06_18, R2025_11_25, R2
 
 EVERY_REVISION: Final = pytest.mark.parametrize("revision", ALL, ids=str)
 ERAS: Final = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-DONE: Final = RESULTS[m.TOOLS_CALL]
+TOOL_RESULT: Final = RESULTS[m.TOOLS_CALL]
 
 
 def receive_raw(
     both: ConnectionPair, id: RequestId, method: str = "tools/call", **params: JsonValue
 ) -> RequestReceived:
-    """The server receives a request with any id."""
-    given: JsonObject = {"name": "echo", **params}
+    """Send the server a request with any id."""
+    members: JsonObject = {"name": "echo", **params}
     if both.client.server is not None and both.client.server.revision is R2026_07_28:
-        envelope = wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+        envelope = to_wire(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
         assert isinstance(envelope, dict)
         meta = envelope["_meta"]
-        more = given.get("_meta")
+        more = members.get("_meta")
         assert isinstance(meta, dict)
-        given["_meta"] = {**meta, **(more if isinstance(more, dict) else {})}
-    event = both.server.receive(Request(id, method, given)).event
+        members["_meta"] = {**meta, **(more if isinstance(more, dict) else {})}
+    event = both.server.receive(Request(id, method, members)).event
     assert isinstance(event, RequestReceived), event
     return event
 
@@ -89,39 +89,39 @@ def receive_raw(
 @pytest.mark.spec("jsonrpc.error-id-echo", "jsonrpc.request-id-type")
 @pytest.mark.parametrize("id", [0, -1, 1, "1", "", "0", 2**63 - 1, 2**64 - 1, -(2**63), "a" * 200, "ü\n", "null"])
 @ERAS
-def test_any_id_comes_back_as_it_is(id: RequestId, revision: Revision) -> None:
-    both = opened(revision)
+def test_request_id_any_value_echoed_unchanged(id: RequestId, revision: Revision) -> None:
+    both = open_pair(revision)
     assert receive_raw(both, id).id == id
     assert list(both.server.inbound_requests) == [id]
-    answer = wire_of(both.server.respond(id, DONE))["id"]
+    answer = to_wire(both.server.respond(id, TOOL_RESULT))["id"]
     assert (answer, type(answer)) == (id, type(id))
     receive_raw(both, id)
-    answer = wire_of(both.server.fail(id, RequestFailed("no")))["id"]
+    answer = to_wire(both.server.fail(id, RequestFailed("no")))["id"]
     assert (answer, type(answer)) == (id, type(id))
     assert list(both.server.inbound_requests) == []
 
 
 @ERAS
-def test_ids_that_look_alike_are_two(revision: Revision) -> None:
-    both = opened(revision)
+def test_request_ids_of_different_type_distinguished(revision: Revision) -> None:
+    both = open_pair(revision)
     receive_raw(both, 1)
     receive_raw(both, "1")
     assert list(both.server.inbound_requests) == [1, "1"]
-    both.server.respond("1", DONE)
+    both.server.respond("1", TOOL_RESULT)
     assert list(both.server.inbound_requests) == [1]
 
 
 @pytest.mark.spec("jsonrpc.request-id-unique-in-flight", "jsonrpc.request-id-unique")
 @ERAS
-def test_an_id_that_is_in_flight_is_refused_and_the_first_request_lives_on(revision: Revision) -> None:
-    both = opened(revision)
+def test_request_id_in_flight_repeated_rejected(revision: Revision) -> None:
+    both = open_pair(revision)
     first = receive_raw(both, 5)
     raw = Request(5, "tools/call", first.raw)
-    code, message, _ = error_of(both.server.receive(raw))
+    code, message, _ = get_error(both.server.receive(raw))
     assert code == ErrorCode.INVALID_REQUEST
     assert "5" in message
-    assert both.server.respond(5, DONE) is not None
-    # What is over may be used again: nobody is harmed by it.
+    assert both.server.respond(5, TOOL_RESULT) is not None
+    # The id of an ended request may be reused; the engine does not enforce uniqueness over the session.
     assert isinstance(both.server.receive(raw).event, RequestReceived)
 
 
@@ -129,27 +129,27 @@ def test_an_id_that_is_in_flight_is_refused_and_the_first_request_lives_on(revis
     "jsonrpc.request-id-unique", "jsonrpc.request-id-unique-in-flight", "mrtr.retry-new-id", "tools.retry-new-id"
 )
 @EVERY_REVISION
-def test_our_ids_are_never_used_twice(revision: Revision) -> None:
-    both = opened(revision)
+def test_outbound_request_ids_never_reused(revision: Revision) -> None:
+    both = open_pair(revision)
     for _ in range(3):
-        both.respond(both.call(m.TOOLS_CALL).id, DONE)
+        both.respond(both.call(m.TOOLS_CALL).id, TOOL_RESULT)
     ids = [sent.message["id"] for sent in both.wire if sent.sender is Side.CLIENT and "id" in sent.message]
     assert len(ids) == len(set(map(str, ids))) >= 4
 
 
-def test_an_answer_is_owed_once() -> None:
-    both = opened(R2025_11_25)
+def test_request_answered_twice_raises() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL).id
-    both.server.respond(id, DONE)
+    both.server.respond(id, TOOL_RESULT)
     for command in (
-        lambda: both.server.respond(id, DONE),
+        lambda: both.server.respond(id, TOOL_RESULT),
         lambda: both.server.fail(id, RequestFailed("no")),
         lambda: both.server.progress(id, 1),
         lambda: both.server.log("error", 1, for_request=id),
         lambda: both.server.acknowledge(id),
         lambda: both.server.finish(id),
         lambda: both.server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id),
-        lambda: both.server.respond("never", DONE),
+        lambda: both.server.respond("never", TOOL_RESULT),
     ):
         with pytest.raises(LocalProtocolError, match="no pending inbound request"):
             command()
@@ -158,8 +158,8 @@ def test_an_answer_is_owed_once() -> None:
 
 @pytest.mark.spec("jsonrpc.unknown-response-ignored")
 @EVERY_REVISION
-def test_answers_to_nothing_are_ignored_by_both_sides(revision: Revision) -> None:
-    both = opened(revision)
+def test_response_without_request_ignored_by_both_sides(revision: Revision) -> None:
+    both = open_pair(revision)
     for end in (both.client, both.server):
         for message in (
             ResultResponse(99, {}),
@@ -173,15 +173,15 @@ def test_answers_to_nothing_are_ignored_by_both_sides(revision: Revision) -> Non
             assert reaction.reply is None
 
 
-@pytest.mark.parametrize("far", ["01", "+1", " 1", "1.0", "-1", "¹", "9" * 30, "1_0"])
-def test_only_the_canonical_form_of_an_id_is_taken_for_it(far: str) -> None:
-    both = opened(R2025_11_25)
+@pytest.mark.parametrize("id", ["01", "+1", " 1", "1.0", "-1", "¹", "9" * 30, "1_0"])
+def test_response_id_not_canonical_string_ignored(id: str) -> None:
+    both = open_pair(R2025_11_25)
     both.client.request(m.TOOLS_CALL, t.CallToolRequestParams(name="x"))
-    assert isinstance(both.client.receive(ResultResponse(far, {})).event, MessageIgnored)
+    assert isinstance(both.client.receive(ResultResponse(id, {})).event, MessageIgnored)
 
 
-def test_an_answer_with_the_id_as_a_string_is_taken_with_a_note() -> None:
-    both = opened(R2025_11_25)
+def test_response_id_as_string_accepted_with_note() -> None:
+    both = open_pair(R2025_11_25)
     both.send(Side.CLIENT, both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))
     event = both.client.receive(ResultResponse("2", {"tools": []})).event
     assert isinstance(event, ResultReceived)
@@ -190,8 +190,8 @@ def test_an_answer_with_the_id_as_a_string_is_taken_with_a_note() -> None:
 
 
 @pytest.mark.spec("jsonrpc.error-response-id")
-def test_an_error_without_id_belongs_to_the_only_open_request() -> None:
-    both = opened(R2025_11_25)
+def test_error_without_id_ends_only_pending_request() -> None:
+    both = open_pair(R2025_11_25)
     message = ErrorResponse(None, ErrorObject(-32600, "bad"))
     first = both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()).message
     second = both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()).message
@@ -205,13 +205,13 @@ def test_an_error_without_id_belongs_to_the_only_open_request() -> None:
     assert len(event.notes) == 1
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 @EVERY_REVISION
 @pytest.mark.parametrize("row", METHODS, ids=lambda row: f"{row.name}{'*' if row.extension else ''}")
-def test_every_result_arrives_as_it_was_given(row: m.RequestMethod[object, object], revision: Revision) -> None:
-    both = opened(revision)
+def test_result_of_each_method_delivered(row: m.RequestMethod[object, object], revision: Revision) -> None:
+    both = open_pair(revision)
     if revision not in row.revisions or row in (
         m.INITIALIZE,
         m.PING,
@@ -226,7 +226,7 @@ def test_every_result_arrives_as_it_was_given(row: m.RequestMethod[object, objec
     else:
         both.send(Side.CLIENT, both.client.respond(both.ask(row).id, result))
         both.run()
-        event = last(both.server_events, ResultReceived)
+        event = get_last_event(both.server_events, ResultReceived)
     assert isinstance(event, ResultReceived)
     assert event.method == row.name
     assert event.notes == ()
@@ -241,20 +241,20 @@ def test_every_result_arrives_as_it_was_given(row: m.RequestMethod[object, objec
 )
 @ERAS
 @pytest.mark.parametrize("params", [{}, {"name": 5}, {"name": "x", "arguments": []}], ids=str)
-def test_parameters_that_cannot_be_read_are_refused(params: JsonObject, revision: Revision) -> None:
-    both = opened(revision)
-    envelope = wire_of(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
+def test_malformed_params_return_invalid_params(params: JsonObject, revision: Revision) -> None:
+    both = open_pair(revision)
+    envelope = to_wire(both.client.request(m.TOOLS_LIST, t.ListToolsRequestParams()))["params"]
     assert isinstance(envelope, dict)
     reaction = both.server.receive(Request(9, "tools/call", {**envelope, **params}))
-    code, message, _ = error_of(reaction)
+    code, message, _ = get_error(reaction)
     assert code == ErrorCode.INVALID_PARAMS
     assert "tools/call" in message
     assert 9 not in both.server.inbound_requests
 
 
 @EVERY_REVISION
-def test_a_result_that_cannot_be_read_is_the_end_of_its_request(revision: Revision) -> None:
-    both = opened(revision)
+def test_malformed_result_ends_request(revision: Revision) -> None:
+    both = open_pair(revision)
     message = both.client.request(m.COMPLETION_COMPLETE, PARAMS[m.COMPLETION_COMPLETE]).message
     assert isinstance(message, Request)
     event = both.client.receive(ResultResponse(message.id, {"completion": 5})).event
@@ -266,8 +266,8 @@ def test_a_result_that_cannot_be_read_is_the_end_of_its_request(revision: Revisi
 
 @pytest.mark.spec("jsonrpc.result-any-object", "meta.unknown-keys-ignored")
 @EVERY_REVISION
-def test_unknown_members_are_kept_on_the_way_there_and_back(revision: Revision) -> None:
-    both = opened(revision)
+def test_unknown_members_preserved_in_both_directions(revision: Revision) -> None:
+    both = open_pair(revision)
     params = t.CallToolRequestParams(name="x", extra={"later": 1}, meta={"com.example/a": [1]})
     request = both.call(m.TOOLS_CALL, params)
     assert isinstance(request.params, t.CallToolRequestParams)
@@ -283,8 +283,8 @@ def test_unknown_members_are_kept_on_the_way_there_and_back(revision: Revision) 
 
 
 @ERAS
-def test_a_result_in_its_wire_form_is_sent_as_it_is(revision: Revision) -> None:
-    both = opened(revision)
+def test_result_as_json_sent_unchanged(revision: Revision) -> None:
+    both = open_pair(revision)
     raw: JsonObject = {"content": [], "anything": 1}
     event = both.respond(both.call(m.TOOLS_CALL).id, raw)
     assert isinstance(event, ResultReceived)
@@ -292,8 +292,8 @@ def test_a_result_in_its_wire_form_is_sent_as_it_is(revision: Revision) -> None:
     assert raw == {"content": [], "anything": 1}
 
 
-def test_a_refused_result_leaves_the_request_open() -> None:
-    both = opened(R2024_11_05)
+def test_invalid_result_leaves_request_pending() -> None:
+    both = open_pair(R2024_11_05)
     id = both.call(m.TOOLS_CALL).id
     audio = t.CallToolResult(content=(t.AudioContent(data="", mime_type="audio/wav"),))
     with pytest.raises(LocalProtocolError, match="2024-11-05"):
@@ -302,11 +302,11 @@ def test_a_refused_result_leaves_the_request_open() -> None:
         with pytest.raises(LocalProtocolError, match="tools/call"):
             both.server.respond(id, wrong)
     assert list(both.server.inbound_requests) == [id]
-    assert both.server.respond(id, DONE) is not None
+    assert both.server.respond(id, TOOL_RESULT) is not None
 
 
-def test_parameters_of_another_method_are_refused() -> None:
-    both = opened(R2025_11_25)
+def test_params_of_other_method_raise() -> None:
+    both = open_pair(R2025_11_25)
     with pytest.raises(LocalProtocolError, match="CallToolRequestParams"):
         both.client.request(m.TOOLS_CALL, t.ListToolsRequestParams())
     with pytest.raises(LocalProtocolError, match="expected"):
@@ -318,8 +318,8 @@ def test_parameters_of_another_method_are_refused() -> None:
         both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.PromptListChangedNotificationParams())
 
 
-def test_what_a_revision_cannot_say_is_not_sent() -> None:
-    both = opened(R2025_06_18)
+def test_params_not_in_revision_raise() -> None:
+    both = open_pair(R2025_06_18)
     params = t.CallToolRequestParams(name="x", request_state="s")
     with pytest.raises(LocalProtocolError, match="2025-06-18"):
         both.client.request(m.TOOLS_CALL, params)
@@ -351,23 +351,23 @@ CODES: Final = [
 @pytest.mark.spec("jsonrpc.error-code-integer", "jsonrpc.error-code-message", "compat.server-dual-legacy-results")
 @pytest.mark.parametrize(("code", "before", "in_2025_11_25", "in_2026_07_28"), CODES)
 @EVERY_REVISION
-def test_error_codes_follow_the_revision(
+def test_error_code_adapted_to_revision(
     code: int, before: int, in_2025_11_25: int, in_2026_07_28: int, revision: Revision
 ) -> None:
-    both = opened(revision)
+    both = open_pair(revision)
     id = both.call(m.TOOLS_CALL).id
-    error = wire_of(both.server.fail(id, RequestFailed("no", code=code, data={"a": 1})))["error"]
+    error = to_wire(both.server.fail(id, RequestFailed("no", code=code, data={"a": 1})))["error"]
     expected = {R2025_11_25: in_2025_11_25, R2026_07_28: in_2026_07_28}.get(revision, before)
     assert error == {"code": expected, "message": "no", "data": {"a": 1}}
 
 
 @pytest.mark.spec("error.accept-32002")
 @EVERY_REVISION
-def test_a_missing_resource_is_known_by_the_code_of_the_revision(revision: Revision) -> None:
-    both = opened(revision)
+def test_resource_not_found_recognized_by_code_of_revision(revision: Revision) -> None:
+    both = open_pair(revision)
     both.send(Side.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, ResourceNotFound.of(URI)))
     both.run()
-    event = last(both.client_events, ErrorReceived)
+    event = get_last_event(both.client_events, ErrorReceived)
     assert isinstance(event.error, ResourceNotFound)
     assert event.error.data == {"uri": URI}
     assert both.wire[-1].message["error"] == {
@@ -378,15 +378,15 @@ def test_a_missing_resource_is_known_by_the_code_of_the_revision(revision: Revis
 
 
 @pytest.mark.spec("error.accept-32002", "resources.client-accept-32002")
-def test_other_errors_of_reading_are_what_they_are() -> None:
-    both = opened(R2026_07_28)
-    told: JsonObject = {"uri": URI}
-    for data, kind in ((None, RequestFailed), (told, ResourceNotFound)):
+def test_read_error_classified_by_code_and_data() -> None:
+    both = open_pair(R2026_07_28)
+    uri_data: JsonObject = {"uri": URI}
+    for data, kind in ((None, RequestFailed), (uri_data, ResourceNotFound)):
         both.send(
             Side.SERVER, both.server.fail(both.call(m.RESOURCES_READ).id, RequestFailed("x", code=-32602, data=data))
         )
         both.run()
-        assert type(last(both.client_events, ErrorReceived).error) is kind
+        assert type(get_last_event(both.client_events, ErrorReceived).error) is kind
     both.call(m.RESOURCES_READ)
     (id,) = both.client.outbound_requests
     event = both.client.receive(ErrorResponse(id, ErrorObject(-32002, "old"))).event
@@ -405,14 +405,14 @@ def test_other_errors_of_reading_are_what_they_are() -> None:
 @pytest.mark.spec("cancellation.request-id-given", "cancellation.request-id-required", "cancellation.reason-optional")
 @pytest.mark.spec("cancellation.no-response", "cancellation.stop-processing", "cancellation.client-should-notify")
 @EVERY_REVISION
-def test_a_cancelled_request_gets_nothing_more(revision: Revision) -> None:
-    both = opened(revision)
+def test_cancelled_request_sends_nothing_more(revision: Revision) -> None:
+    both = open_pair(revision)
     id = both.call(m.TOOLS_CALL, progress=True).id
     assert both.server.progress(id, 1) is not None
     both.send(Side.CLIENT, both.client.cancel(id, "enough"))
     assert both.wire[-1].message["params"] == {"requestId": id, "reason": "enough"}
     both.run()
-    event = last(both.server_events, CancelReceived)
+    event = get_last_event(both.server_events, CancelReceived)
     assert (event.id, event.reason) == (id, "enough")
     assert list(both.server.inbound_requests) == []
     assert both.client.outbound_requests == {}
@@ -422,13 +422,13 @@ def test_a_cancelled_request_gets_nothing_more(revision: Revision) -> None:
     if revision in LEGACY:
         with pytest.raises(LocalProtocolError, match="was cancelled"):
             both.server.request(m.ROOTS_LIST, t.ListRootsRequestParams(), for_request=id)
-    assert both.server.respond(id, DONE) is None
+    assert both.server.respond(id, TOOL_RESULT) is None
     with pytest.raises(LocalProtocolError):
-        both.server.respond(id, DONE)
+        both.server.respond(id, TOOL_RESULT)
 
 
-def test_a_cancelled_request_that_fails_says_nothing_either() -> None:
-    both = opened(R2025_11_25)
+def test_cancelled_request_failure_not_sent() -> None:
+    both = open_pair(R2025_11_25)
     first, second = both.call(m.TOOLS_CALL).id, both.call(m.TOOLS_CALL).id
     for id in (first, second):
         both.send(Side.CLIENT, both.client.cancel(id))
@@ -443,10 +443,10 @@ def test_a_cancelled_request_that_fails_says_nothing_either() -> None:
 @pytest.mark.spec("cancellation.races", "cancellation.race-tolerated", "cancellation.late-response-ignored")
 @pytest.mark.parametrize("fails", [False, True])
 @EVERY_REVISION
-def test_an_answer_that_crosses_the_cancellation_is_dropped_by_both(revision: Revision, fails: bool) -> None:
-    both = opened(revision)
+def test_response_crossing_cancellation_ignored_by_both_sides(revision: Revision, fails: bool) -> None:
+    both = open_pair(revision)
     id = both.call(m.TOOLS_CALL).id
-    both.send(Side.SERVER, both.server.fail(id, RequestFailed("no")) if fails else both.server.respond(id, DONE))
+    both.send(Side.SERVER, both.server.fail(id, RequestFailed("no")) if fails else both.server.respond(id, TOOL_RESULT))
     both.send(Side.CLIENT, both.client.cancel(id))
     late = both.deliver(Side.CLIENT)
     assert isinstance(late.event, MessageIgnored)
@@ -455,11 +455,11 @@ def test_an_answer_that_crosses_the_cancellation_is_dropped_by_both(revision: Re
     assert isinstance(early.event, MessageIgnored)
     assert late.reply is early.reply is None
     assert list(both.server.inbound_requests) == []
-    both.respond(both.call(m.TOOLS_CALL).id, DONE)
+    both.respond(both.call(m.TOOLS_CALL).id, TOOL_RESULT)
 
 
-def test_a_late_answer_in_the_other_form_of_its_id_is_known_too() -> None:
-    both = opened(R2025_11_25)
+def test_late_response_with_id_as_string_ignored() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL).id
     both.client.cancel(id)
     event = both.client.receive(ResultResponse(str(id), {"content": []})).event
@@ -467,8 +467,8 @@ def test_a_late_answer_in_the_other_form_of_its_id_is_known_too() -> None:
     assert "crossed" in event.reason
 
 
-def test_only_the_latest_cancellations_are_remembered() -> None:
-    both = opened(R2025_11_25)
+def test_cancelled_ids_remembered_up_to_bound() -> None:
+    both = open_pair(R2025_11_25)
     ids = [both.call(m.TOOLS_CALL).id for _ in range(257)]
     for id in ids:
         both.client.cancel(id)
@@ -486,8 +486,8 @@ def test_only_the_latest_cancellations_are_remembered() -> None:
     "params", [{"requestId": 99}, {"requestId": ""}, {}, {"requestId": None}, {"requestId": []}, None]
 )
 @EVERY_REVISION
-def test_cancellations_of_nothing_are_ignored(params: JsonObject | None, revision: Revision) -> None:
-    both = opened(revision)
+def test_cancellation_without_request_ignored(params: JsonObject | None, revision: Revision) -> None:
+    both = open_pair(revision)
     id = both.call(m.TOOLS_CALL).id
     for end in (both.client, both.server):
         reaction = end.receive(Notification("notifications/cancelled", params))
@@ -497,33 +497,33 @@ def test_cancellations_of_nothing_are_ignored(params: JsonObject | None, revisio
 
 
 @ERAS
-def test_a_second_cancellation_is_ignored(revision: Revision) -> None:
-    both = opened(revision)
+def test_cancellation_repeated_ignored(revision: Revision) -> None:
+    both = open_pair(revision)
     id = both.call(m.TOOLS_CALL).id
     message = Notification("notifications/cancelled", {"requestId": id})
     assert isinstance(both.server.receive(message).event, CancelReceived)
     assert isinstance(both.server.receive(message).event, MessageIgnored)
 
 
-def test_a_cancellation_with_the_id_as_a_string_is_taken() -> None:
-    both = opened(R2025_11_25)
+def test_cancellation_with_id_as_string_accepted() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL).id
     event = both.server.receive(Notification("notifications/cancelled", {"requestId": str(id)})).event
     assert isinstance(event, CancelReceived)
     assert event.id == id
 
 
-def test_the_id_of_a_cancelled_request_is_free_once_its_handler_has_ended() -> None:
-    both = opened(R2025_11_25)
+def test_cancelled_request_id_reusable_after_handler_ended() -> None:
+    both = open_pair(R2025_11_25)
     receive_raw(both, 7)
     both.server.receive(Notification("notifications/cancelled", {"requestId": 7}))
-    assert error_of(both.server.receive(Request(7, "tools/call", {"name": "x"})))[0] == ErrorCode.INVALID_REQUEST
+    assert get_error(both.server.receive(Request(7, "tools/call", {"name": "x"})))[0] == ErrorCode.INVALID_REQUEST
     both.server.withdraw(7)
     assert receive_raw(both, 7).id == 7
 
 
 @pytest.mark.spec("cancellation.not-initialize")
-def test_the_handshake_is_not_cancelled() -> None:
+def test_initialize_not_cancelled() -> None:
     client = make_client(R2025_11_25)
     client.open()
     with pytest.raises(LocalProtocolError, match="initialize must not be cancelled"):
@@ -537,18 +537,18 @@ def test_the_handshake_is_not_cancelled() -> None:
     "cancellation.same-direction",
     "cancellation.only-own-requests",
 )
-def test_what_is_answered_or_was_never_asked_is_not_cancelled() -> None:
-    both = opened(R2025_11_25)
+def test_ended_or_unknown_request_not_cancelled() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL).id
-    both.respond(id, DONE)
+    both.respond(id, TOOL_RESULT)
     assert both.client.cancel(id) is None
     assert both.client.cancel("never") is None
     assert both.server.cancel(id) is None
 
 
 @pytest.mark.spec("cancellation.tasks-use-tasks-cancel")
-def test_what_shall_run_as_a_task_is_not_cancelled_by_a_notification() -> None:
-    both = opened(R2025_11_25)
+def test_task_augmented_request_cancelled_without_notification() -> None:
+    both = open_pair(R2025_11_25)
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata(ttl=5))
     id = both.call(m.TOOLS_CALL, params).id
     assert both.client.cancel(id) is None
@@ -558,41 +558,41 @@ def test_what_shall_run_as_a_task_is_not_cancelled_by_a_notification() -> None:
     assert isinstance(both.client_events[-1], MessageIgnored)
 
 
-def test_a_request_for_a_task_is_answered_by_the_task() -> None:
-    both = opened(R2025_11_25)
+def test_task_augmented_request_answered_with_task() -> None:
+    both = open_pair(R2025_11_25)
     params = t.CallToolRequestParams(name="slow", task=t.TaskMetadata())
     event = both.respond(both.call(m.TOOLS_CALL, params).id, t.CreateTaskResult(task=TASK))
     assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.CreateTaskResult)
     assert event.result.task.task_id == "t"
     with pytest.raises(LocalProtocolError, match="CallToolResult"):
-        both.server.respond(both.call(m.TOOLS_CALL, params).id, DONE)
-    # Who offers none answers as ever.
+        both.server.respond(both.call(m.TOOLS_CALL, params).id, TOOL_RESULT)
+    # A server without tasks responds with the result of the method.
     plain = make_server(R2025_11_25, capabilities=t.ServerCapabilities(tools=t.ToolsCapability()))
     pair(R2025_11_25, plain).open()
     plain.receive(Request("t", "tools/call", {"name": "x", "task": {}}))
-    assert plain.respond("t", DONE) is not None
-    # Who asked for none gets none.
+    assert plain.respond("t", TOOL_RESULT) is not None
+    # A request that is not task-augmented must not be answered with a task.
     with pytest.raises(LocalProtocolError, match="CreateTaskResult"):
         both.server.respond(both.call(m.TOOLS_CALL).id, t.CreateTaskResult(task=TASK))
 
 
-def test_requests_of_a_server_are_cancelled_likewise() -> None:
-    both = opened(R2025_06_18)
+def test_server_request_cancelled() -> None:
+    both = open_pair(R2025_06_18)
     id = both.ask(m.ELICITATION_CREATE).id
     both.send(Side.SERVER, both.server.cancel(id, "gone"))
     both.run()
-    assert last(both.client_events, CancelReceived).id == id
+    assert get_last_event(both.client_events, CancelReceived).id == id
     assert both.client.respond(id, RESULTS[m.ELICITATION_CREATE]) is None
 
 
-def test_a_forgotten_request_is_not_told_to_the_peer() -> None:
-    both = opened(R2026_07_28)
+def test_forgotten_request_not_cancelled_at_peer() -> None:
+    both = open_pair(R2026_07_28)
     id = both.call(m.TOOLS_CALL).id
     both.client.forget(id)
     both.client.forget("never")
     assert both.client.outbound_requests == {}
-    both.send(Side.SERVER, both.server.respond(id, DONE))
+    both.send(Side.SERVER, both.server.respond(id, TOOL_RESULT))
     both.run()
     assert isinstance(both.client_events[-1], MessageIgnored)
 
@@ -609,12 +609,12 @@ def test_a_forgotten_request_is_not_told_to_the_peer() -> None:
 )
 @pytest.mark.spec("progress.float", "progress.float-allowed", "progress.token-type", "progress.track-tokens")
 @EVERY_REVISION
-def test_progress_reaches_the_one_who_asked_for_it(revision: Revision) -> None:
-    both = opened(revision)
+def test_progress_reported_for_request_with_token(revision: Revision) -> None:
+    both = open_pair(revision)
     request = both.call(m.TOOLS_CALL, progress=True)
     both.send(Side.SERVER, both.server.progress(request.id, 0.5, 2, "half"))
     both.run()
-    event = last(both.client_events, ProgressReceived)
+    event = get_last_event(both.client_events, ProgressReceived)
     assert event.id == request.id
     assert event.notes == ()
     assert (event.params.progress, event.params.total) == (0.5, 2)
@@ -625,24 +625,24 @@ def test_progress_reaches_the_one_who_asked_for_it(revision: Revision) -> None:
 
 @pytest.mark.spec("progress.only-with-token", "progress.known-token")
 @EVERY_REVISION
-def test_without_a_token_there_is_no_progress(revision: Revision) -> None:
-    both = opened(revision)
+def test_progress_without_token_not_sent(revision: Revision) -> None:
+    both = open_pair(revision)
     assert both.server.progress(both.call(m.TOOLS_CALL).id, 1) is None
 
 
 @pytest.mark.spec("progress.increasing")
-@pytest.mark.parametrize("again", [1.0, 0.5, 0, -1, float("nan"), float("inf"), float("-inf")])
-def test_progress_that_does_not_increase_is_not_sent(again: float) -> None:
-    both = opened(R2026_07_28)
+@pytest.mark.parametrize("value", [1.0, 0.5, 0, -1, float("nan"), float("inf"), float("-inf")])
+def test_outbound_progress_not_increasing_raises(value: float) -> None:
+    both = open_pair(R2026_07_28)
     id = both.call(m.TOOLS_CALL, progress=True).id
     both.server.progress(id, 1)
     with pytest.raises(LocalProtocolError, match=r"increase|finite"):
-        both.server.progress(id, again)
+        both.server.progress(id, value)
     assert both.server.progress(id, 1.25) is not None
 
 
-def test_the_first_progress_has_to_be_a_number() -> None:
-    both = opened(R2026_07_28)
+def test_outbound_progress_first_value_not_finite_raises() -> None:
+    both = open_pair(R2026_07_28)
     id = both.call(m.TOOLS_CALL, progress=True).id
     with pytest.raises(LocalProtocolError, match="finite"):
         both.server.progress(id, float("nan"))
@@ -650,8 +650,8 @@ def test_the_first_progress_has_to_be_a_number() -> None:
 
 
 @pytest.mark.parametrize("value", [1, 0.5, 0])
-def test_progress_that_does_not_increase_is_not_shown(value: float) -> None:
-    both = opened(R2025_11_25)
+def test_inbound_progress_not_increasing_ignored(value: float) -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL, progress=True).id
     both.send(Side.SERVER, both.server.progress(id, 1))
     both.run()
@@ -662,26 +662,26 @@ def test_progress_that_does_not_increase_is_not_shown(value: float) -> None:
 
 @pytest.mark.spec("progress.in-progress", "progress.stop-after-completion", "progress.client-tracks")
 @pytest.mark.parametrize("token", [99, "x", "", 0, "2"])
-def test_progress_for_nothing_is_ignored(token: RequestId) -> None:
-    both = opened(R2025_11_25)
+def test_progress_for_unknown_token_ignored(token: RequestId) -> None:
+    both = open_pair(R2025_11_25)
     both.call(m.TOOLS_CALL)
     for end in (both.client, both.server):
         event = end.receive(Notification("notifications/progress", {"progressToken": token, "progress": 1})).event
         assert isinstance(event, MessageIgnored)
 
 
-def test_progress_after_the_answer_is_ignored() -> None:
-    both = opened(R2025_11_25)
+def test_progress_after_response_ignored() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL, progress=True).id
     late = both.server.progress(id, 1)
-    both.respond(id, DONE)
+    both.respond(id, TOOL_RESULT)
     both.send(Side.SERVER, late)
     both.run()
     assert isinstance(both.client_events[-1], MessageIgnored)
 
 
-def test_a_token_that_comes_back_as_a_string_is_taken_with_a_note() -> None:
-    both = opened(R2025_11_25)
+def test_progress_token_as_string_accepted_with_note() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL, progress=True).id
     event = both.client.receive(Notification("notifications/progress", {"progressToken": str(id), "progress": 1})).event
     assert isinstance(event, ProgressReceived)
@@ -692,73 +692,73 @@ def test_a_token_that_comes_back_as_a_string_is_taken_with_a_note() -> None:
 @pytest.mark.spec("progress.token-echo", "progress.known-token")
 @pytest.mark.parametrize("token", [0, -5, "", "t", 2**63])
 @ERAS
-def test_any_token_of_the_peer_comes_back_as_it_is(token: RequestId, revision: Revision) -> None:
-    both = opened(revision)
+def test_progress_token_any_value_echoed_unchanged(token: RequestId, revision: Revision) -> None:
+    both = open_pair(revision)
     receive_raw(both, "r", _meta={"progressToken": token})
-    params = wire_of(both.server.progress("r", 1))["params"]
+    params = to_wire(both.server.progress("r", 1))["params"]
     assert params == {"progressToken": token, "progress": 1}
 
 
 @pytest.mark.parametrize("token", [True, 1.5, None, [], {}])
 @ERAS
-def test_what_is_no_token_asks_for_no_progress(token: JsonValue, revision: Revision) -> None:
-    both = opened(revision)
+def test_progress_token_invalid_disables_progress(token: JsonValue, revision: Revision) -> None:
+    both = open_pair(revision)
     receive_raw(both, "r", _meta={"progressToken": token})
     assert both.server.progress("r", 1) is None
 
 
 @pytest.mark.spec("progress.token-unique")
-def test_tokens_are_as_different_as_their_requests() -> None:
-    both = opened(R2025_11_25)
+def test_progress_tokens_of_concurrent_requests_distinguished() -> None:
+    both = open_pair(R2025_11_25)
     first, second = both.call(m.TOOLS_CALL, progress=True), both.call(m.TOOLS_CALL, progress=True)
     both.send(Side.SERVER, both.server.progress(second.id, 1), both.server.progress(first.id, 1))
     both.run()
     assert [event.id for event in both.client_events if isinstance(event, ProgressReceived)] == [second.id, first.id]
 
 
-def test_a_client_reports_progress_of_what_the_server_asked() -> None:
-    both = opened(R2025_11_25)
-    message = Request("s", "elicitation/create", {**wire_of_form(), "_meta": {"progressToken": "p"}})
+def test_client_reports_progress_of_server_request() -> None:
+    both = open_pair(R2025_11_25)
+    message = Request("s", "elicitation/create", {**form_params(), "_meta": {"progressToken": "p"}})
     assert isinstance(both.client.receive(message).event, RequestReceived)
-    assert wire_of(both.client.progress("s", 1, message="typing"))["params"] == {
+    assert to_wire(both.client.progress("s", 1, message="typing"))["params"] == {
         "progressToken": "p",
         "progress": 1,
         "message": "typing",
     }
 
 
-def wire_of_form() -> JsonObject:
+def form_params() -> JsonObject:
     from mcp_core.conversion.converter import converter
 
     return converter(R2025_11_25).unstructure(FORM)
 
 
-# --- what is about what -----------------------------------------------------------------------------------------------
+# --- related requests -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("jsonrpc.request-scoped-notifications")
-def test_every_message_says_which_stream_it_belongs_to() -> None:
-    both = opened(R2025_11_25)
+def test_outgoing_message_names_related_request() -> None:
+    both = open_pair(R2025_11_25)
     id = both.call(m.TOOLS_CALL, progress=True).id
     progress, log = both.server.progress(id, 1), both.server.log("error", 1, for_request=id)
-    ask = both.server.request(m.ELICITATION_CREATE, FORM, for_request=id)
+    elicitation = both.server.request(m.ELICITATION_CREATE, FORM, for_request=id)
     assert progress is not None
     assert log is not None
-    assert progress.for_request == log.for_request == ask.for_request == id
+    assert progress.for_request == log.for_request == elicitation.for_request == id
     published = both.server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())
     assert [each.for_request for each in published] == [None]
-    answer = both.server.respond(id, DONE)
+    answer = both.server.respond(id, TOOL_RESULT)
     assert answer is not None
     assert answer.for_request == id
-    refusal = both.server.receive(Request("bad", "what")).reply
-    assert refusal is not None
-    assert refusal.for_request == "bad"
+    rejection = both.server.receive(Request("bad", "what")).reply
+    assert rejection is not None
+    assert rejection.for_request == "bad"
 
 
 @pytest.mark.spec("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving", "stdio.correlate-by-id")
 @ERAS
-def test_answers_may_come_in_any_order(revision: Revision) -> None:
-    both = opened(revision)
+def test_responses_accepted_in_any_order(revision: Revision) -> None:
+    both = open_pair(revision)
     ids = [both.call(m.TOOLS_CALL).id for _ in range(5)]
     for id in reversed(ids):
         event = both.respond(id, t.CallToolResult(content=(t.TextContent(text=str(id)),)))
@@ -768,11 +768,11 @@ def test_answers_may_come_in_any_order(revision: Revision) -> None:
         assert event.result.content == (t.TextContent(text=str(id)),)
 
 
-# --- nothing that comes raises ------------------------------------------------------------------------------------------
+# --- arbitrary messages ------------------------------------------------------------------------------------------------
 
 JSON: Final = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
     max_leaves=5,
 )
 MEMBERS: Final = st.sampled_from(
@@ -804,76 +804,76 @@ MESSAGES: Final = st.one_of(
 
 @pytest.mark.property
 @given(st.sampled_from(ALL), st.sampled_from([Side.CLIENT, Side.SERVER]), st.booleans(), st.lists(MESSAGES, max_size=8))
-def test_no_message_of_a_peer_makes_receive_raise(
+def test_receive_arbitrary_message_never_raises(
     revision: Revision, role: Side, open_first: bool, messages: list[object]
 ) -> None:
-    both = opened(revision) if open_first else ConnectionPair(make_client(revision), make_server(revision))
+    both = open_pair(revision) if open_first else ConnectionPair(make_client(revision), make_server(revision))
     if open_first:
         both.call(m.TOOLS_CALL, progress=True)
     else:
         both.client.open()
     for message in messages:
         assert isinstance(message, (Request, Notification, ResultResponse, ErrorResponse))
-        reaction = both.end_of(role).receive(message)
+        reaction = both.connection(role).receive(message)
         if isinstance(message, Request) and not isinstance(reaction.event, RequestReceived):
             assert reaction.reply is not None or revision is R2026_07_28
         if not isinstance(message, Request) and reaction.reply is not None:
             assert isinstance(reaction.reply.message, (Request, Notification))
 
 
-# --- the tables by themselves -----------------------------------------------------------------------------------------
+# --- tables of requests -----------------------------------------------------------------------------------------------
 
 
-def test_tokens_belong_to_requests_that_asked_for_progress() -> None:
+def test_outbound_request_without_progress_has_no_token() -> None:
     outbound = OutboundRequests()
-    asked = outbound.begin(m.TOOLS_CALL, R2025_11_25, t.CallToolResult, progress=False, augmented=False)
-    assert outbound.with_token(asked.id) == (None, None)
+    request = outbound.begin(m.TOOLS_CALL, R2025_11_25, t.CallToolResult, progress=False, augmented=False)
+    assert outbound.with_token(request.id) == (None, None)
     assert outbound.cancel(99) is None
 
 
-def test_nothing_is_owed_at_first() -> None:
+def test_inbound_settle_unknown_id_raises() -> None:
     with pytest.raises(LocalProtocolError):
         InboundRequests().settle(1)
     assert InboundRequests().cancel("x") is None
 
 
 @EVERY_REVISION
-def test_errors_without_id_have_the_form_of_the_session(revision: Revision) -> None:
-    both = opened(revision)
+def test_error_without_id_form_follows_session_revision(revision: Revision) -> None:
+    both = open_pair(revision)
     expected = revision not in (R2025_11_25, R2026_07_28)
     assert both.client.error_ids_are_null is both.server.error_ids_are_null is expected
 
 
 @EVERY_REVISION
-def test_error_without_id_before_any_revision_is_known_has_a_null_id(revision: Revision) -> None:
+def test_error_without_id_before_negotiation_has_null_id(revision: Revision) -> None:
     for ours in ((revision,), (revision, R2026_07_28)):
-        # Where all revisions of the server leave the member out, there is nothing to wait for.
+        # If all revisions of the server leave the member out, the engine leaves it out at once.
         assert make_server(*ours).error_ids_are_null is (revision not in (R2025_11_25, R2026_07_28))
     assert make_server(revision, R2024_11_05).error_ids_are_null
 
 
-def test_error_without_id_after_a_modern_request_has_no_id_member() -> None:
+def test_error_without_id_after_modern_request_has_no_id_member() -> None:
     server = make_server()
     meta = write_envelope(R2026_07_28, CLIENT_INFO, t.ClientCapabilities())
     unknown: JsonObject = {**meta, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
-    assert error_of(server.receive(Request(1, "tools/list", {"_meta": unknown})))
+    assert get_error(server.receive(Request(1, "tools/list", {"_meta": unknown})))
     before = server.error_ids_are_null
     server.receive(Request(2, "tools/list", {"_meta": meta}))
     between = server.error_ids_are_null
-    # The session decides as soon as there is one.
+    # After the handshake, the session decides.
     info: JsonObject = {"name": "c", "version": "1"}
     server.receive(Request(3, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}))
     assert (before, between, server.error_ids_are_null) == (True, False, True)
 
 
-def test_messages_keep_the_subscription_that_they_name() -> None:
-    both = opened(R2025_11_25)
+def test_notification_has_subscription_id_of_meta() -> None:
+    both = open_pair(R2025_11_25)
     meta: JsonObject = {"io.modelcontextprotocol/subscriptionId": "x"}
-    message = received({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
+    message = from_wire({"method": "notifications/tools/list_changed", "params": {"_meta": meta}})
     event = both.client.receive(message).event
     assert isinstance(event, NotificationReceived)
     assert event.subscription == "x"
 
 
-def test_an_invalid_answer_is_the_fault_of_the_peer() -> None:
+def test_invalid_value_is_remote_protocol_error() -> None:
     assert issubclass(InvalidValue, RemoteProtocolError)

@@ -1,4 +1,4 @@
-"""What may answer a request: kinds of results, and the conditions under which a client takes them."""
+"""Results of requests: their kinds, and the conditions under which a client accepts them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from engine_pair import (
     ALL,
     FORM,
-    NOTHING_DECLARED,
+    NO_CLIENT_CAPABILITIES,
     RESULTS,
     SAMPLE,
-    WHEN,
+    TIME,
     ConnectionPair,
     make_client,
     make_server,
-    opened,
+    open_pair,
     pair,
 )
 
@@ -30,23 +30,23 @@ from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
 
 URL: Final = t.ElicitRequestURLParams(message="go", url="https://example.com/")
 TASK: Final = t.CreateExtensionTaskResult(
-    task_id="t", status="working", created_at=WHEN, last_updated_at=WHEN, ttl_ms=None
+    task_id="t", status="working", created_at=TIME, last_updated_at=TIME, ttl_ms=None
 )
-MAY_NEED_INPUT: Final = (m.TOOLS_CALL, m.PROMPTS_GET, m.RESOURCES_READ)
+MRTR_METHODS: Final = (m.TOOLS_CALL, m.PROMPTS_GET, m.RESOURCES_READ)
 
 
-def question(*asked: t.InputRequest, state: str | None = None) -> t.InputRequiredResult:
+def input_required(*requests: t.InputRequest, state: str | None = None) -> t.InputRequiredResult:
     return t.InputRequiredResult(
-        input_requests={str(index): each for index, each in enumerate(asked)} or None, request_state=state
+        input_requests={str(index): each for index, each in enumerate(requests)} or None, request_state=state
     )
 
 
-def with_client(capabilities: t.ClientCapabilities) -> ConnectionPair:
+def open_with_client(capabilities: t.ClientCapabilities) -> ConnectionPair:
     return pair(make_client(R2026_07_28, capabilities=capabilities), make_server(R2026_07_28)).open()
 
 
-def raw_answer(both: ConnectionPair, result: JsonObject) -> ResultReceived | ErrorReceived:
-    """The client receives any result of a tool."""
+def receive_result(both: ConnectionPair, result: JsonObject) -> ResultReceived | ErrorReceived:
+    """Receive any result of a tool at the client, and return the event."""
     id = both.call(m.TOOLS_CALL).id
     event = both.client.receive(ResultResponse(id, result)).event
     assert isinstance(event, (ResultReceived, ErrorReceived))
@@ -60,38 +60,38 @@ def raw_answer(both: ConnectionPair, result: JsonObject) -> ResultReceived | Err
     [row for row in METHODS if R2026_07_28 in row.revisions and row is not m.SERVER_DISCOVER],
     ids=lambda row: row.name,
 )
-def test_only_some_methods_are_answered_by_a_question(row: RequestMethod[object, object]) -> None:
-    both = opened(R2026_07_28)
+def test_input_required_result_only_for_mrtr_methods(row: RequestMethod[object, object]) -> None:
+    both = open_pair(R2026_07_28)
     id = both.call(row).id
     if row is m.SUBSCRIPTIONS_LISTEN:
         both.server.acknowledge(id)
-    asked = question(t.ElicitRequest(params=FORM), state="s")
-    if row in MAY_NEED_INPUT:
-        event = both.respond(id, asked)
+    result = input_required(t.ElicitRequest(params=FORM), state="s")
+    if row in MRTR_METHODS:
+        event = both.respond(id, result)
         assert isinstance(event, ResultReceived)
-        assert event.result == t.evolve(asked, meta=event.raw["_meta"])
+        assert event.result == t.evolve(result, meta=event.raw["_meta"])
         assert event.raw["resultType"] == "input_required"
     else:
         with pytest.raises(LocalProtocolError, match="InputRequiredResult"):
-            both.server.respond(id, asked)
+            both.server.respond(id, result)
         assert both.server.inbound_requests == (id,)
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_legacy_requests_are_never_answered_by_a_question(revision: Revision) -> None:
-    both = opened(revision)
+def test_input_required_result_legacy_revision_raises(revision: Revision) -> None:
+    both = open_pair(revision)
     with pytest.raises(LocalProtocolError):
-        both.server.respond(both.call(m.TOOLS_CALL).id, question(state="s"))
+        both.server.respond(both.call(m.TOOLS_CALL).id, input_required(state="s"))
 
 
 @pytest.mark.spec("mrtr.at-least-one-field", "mrtr.input-requests-optional", "mrtr.request-state-optional")
-def test_a_question_has_requests_or_a_state() -> None:
-    both = opened(R2026_07_28)
+def test_input_required_result_without_requests_and_state_raises() -> None:
+    both = open_pair(R2026_07_28)
     id = both.call(m.TOOLS_CALL).id
-    for empty in (question(), t.InputRequiredResult(input_requests={})):
+    for empty in (input_required(), t.InputRequiredResult(input_requests={})):
         with pytest.raises(LocalProtocolError, match="inputRequests or requestState"):
             both.server.respond(id, empty)
-    assert isinstance(both.respond(id, question(state="")), ResultReceived)
+    assert isinstance(both.respond(id, input_required(state="")), ResultReceived)
 
 
 @pytest.mark.spec(
@@ -104,7 +104,7 @@ def test_a_question_has_requests_or_a_state() -> None:
 )
 @pytest.mark.spec("capability.missing-required-error", "capability.missing-required-data")
 @pytest.mark.parametrize(
-    ("declared", "asked", "missing"),
+    ("declared", "input_request", "missing"),
     [
         (t.ClientCapabilities(), t.ElicitRequest(params=FORM), {"elicitation": {}}),
         (t.ClientCapabilities(), t.CreateMessageRequest(params=SAMPLE), {"sampling": {}}),
@@ -126,51 +126,51 @@ def test_a_question_has_requests_or_a_state() -> None:
         ),
     ],
 )
-def test_a_question_asks_for_nothing_that_the_request_did_not_declare(
-    declared: t.ClientCapabilities, asked: t.InputRequest, missing: JsonObject
+def test_input_request_for_undeclared_capability_rejected_on_both_sides(
+    declared: t.ClientCapabilities, input_request: t.InputRequest, missing: JsonObject
 ) -> None:
-    both = with_client(declared)
+    both = open_with_client(declared)
     id = both.call(m.TOOLS_CALL).id
-    with pytest.raises(MissingRequiredClientCapability) as refused:
-        both.server.respond(id, question(asked))
-    assert refused.value.data == {"requiredCapabilities": missing}
-    # It is what the client is to be told.
-    assert both.server.fail(id, refused.value) is not None
-    # A server without scruples asks all the same.
+    with pytest.raises(MissingRequiredClientCapability) as caught:
+        both.server.respond(id, input_required(input_request))
+    assert caught.value.data == {"requiredCapabilities": missing}
+    # The server can send this error to the client.
+    assert both.server.fail(id, caught.value) is not None
+    # A server without checks sends the result nevertheless.
     from mcp_core.conversion.converter import converter
 
-    event = raw_answer(both, converter(R2026_07_28).unstructure(question(asked)))
+    event = receive_result(both, converter(R2026_07_28).unstructure(input_required(input_request)))
     assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, RemoteProtocolError)
     assert "did not declare" in event.error.message
 
 
 @pytest.mark.spec("mrtr.input-requests-shape", "elicitation.capability-empty-is-form")
-def test_questions_that_were_declared_go_through() -> None:
-    both = with_client(
+def test_input_requests_for_declared_capabilities_accepted() -> None:
+    both = open_with_client(
         t.ClientCapabilities(
             roots=t.RootsCapability(),
             sampling=t.SamplingCapability(tools={}),
             elicitation=t.ElicitationCapability(form={}, url={}),
         )
     )
-    asked = (
+    requests = (
         t.ElicitRequest(params=FORM),
         t.ElicitRequest(params=URL),
         t.CreateMessageRequest(params=t.evolve(SAMPLE, tools=())),
         t.ListRootsRequest(),
     )
-    event = both.respond(both.call(m.TOOLS_CALL).id, question(*asked))
+    event = both.respond(both.call(m.TOOLS_CALL).id, input_required(*requests))
     assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.InputRequiredResult)
     assert event.result.input_requests is not None
-    assert [type(each) for each in event.result.input_requests.values()] == [type(each) for each in asked]
+    assert [type(each) for each in event.result.input_requests.values()] == [type(each) for each in requests]
 
 
 @pytest.mark.spec("jsonrpc.result-type-unrecognized-invalid", "jsonrpc.result-type-accepted-set")
 @pytest.mark.parametrize("kind", ["task2", "", "Complete", 5, None, {}])
-def test_a_result_of_an_unknown_kind_is_no_success(kind: JsonValue) -> None:
-    event = raw_answer(opened(R2026_07_28), {"resultType": kind, "content": []})
+def test_result_of_unknown_type_is_failure(kind: JsonValue) -> None:
+    event = receive_result(open_pair(R2026_07_28), {"resultType": kind, "content": []})
     assert isinstance(event, ErrorReceived)
     assert isinstance(event.error, RemoteProtocolError)
     assert "resultType" in event.error.message
@@ -180,8 +180,8 @@ def test_a_result_of_an_unknown_kind_is_no_success(kind: JsonValue) -> None:
     "jsonrpc.result-type-absent-is-complete", "compat.client-absent-result-type", "tools.is-error-default-false"
 )
 @pytest.mark.parametrize("revision", ALL, ids=str)
-def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
-    event = raw_answer(opened(revision), {"content": []})
+def test_result_without_type_is_complete(revision: Revision) -> None:
+    event = receive_result(open_pair(revision), {"content": []})
     assert isinstance(event, ResultReceived)
     assert event.result == t.CallToolResult(content=())
 
@@ -192,14 +192,14 @@ def test_a_result_without_a_kind_is_complete(revision: Revision) -> None:
     "jsonrpc.result-type-extension-values",
     "tasks.supported-methods",
 )
-def test_a_task_is_a_result_only_for_clients_that_know_tasks() -> None:
-    both = opened(R2026_07_28)
+def test_task_result_requires_tasks_extension_of_client() -> None:
+    both = open_pair(R2026_07_28)
     event = both.respond(both.call(m.TOOLS_CALL).id, TASK)
     assert isinstance(event, ResultReceived)
     assert isinstance(event.result, t.CreateExtensionTaskResult)
-    event = raw_answer(with_client(NOTHING_DECLARED), {**event.raw})
+    event = receive_result(open_with_client(NO_CLIENT_CAPABILITIES), {**event.raw})
     assert isinstance(event, ErrorReceived)
-    both = with_client(NOTHING_DECLARED)
+    both = open_with_client(NO_CLIENT_CAPABILITIES)
     id = both.call(m.TOOLS_CALL).id
     with pytest.raises(MissingRequiredClientCapability):
         both.server.respond(id, TASK)
@@ -208,22 +208,22 @@ def test_a_task_is_a_result_only_for_clients_that_know_tasks() -> None:
 
 
 @pytest.mark.parametrize("kind", ["input_required", "task", "what"])
-def test_a_complete_result_does_not_call_itself_otherwise(kind: str) -> None:
-    both = opened(R2026_07_28)
+def test_complete_result_with_other_type_raises(kind: str) -> None:
+    both = open_pair(R2026_07_28)
     with pytest.raises(LocalProtocolError, match=kind):
         both.server.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=(), result_type=kind))
 
 
-def test_the_result_of_a_task_is_that_of_any_request() -> None:
-    both = opened(R2025_11_25)
+def test_tasks_result_returns_any_result() -> None:
+    both = open_pair(R2025_11_25)
     for result in (RESULTS[m.TOOLS_CALL], t.GetTaskPayloadResult(extra={"x": 1})):
         assert isinstance(both.respond(both.call(m.TASKS_RESULT).id, result), ResultReceived)
     with pytest.raises(LocalProtocolError):
         both.server.respond(both.call(m.TASKS_RESULT).id, FORM)
 
 
-def test_a_client_answers_with_the_result_of_the_method() -> None:
-    both = opened(R2025_11_25)
+def test_client_result_of_other_method_raises() -> None:
+    both = open_pair(R2025_11_25)
     id = both.ask(m.ELICITATION_CREATE).id
     with pytest.raises(LocalProtocolError, match="elicitation/create"):
         both.client.respond(id, RESULTS[m.ROOTS_LIST])
@@ -232,10 +232,10 @@ def test_a_client_answers_with_the_result_of_the_method() -> None:
     assert isinstance(both.server_events[-1], ResultReceived)
 
 
-def test_the_kinds_of_results_are_those_of_the_table() -> None:
+def test_allowed_results_follow_method_and_revision() -> None:
     assert set(allowed_results(m.TOOLS_CALL, R2026_07_28, tasks=True)) == {"complete", "input_required", "task"}
     assert set(allowed_results(m.TOOLS_CALL, R2026_07_28, tasks=False)) == {"complete", "input_required"}
     assert set(allowed_results(m.TOOLS_LIST, R2026_07_28, tasks=True)) == {"complete"}
     assert set(allowed_results(m.TOOLS_CALL, R2025_11_25, tasks=True)) == {"complete"}
-    assert not understands_tasks(NOTHING_DECLARED)
-    assert undeclared_need(question(state="s"), R2026_07_28, NOTHING_DECLARED) is None
+    assert not understands_tasks(NO_CLIENT_CAPABILITIES)
+    assert undeclared_need(input_required(state="s"), R2026_07_28, NO_CLIENT_CAPABILITIES) is None

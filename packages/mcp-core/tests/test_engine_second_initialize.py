@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from engine_pair import FORM, RESULTS, URI, error_of, make_client, make_server
+from engine_pair import FORM, RESULTS, URI, get_error, make_client, make_server
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
@@ -56,7 +56,7 @@ def call(id: RequestId, token: JsonValue = None, *, modern: bool = False) -> Req
     return Request(id, "tools/call", {"name": "echo", "arguments": {}, "_meta": meta})
 
 
-def operating(revision: Revision = R2025_11_25) -> ServerConnection:
+def open_server(revision: Revision = R2025_11_25) -> ServerConnection:
     server = make_server()
     server.receive(initialize(revision=revision))
     server.receive(INITIALIZED)
@@ -64,8 +64,8 @@ def operating(revision: Revision = R2025_11_25) -> ServerConnection:
     return server
 
 
-def replaced(server: ServerConnection, message: Request) -> SessionReplaced:
-    """The event of a second `initialize`, which has to be answered by a result."""
+def replace_session(server: ServerConnection, message: Request) -> SessionReplaced:
+    """Send a second `initialize`, check its result, and return the event."""
     reaction = server.receive(message)
     assert isinstance(reaction.event, SessionReplaced)
     assert reaction.reply is not None
@@ -74,7 +74,7 @@ def replaced(server: ServerConnection, message: Request) -> SessionReplaced:
     return reaction.event
 
 
-def client_of(server: ServerConnection) -> ClientPeer:
+def get_client_info(server: ServerConnection) -> ClientPeer:
     assert isinstance(server.session, ClientPeer)
     return server.session
 
@@ -87,30 +87,30 @@ def test_second_initialize_on_open_session_begins_a_new_session(second: Revision
     assert isinstance(first.event, RequestHandled)
     if wait:
         server.receive(INITIALIZED)
-    event = replaced(server, initialize(0, second, {}, "second"))
+    event = replace_session(server, initialize(0, second, {}, "second"))
     assert event.id == 0
     assert any("initialize in the state" in note for note in event.notes)
-    peer = client_of(server)
+    peer = get_client_info(server)
     assert peer.revision is second
     assert peer.implementation == t.Implementation(name="second", version="1")
     assert peer.capabilities == t.ClientCapabilities()
     assert server.state is State.ANSWERED
-    opened = server.receive(INITIALIZED).event
-    assert isinstance(opened, ConnectionOpened)
-    assert opened.peer is peer
+    event = server.receive(INITIALIZED).event
+    assert isinstance(event, ConnectionOpened)
+    assert event.peer is peer
     server.request(m.PING, t.PingRequestParams(), for_request=None)
 
 
 def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> None:
-    server = operating()
+    server = open_server()
     server.receive(call(1))
     server.receive(call("b"))
     server.receive(call(3))
     server.receive(Notification("notifications/cancelled", {"requestId": 3}))
-    asked = server.request(m.ELICITATION_CREATE, FORM, for_request=1)
-    event = replaced(server, initialize(9))
-    assert isinstance(asked.message, Request)
-    assert event.abandoned.outbound == {asked.message.id: "elicitation/create"}
+    request = server.request(m.ELICITATION_CREATE, FORM, for_request=1)
+    event = replace_session(server, initialize(9))
+    assert isinstance(request.message, Request)
+    assert event.abandoned.outbound == {request.message.id: "elicitation/create"}
     assert event.abandoned.inbound == (1, "b")
     assert server.outbound_requests == {}
     assert server.inbound_requests == ()
@@ -118,43 +118,43 @@ def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> 
 
 
 def test_second_initialize_with_bad_params_leaves_the_session_running() -> None:
-    server = operating()
+    server = open_server()
     before = server.session
     server.receive(call(1))
-    asked = server.request(m.ELICITATION_CREATE, FORM, for_request=1)
-    bad: tuple[JsonObject | None, ...] = (None, {}, {"protocolVersion": "2025-11-25", "capabilities": []})
-    for params in bad:
-        code, _, _ = error_of(server.receive(Request(2, "initialize", params)))
+    request = server.request(m.ELICITATION_CREATE, FORM, for_request=1)
+    malformed: tuple[JsonObject | None, ...] = (None, {}, {"protocolVersion": "2025-11-25", "capabilities": []})
+    for params in malformed:
+        code, _, _ = get_error(server.receive(Request(2, "initialize", params)))
         assert code == ErrorCode.INVALID_PARAMS
     assert server.session is before
     assert server.state is State.OPERATING
     assert server.inbound_requests == (1,)
-    assert isinstance(asked.message, Request)
-    answer = ResultResponse(asked.message.id, {"action": "decline"})
+    assert isinstance(request.message, Request)
+    answer = ResultResponse(request.message.id, {"action": "decline"})
     assert isinstance(server.receive(answer).event, ResultReceived)
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
 
 
 def test_second_initialize_forgets_subscriptions_and_log_level() -> None:
-    server = operating()
+    server = open_server()
     server.receive(Request(1, "resources/subscribe", {"uri": URI}))
     assert server.respond(1, t.EmptyResult()) is not None
     server.receive(Request(2, "logging/setLevel", {"level": "debug"}))
-    assert client_of(server).log_level == "debug"
-    replaced(server, initialize(1))
+    assert get_client_info(server).log_level == "debug"
+    replace_session(server, initialize(1))
     server.receive(INITIALIZED)
     assert server.watched == ()
     assert server.watched_bytes == 0
-    assert client_of(server).log_level is None
+    assert get_client_info(server).log_level is None
     updated = t.ResourceUpdatedNotificationParams(uri=URI)
     assert server.publish(m.NOTIFICATIONS_RESOURCES_UPDATED, updated) == ()
     assert server.log("debug", "x") is None
 
 
 def test_late_outcome_of_an_ended_session_is_not_sent_when_its_id_is_reused() -> None:
-    server = operating()
+    server = open_server()
     server.receive(call(1, token="t"))
-    event = replaced(server, initialize(0))
+    event = replace_session(server, initialize(0))
     server.receive(INITIALIZED)
     assert isinstance(server.receive(call(1, token="t")).event, RequestReceived)
     ended = event.ended
@@ -166,26 +166,26 @@ def test_late_outcome_of_an_ended_session_is_not_sent_when_its_id_is_reused() ->
     with pytest.raises(LocalProtocolError):
         ended.request(m.PING, t.PingRequestParams(), for_request=None)
     assert ended.respond(1, RESULTS[m.TOOLS_CALL]) is None
-    # Nothing of that touched the request of the new session.
+    # None of these calls affects the request of the new session.
     assert server.inbound_requests == (1,)
     assert server.progress(1, 1.0) is not None
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
 
 
 def test_late_failure_of_an_ended_session_is_not_sent_when_its_id_is_reused() -> None:
-    server = operating()
+    server = open_server()
     server.receive(call(1))
-    ended = replaced(server, initialize(0)).ended
+    ended = replace_session(server, initialize(0)).ended
     server.receive(call(1))
     assert ended.fail(1, RequestFailed("no", code=7)) is None
     ended.withdraw(1)
     assert server.inbound_requests == (1,)
 
 
-def test_answer_to_a_request_of_an_ended_session_is_ignored_with_the_reason() -> None:
-    server = operating()
+def test_response_to_request_of_ended_session_ignored_with_reason() -> None:
+    server = open_server()
     old = server.request(m.PING, t.PingRequestParams(), for_request=None).message
-    replaced(server, initialize(0))
+    replace_session(server, initialize(0))
     server.receive(INITIALIZED)
     new = server.request(m.PING, t.PingRequestParams(), for_request=None).message
     assert isinstance(old, Request)
@@ -199,9 +199,9 @@ def test_answer_to_a_request_of_an_ended_session_is_ignored_with_the_reason() ->
 
 
 def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
-    server = operating()
+    server = open_server()
     server.receive(call(1))
-    replaced(server, initialize(0))
+    replace_session(server, initialize(0))
     late = Notification("notifications/cancelled", {"requestId": 1})
     assert isinstance(server.receive(late).event, MessageIgnored)
 
@@ -211,28 +211,28 @@ def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
 def test_second_initialize_with_another_revision_decides_batches_and_null_ids(
     first: Revision, second: Revision
 ) -> None:
-    server = operating(first)
-    replaced(server, initialize(5, second))
+    server = open_server(first)
+    replace_session(server, initialize(5, second))
     assert (server.refuse_batch() is None) is second.batching
     assert server.error_ids_are_null is not second.error_without_id
 
 
-def test_modern_requests_go_on_while_the_session_is_replaced() -> None:
-    server = operating()
-    wanted: JsonObject = {"toolsListChanged": True}
+def test_modern_requests_continue_while_session_is_replaced() -> None:
+    server = open_server()
+    filter_: JsonObject = {"toolsListChanged": True}
     server.receive(call(1, modern=True))
-    server.receive(Request(2, "subscriptions/listen", {"notifications": wanted, "_meta": ENVELOPE}))
+    server.receive(Request(2, "subscriptions/listen", {"notifications": filter_, "_meta": ENVELOPE}))
     server.acknowledge(2)
     server.receive(call(3))
-    event = replaced(server, initialize(4))
+    event = replace_session(server, initialize(4))
     assert event.abandoned.inbound == (3,)
     assert server.inbound_requests == (1, 2)
     assert server.subscriptions == (2,)
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
     changed = server.publish(m.NOTIFICATIONS_TOOLS_LIST_CHANGED, t.ToolListChangedNotificationParams())
     assert [each.for_request for each in changed] == [2]
-    # Their ids stay in use: the client could not tell the answers apart.
-    code, _, _ = error_of(server.receive(call(2)))
+    # Their ids remain in use; otherwise the client could not distinguish the responses.
+    code, _, _ = get_error(server.receive(call(2)))
     assert code == ErrorCode.INVALID_REQUEST
     cancelled = server.receive(Notification("notifications/cancelled", {"requestId": 2})).event
     assert isinstance(cancelled, CancelReceived)
@@ -246,22 +246,22 @@ def test_client_that_has_a_session_sends_no_second_initialize() -> None:
 
 
 def test_initialize_after_the_end_of_the_connection_is_ignored() -> None:
-    server = operating()
+    server = open_server()
     server.end()
     reaction = server.receive(initialize(1))
     assert isinstance(reaction.event, MessageIgnored)
     assert reaction.reply is None
 
 
-# --- any sequence ----------------------------------------------------------------------------------------------------
+# --- random sequences ------------------------------------------------------------------------------------------------
 
 IDS: Final = st.integers(1, 3) | st.sampled_from(["a", "1"])
 
 
-class Reused(RuleBasedStateMachine):
-    """One connection, reused by clients that know nothing of each other; handlers end when they like.
+class ReusedConnection(RuleBasedStateMachine):
+    """A connection that several independent clients use one after another, while handlers end at any time.
 
-    Handlers keep what they were given: the connection that was theirs when their request came.
+    A handler keeps the connection that was current when its request was received.
     """
 
     def __init__(self) -> None:
@@ -269,42 +269,46 @@ class Reused(RuleBasedStateMachine):
         self.server = make_server()
         self.session = 0
         self.running: list[tuple[RequestId, int | None, ServerConnection]] = []
-        """Handlers: the id, the number of the session or `None` of a modern request, and the connection."""
-        self.asked: dict[RequestId, int] = {}
+        """Running handlers: the id, the number of the session or `None` for a modern request, and the connection."""
+        self.outbound: dict[RequestId, int] = {}
         self.settled: set[RequestId] = set()
-        self.owed: dict[RequestId, int | None] = {}
-        """What the model says is owed: the id, and the session that it is of."""
+        self.inbound: dict[RequestId, int | None] = {}
+        """Pending inbound requests by the model: the id, and the number of the session."""
 
     @property
-    def live(self) -> bool:
+    def has_session(self) -> bool:
         return self.server.session is not None
 
     @rule(id=IDS, revision=st.sampled_from(LEGACY), finish=st.booleans())
     def client_initializes(self, id: RequestId, revision: Revision, finish: bool) -> None:
-        had = self.live
-        legacy = {each for each, session in self.owed.items() if session is not None}
-        asked = set(self.server.outbound_requests)
+        had_session = self.has_session
+        legacy = {each for each, session in self.inbound.items() if session is not None}
+        pending = set(self.server.outbound_requests)
         reaction = self.server.receive(initialize(id, revision))
         assert reaction.reply is not None
         assert isinstance(reaction.reply.message, ResultResponse)
         event = reaction.event
-        assert isinstance(event, SessionReplaced) is had
+        assert isinstance(event, SessionReplaced) is had_session
         if isinstance(event, SessionReplaced):
             assert set(event.abandoned.inbound) == legacy
-            assert set(event.abandoned.outbound) == asked
-            for each in asked:
+            assert set(event.abandoned.outbound) == pending
+            for each in pending:
                 self.settle(each)
             self.running = [
-                (each, session, of if session is None else event.ended if of is self.server else of)
-                for each, session, of in self.running
+                (
+                    each,
+                    session,
+                    connection if session is None else event.ended if connection is self.server else connection,
+                )
+                for each, session, connection in self.running
             ]
-        self.owed = {each: session for each, session in self.owed.items() if session is None}
+        self.inbound = {each: session for each, session in self.inbound.items() if session is None}
         self.session += 1
-        assert client_of(self.server).revision is revision
+        assert get_client_info(self.server).revision is revision
         if finish:
             self.server.receive(INITIALIZED)
 
-    @precondition(lambda self: self.live)
+    @precondition(lambda self: self.has_session)
     @rule(id=IDS, params=st.sampled_from([None, {}, {"protocolVersion": 3}]))
     def client_sends_a_bad_initialize(self, id: RequestId, params: JsonObject | None) -> None:
         before = (
@@ -313,7 +317,7 @@ class Reused(RuleBasedStateMachine):
             self.server.inbound_requests,
             dict(self.server.outbound_requests),
         )
-        error_of(self.server.receive(Request(id, "initialize", params)))
+        get_error(self.server.receive(Request(id, "initialize", params)))
         assert before == (
             self.server.session,
             self.server.state,
@@ -325,58 +329,60 @@ class Reused(RuleBasedStateMachine):
     def client_calls(self, id: RequestId, modern: bool, token: str | None) -> None:
         reaction = self.server.receive(call(id, token, modern=modern))
         accepted = isinstance(reaction.event, RequestReceived)
-        handled = any(each == id and of is self.server for each, _, of in self.running)
-        assert accepted is (not handled and (modern or self.live))
+        handled = any(each == id and connection is self.server for each, _, connection in self.running)
+        assert accepted is (not handled and (modern or self.has_session))
         if accepted:
             session = None if modern else self.session
-            self.owed[id] = session
+            self.inbound[id] = session
             self.running.append((id, session, self.server))
 
     @rule(id=IDS)
     def client_cancels(self, id: RequestId) -> None:
         event = self.server.receive(Notification("notifications/cancelled", {"requestId": id})).event
         if isinstance(event, CancelReceived):
-            del self.owed[event.id]
+            del self.inbound[event.id]
 
     @precondition(lambda self: self.running)
     @rule(index=st.integers(0, 9), fails=st.booleans())
     def handler_ends(self, index: int, fails: bool) -> None:
-        id, session, of = self.running.pop(index % len(self.running))
-        outgoing = of.fail(id, RequestFailed("no", code=7)) if fails else of.respond(id, RESULTS[m.TOOLS_CALL])
-        due = of is self.server and id in self.owed
-        assert (outgoing is not None) is due, "an answer has to be sent to the session that asked, and to no other"
-        if due:
-            assert self.owed.pop(id) == session
+        id, session, connection = self.running.pop(index % len(self.running))
+        outgoing = (
+            connection.fail(id, RequestFailed("no", code=7)) if fails else connection.respond(id, RESULTS[m.TOOLS_CALL])
+        )
+        is_expected = connection is self.server and id in self.inbound
+        assert (outgoing is not None) is is_expected, "a response is sent only to the session of its request"
+        if is_expected:
+            assert self.inbound.pop(id) == session
 
     @precondition(lambda self: self.running)
     @rule(index=st.integers(0, 9), value=st.floats(0, 9))
     def handler_reports_progress(self, index: int, value: float) -> None:
-        id, _, of = self.running[index % len(self.running)]
+        id, _, connection = self.running[index % len(self.running)]
         try:
-            outgoing = of.progress(id, value)
+            outgoing = connection.progress(id, value)
         except LocalProtocolError:
-            assert of is self.server
+            assert connection is self.server
         else:
-            assert outgoing is None or (of is self.server and id in self.owed)
+            assert outgoing is None or (connection is self.server and id in self.inbound)
 
     @precondition(lambda self: self.running)
     @rule(index=st.integers(0, 9))
-    def handler_asks_the_client(self, index: int) -> None:
-        id, session, of = self.running[index % len(self.running)]
+    def handler_sends_client_request(self, index: int) -> None:
+        id, session, connection = self.running[index % len(self.running)]
         try:
-            asked = of.request(m.ELICITATION_CREATE, FORM, for_request=id).message
+            request = connection.request(m.ELICITATION_CREATE, FORM, for_request=id).message
         except (LocalProtocolError, RequestFailed):
             return
-        assert of is self.server
-        assert isinstance(asked, Request)
-        assert asked.id not in self.asked, "an id of a request of ours was used twice"
-        self.asked[asked.id] = self.session
+        assert connection is self.server
+        assert isinstance(request, Request)
+        assert request.id not in self.outbound, "the id of an outbound request was reused"
+        self.outbound[request.id] = self.session
         assert session in (self.session, None)
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.outbound)
     @rule(index=st.integers(0, 9))
     def client_answers(self, index: int) -> None:
-        ids = sorted(self.asked, key=str)
+        ids = sorted(self.outbound, key=str)
         id = ids[-1 - index % len(ids)]
         event = self.server.receive(ResultResponse(id, {"action": "decline"})).event
         if isinstance(event, ResultReceived):
@@ -390,12 +396,12 @@ class Reused(RuleBasedStateMachine):
         self.settled.add(id)
 
     def teardown(self) -> None:
-        assert set(self.server.inbound_requests) == set(self.owed)
+        assert set(self.server.inbound_requests) == set(self.inbound)
         for id in self.server.end().outbound:
             self.settle(id)
-        assert self.settled == set(self.asked)
+        assert self.settled == set(self.outbound)
 
 
 @pytest.mark.property
-def test_any_sequence_of_sessions_on_one_pipe_answers_each_request_in_its_own_session() -> None:
-    run_state_machine_as_test(Reused)
+def test_reused_connection_answers_each_request_in_its_session() -> None:
+    run_state_machine_as_test(ReusedConnection)
