@@ -1,4 +1,4 @@
-"""One exchange of a client: what is sent, what counts as the answer, and what is left when there is none."""
+"""HTTP exchanges of a client: the request sent, the response received, and the outcome without a response."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STREAM: Final = "text/event-stream"
 CALL: Final = Request(7, "tools/call", {"name": "add"})
 INITIALIZE: Final = Request(1, "initialize", {"protocolVersion": "2025-11-25"})
 DISCOVER: Final = Request(1, "server/discover", {})
-TOLD: Final = Notification("notifications/roots/list_changed")
+CHANGED: Final = Notification("notifications/roots/list_changed")
 LOGGED: Final = Notification("notifications/message", {"level": "info", "data": "x"})
 ANSWER: Final = ResultResponse(7, {"content": []})
 
@@ -81,27 +81,27 @@ def head_of(status: int = 200, kind: str | None = JSON, **more: str) -> HttpHead
     return HttpHead(status=status, headers=Headers([*([] if kind is None else [("Content-Type", kind)]), *headers]))
 
 
-def begun(exchange: ClientExchange, status: int = 200, kind: str | None = JSON, **more: str) -> Expect:
+def receive_head(exchange: ClientExchange, status: int = 200, kind: str | None = JSON, **more: str) -> Expect:
     return exchange.receive_head(head_of(status, kind, **more))
 
 
-def streaming(exchange: ClientExchange, *events: bytes) -> list[Received]:
-    assert begun(exchange, kind=STREAM) is Expect.STREAM
+def receive_events(exchange: ClientExchange, *events: bytes) -> list[Received]:
+    assert receive_head(exchange, kind=STREAM) is Expect.STREAM
     return [message for event in events for message in exchange.receive_data(event)]
 
 
-def lost(exchange: ClientExchange, *, broken: bool = False) -> McpError:
+def get_lost_error(exchange: ClientExchange, *, broken: bool = False) -> McpError:
     outcome = exchange.end(broken)
     assert isinstance(outcome, Lost), outcome
     return outcome.error
 
 
-# --- what is sent --------------------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.post-per-message", "http.post-accept", "http.accept-both", "http.content-type-json")
 @pytest.mark.parametrize("revision", [None, *LEGACY, R2026_07_28], ids=str)
-def test_a_post_takes_both_forms_of_answer_and_brings_json(revision: Revision | None) -> None:
+def test_post_headers_accept_json_and_event_stream(revision: Revision | None) -> None:
     exchange = exchange_of(revision=revision)
 
     headers = dict(exchange.headers())
@@ -113,7 +113,7 @@ def test_a_post_takes_both_forms_of_answer_and_brings_json(revision: Revision | 
 
 
 @pytest.mark.spec("http.get-accept")
-def test_a_get_takes_a_stream_and_brings_nothing() -> None:
+def test_get_headers_accept_event_stream_only() -> None:
     exchange = exchange_of(None, session_id="s")
 
     assert exchange.method == "GET"
@@ -126,9 +126,9 @@ def test_a_get_takes_a_stream_and_brings_nothing() -> None:
 
 
 @pytest.mark.spec("http.protocol-version-header", "http.protocol-version-negotiated", "session.client-sends-id")
-@pytest.mark.parametrize("message", [CALL, TOLD, ANSWER, None], ids=["request", "notification", "answer", "get"])
+@pytest.mark.parametrize("message", [CALL, CHANGED, ANSWER, None], ids=["request", "notification", "answer", "get"])
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_all_of_a_session_says_so(revision: Revision, message: Message | None) -> None:
+def test_session_request_has_session_headers(revision: Revision, message: Message | None) -> None:
     headers = dict(exchange_of(message, revision, session_id="s-1").headers())
 
     assert headers["mcp-session-id"] == "s-1"
@@ -138,7 +138,7 @@ def test_all_of_a_session_says_so(revision: Revision, message: Message | None) -
 
 
 @pytest.mark.spec("session.client-reinitialize")
-def test_initialize_says_nothing_that_was_not_agreed() -> None:
+def test_initialize_request_has_no_session_headers() -> None:
     assert [name for name, _ in exchange_of(INITIALIZE, None).headers()] == [
         "accept",
         "content-type",
@@ -147,7 +147,7 @@ def test_initialize_says_nothing_that_was_not_agreed() -> None:
 
 
 @pytest.mark.spec("http.metadata-headers-on-post", "http.client-no-session-id")
-def test_a_modern_post_repeats_its_message_and_has_no_session() -> None:
+def test_modern_post_has_routing_headers_and_no_session() -> None:
     message = Request(7, "tools/call", {"name": "add", "arguments": {"region": "eu"}})
     region = ParamHeader(header="Region", path=("region",), type="string")
     exchange = ClientExchange(
@@ -164,7 +164,7 @@ def test_a_modern_post_repeats_its_message_and_has_no_session() -> None:
     assert session_headers(R2026_07_28, "left over") == [("mcp-protocol-version", "2026-07-28")]
 
 
-def test_methods_of_extensions_can_have_a_name_too() -> None:
+def test_extension_method_name_sent_in_header() -> None:
     message = Request(1, "x/fetch", {"which": "a"})
     exchange = ClientExchange(message, revision=R2026_07_28, limits=LIMITS, names={"x/fetch": "which"})
 
@@ -173,45 +173,45 @@ def test_methods_of_extensions_can_have_a_name_too() -> None:
 
 @pytest.mark.spec("http.body-single-message", "http.post-single-message")
 @pytest.mark.parametrize("revision", [None, R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28], ids=str)
-def test_batches_are_posted_in_one_revision_only(revision: Revision | None) -> None:
-    batch = Batch((CALL, TOLD))
+def test_batch_posted_only_in_2025_03_26(revision: Revision | None) -> None:
+    batch = Batch((CALL, CHANGED))
     if revision is R2025_03_26:
         body = exchange_of(batch, revision).body()
         assert body is not None
-        assert orjson.loads(body)[1]["method"] == TOLD.method
+        assert orjson.loads(body)[1]["method"] == CHANGED.method
     else:
         with pytest.raises(LocalProtocolError, match="a batch must not be posted"):
             exchange_of(batch, revision)
 
 
 @pytest.mark.spec("http.client-no-responses", "http.client-no-get-stream")
-def test_a_modern_client_posts_no_answer_and_fetches_no_stream() -> None:
+def test_modern_client_posting_response_or_opening_get_raises() -> None:
     with pytest.raises(LocalProtocolError, match="a response must not be posted in revision 2026-07-28"):
         exchange_of(ANSWER, R2026_07_28)
     with pytest.raises(LocalProtocolError, match="a stream must not be fetched with GET in revision 2026-07-28"):
         exchange_of(None, R2026_07_28)
-    assert exchange_of(TOLD, R2026_07_28).method == "POST"
+    assert exchange_of(CHANGED, R2026_07_28).method == "POST"
 
 
 @pytest.mark.parametrize(("revision", "body"), [(R2025_06_18, True), (R2025_11_25, False), (None, False)])
-def test_an_error_without_id_is_written_as_the_revision_has_it(revision: Revision | None, body: bool) -> None:
+def test_error_without_id_encoded_per_revision(revision: Revision | None, body: bool) -> None:
     sent = exchange_of(ErrorResponse(None, ErrorObject(-32700, "x")), revision).body()
 
     assert sent is not None
     assert ("id" in orjson.loads(sent)) is body
 
 
-# --- an answer in JSON ---------------------------------------------------------------------------------------------
+# --- JSON responses ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.client-both-response-types", "http.client-supports-json", "http.content-type-charset")
 @pytest.mark.parametrize(
     "kind", [JSON, "application/json; charset=utf-8", "Application/JSON", "text/json", "application/x+json"]
 )
-def test_an_answer_comes_as_json(kind: str) -> None:
+def test_json_response_ends_request(kind: str) -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, kind=kind) is Expect.MESSAGE
+    assert receive_head(exchange, kind=kind) is Expect.MESSAGE
     before = exchange.answered
     assert exchange.receive_body(RESULT) == (ANSWER,)
     assert (before, exchange.answered) == (False, True)
@@ -221,26 +221,26 @@ def test_an_answer_comes_as_json(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "text/plain; charset=utf-8"])
-def test_json_under_another_name_is_survived(kind: str | None) -> None:
+def test_json_with_other_media_type_tolerated(kind: str | None) -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, kind=kind) is Expect.MESSAGE
+    assert receive_head(exchange, kind=kind) is Expect.MESSAGE
     assert exchange.receive_body(RESULT) == (ANSWER,)
     assert exchange.notes == ["the JSON body has another media type"]
 
 
-def test_text_that_is_no_json_is_no_answer() -> None:
+def test_text_response_not_json_raises_http_failure() -> None:
     exchange = exchange_of()
-    begun(exchange, kind="text/plain")
+    receive_head(exchange, kind="text/plain")
 
     with pytest.raises(HttpFailure, match=r"status 200 and text/plain: It works! .*not an MCP endpoint"):
         exchange.receive_body(b"It works!")
 
 
-def test_a_page_is_no_answer_and_the_error_says_what_came() -> None:
+def test_html_response_failure_quotes_sanitized_body() -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, kind="text/html; charset=utf-8") is Expect.TEXT
+    assert receive_head(exchange, kind="text/html; charset=utf-8") is Expect.TEXT
     failure = exchange.failure(b"<html>\n\n  <title>Log\x1b[31m in</title>" + b"x" * 1_000)
 
     assert isinstance(failure, HttpFailure)
@@ -256,64 +256,64 @@ def test_a_page_is_no_answer_and_the_error_says_what_came() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b" \n"])
-def test_an_empty_body_is_no_answer_to_a_request(body: bytes) -> None:
+def test_empty_body_loses_response(body: bytes) -> None:
     exchange = exchange_of()
-    begun(exchange)
+    receive_head(exchange)
 
     assert exchange.receive_body(body) == ()
-    error = lost(exchange)
+    error = get_lost_error(exchange)
     assert isinstance(error, RemoteProtocolError)
     assert error.message == "the body (status 200) is empty, or does not contain the response to the request"
 
 
 @pytest.mark.parametrize("status", [202, 204])
-def test_a_request_that_was_only_accepted_is_lost(status: int) -> None:
+def test_request_accepted_without_body_loses_response(status: int) -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, status, None) is Expect.NOTHING
-    error = lost(exchange)
+    assert receive_head(exchange, status, None) is Expect.NOTHING
+    error = get_lost_error(exchange)
     assert isinstance(error, RemoteProtocolError)
     assert f"status {status}" in error.message
 
 
-def test_an_answer_under_the_status_of_acceptance_is_an_answer() -> None:
+def test_json_response_with_status_202_accepted() -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, 202) is Expect.MESSAGE
+    assert receive_head(exchange, 202) is Expect.MESSAGE
     assert exchange.receive_body(RESULT) == (ANSWER,)
     assert exchange.end(broken=False) is None
 
 
-def test_an_answer_with_another_id_is_delivered_and_does_not_count() -> None:
+def test_response_with_other_id_delivered_request_pending() -> None:
     exchange = exchange_of()
-    begun(exchange)
+    receive_head(exchange)
 
     assert exchange.receive_body(wire(id=8, result={})) == (ResultResponse(8, {}),)
     assert not exchange.answered
-    assert isinstance(lost(exchange), RemoteProtocolError)
+    assert isinstance(get_lost_error(exchange), RemoteProtocolError)
 
 
-def test_an_id_written_as_text_counts() -> None:
+def test_response_id_as_string_matches() -> None:
     exchange = exchange_of()
-    begun(exchange)
+    receive_head(exchange)
 
     assert exchange.receive_body(wire(id="7", result={})) == (ResultResponse("7", {}),)
     assert exchange.end(broken=False) is None
 
 
 @pytest.mark.parametrize("members", [{}, {"id": None}])
-def test_an_error_without_id_is_the_answer(members: JsonObject) -> None:
+def test_error_without_id_answers_request(members: JsonObject) -> None:
     exchange = exchange_of()
-    begun(exchange)
+    receive_head(exchange)
 
     assert exchange.receive_body(error(-32603, "x", **members)) == (ErrorResponse(7, ErrorObject(-32603, "x")),)
     assert exchange.end(broken=False) is None
     assert "the error has no id and was used as the response" in exchange.notes
 
 
-def test_what_is_no_message_is_the_answer_and_a_bad_one() -> None:
+def test_malformed_body_answers_request() -> None:
     exchange = exchange_of()
-    begun(exchange)
+    receive_head(exchange)
 
     (bad,) = exchange.receive_body(b'{"status": "ok"}')
 
@@ -322,9 +322,9 @@ def test_what_is_no_message_is_the_answer_and_a_bad_one() -> None:
     assert exchange.end(broken=False) is None
 
 
-def test_a_bad_answer_says_itself_which_it_is() -> None:
+def test_malformed_response_with_id_answers_that_request() -> None:
     exchange = exchange_of(Batch((CALL, Request(8, "ping"))), R2025_03_26)
-    begun(exchange)
+    receive_head(exchange)
 
     (bad,) = exchange.receive_body(b'{"jsonrpc":"2.0","id":8,"result":{"a":}}')
 
@@ -334,10 +334,10 @@ def test_a_bad_answer_says_itself_which_it_is() -> None:
 
 
 @pytest.mark.spec("batch.http-requests-response")
-def test_the_answers_to_a_batch_come_together_or_alone() -> None:
-    batch = Batch((CALL, Request("b", "ping"), TOLD))
+def test_batch_responses_in_batch_or_separate_events() -> None:
+    batch = Batch((CALL, Request("b", "ping"), CHANGED))
     exchange = exchange_of(batch, R2025_03_26)
-    begun(exchange)
+    receive_head(exchange)
 
     (answers,) = exchange.receive_body(b"[" + RESULT + b"," + wire(id="b", result={}) + b",1]")
 
@@ -346,7 +346,7 @@ def test_the_answers_to_a_batch_come_together_or_alone() -> None:
     assert exchange.end(broken=False) is None
 
     exchange = exchange_of(batch, R2025_03_26)
-    streaming(exchange, encode_event(wire(id="b", result={})))
+    receive_events(exchange, encode_event(wire(id="b", result={})))
     assert not exchange.answered
     exchange.receive_data(encode_event(RESULT))
     assert exchange.answered
@@ -354,34 +354,34 @@ def test_the_answers_to_a_batch_come_together_or_alone() -> None:
 
 @pytest.mark.spec("batch.http-sse-responses", "batch.http-sse-server-messages")
 @pytest.mark.parametrize("message", [Batch((CALL, Request("b", "ping"))), None], ids=["post", "get"])
-def test_an_event_may_hold_several_messages(message: Batch | None) -> None:
+def test_event_with_batch_returns_batch(message: Batch | None) -> None:
     exchange = exchange_of(message, R2025_03_26)
-    told = b"[" + LOG + b"," + wire(id="q", method="ping") + b"]"
+    log_and_ping = b"[" + LOG + b"," + wire(id="q", method="ping") + b"]"
     answers = b"[" + RESULT + b"," + wire(id="b", result={}) + b"]"
 
-    received = streaming(exchange, encode_event(told), encode_event(answers))
+    received = receive_events(exchange, encode_event(log_and_ping), encode_event(answers))
 
     assert received == [Batch((LOGGED, Request("q", "ping"))), Batch((ANSWER, ResultResponse("b", {})))]
 
 
-def test_an_error_without_id_answers_no_batch() -> None:
+def test_error_without_id_does_not_answer_batch() -> None:
     exchange = exchange_of(Batch((CALL, Request(8, "ping"))), R2025_03_26)
-    begun(exchange, 400)
+    receive_head(exchange, 400)
 
     with pytest.raises(HttpFailure, match="bad batch"):
         exchange.receive_body(error(-32600, "bad batch", id=None))
 
 
-# --- refusals ------------------------------------------------------------------------------------------------------
+# --- HTTP errors ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.client-reads-error-body", "compat.client-http-inspect-400", "compat.client-http-404-with-body")
 @pytest.mark.parametrize("status", [400, 404, 409, 500, 503])
 @pytest.mark.parametrize("kind", [JSON, None, "text/plain"])
-def test_a_refusal_in_json_rpc_is_the_answer(status: int, kind: str | None) -> None:
+def test_http_error_with_jsonrpc_error_answers_request(status: int, kind: str | None) -> None:
     exchange = exchange_of(revision=R2026_07_28)
 
-    assert begun(exchange, status, kind) is Expect.MESSAGE
+    assert receive_head(exchange, status, kind) is Expect.MESSAGE
     received = exchange.receive_body(error(-32601, "unknown", id=7))
 
     assert received == (ErrorResponse(7, ErrorObject(-32601, "unknown")),)
@@ -389,9 +389,9 @@ def test_a_refusal_in_json_rpc_is_the_answer(status: int, kind: str | None) -> N
 
 
 @pytest.mark.parametrize("id", [None, "server-error", 0, "7"])
-def test_a_refusal_answers_the_request_whatever_its_id(id: JsonValue) -> None:
+def test_http_error_with_other_id_answers_request(id: JsonValue) -> None:
     exchange = exchange_of()
-    begun(exchange, 400)
+    receive_head(exchange, 400)
 
     received = exchange.receive_body(error(-32600, "Bad Request", id=id))
 
@@ -400,9 +400,9 @@ def test_a_refusal_answers_the_request_whatever_its_id(id: JsonValue) -> None:
     assert exchange.notes != []
 
 
-def test_a_refusal_may_be_a_batch() -> None:
+def test_http_error_batch_answers_request() -> None:
     exchange = exchange_of(Batch((CALL,)), R2025_03_26)
-    begun(exchange, 400)
+    receive_head(exchange, 400)
 
     (answer,) = exchange.receive_body(b"[" + error(-32600, "x", id=7) + b"]")
 
@@ -421,9 +421,9 @@ def test_a_refusal_may_be_a_batch() -> None:
         (502, JSON, b""),
     ],
 )
-def test_any_other_refusal_is_a_failure_that_quotes_it(status: int, kind: str | None, body: bytes) -> None:
+def test_http_error_without_jsonrpc_error_quotes_body(status: int, kind: str | None, body: bytes) -> None:
     exchange = exchange_of()
-    assert begun(exchange, status, kind) is Expect.MESSAGE
+    assert receive_head(exchange, status, kind) is Expect.MESSAGE
 
     with pytest.raises(HttpFailure) as caught:
         exchange.receive_body(body)
@@ -435,44 +435,44 @@ def test_any_other_refusal_is_a_failure_that_quotes_it(status: int, kind: str | 
 
 
 @pytest.mark.parametrize(("status", "kind"), [(404, "text/html"), (405, JSON), (405, None), (500, STREAM)])
-def test_a_refusal_of_another_kind_is_only_quoted(status: int, kind: str | None) -> None:
+def test_http_error_other_media_type_quotes_body(status: int, kind: str | None) -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, status, kind) is Expect.TEXT
+    assert receive_head(exchange, status, kind) is Expect.TEXT
     assert exchange.failure(b"").message.startswith(f"POST returned status {status}")
 
 
-def test_a_redirect_that_was_not_followed_is_told_without_its_query() -> None:
+def test_redirect_failure_message_omits_query() -> None:
     exchange = exchange_of()
 
-    assert begun(exchange, 302, "text/html", location="https://login.example/?token=secret") is Expect.TEXT
+    assert receive_head(exchange, 302, "text/html", location="https://login.example/?token=secret") is Expect.TEXT
     message = exchange.failure(b"").message
     assert message.endswith("(it redirects to https://login.example/, and the redirect was not followed)")
 
 
-def test_a_redirect_to_nowhere_is_told_too() -> None:
+def test_redirect_without_location_raises_http_failure() -> None:
     exchange = exchange_of()
-    begun(exchange, 304, None)
+    receive_head(exchange, 304, None)
 
     with pytest.raises(HttpFailure, match=r"POST returned status 304$"):
         exchange.receive_body(b"")
 
 
 @pytest.mark.parametrize("kind", [JSON, STREAM])
-def test_an_encoded_answer_is_refused_by_the_name_of_its_encoding(kind: str) -> None:
+def test_response_with_content_encoding_failure_names_encoding(kind: str) -> None:
     for message in (CALL, None):
         exchange = exchange_of(message)
-        assert begun(exchange, 200, kind, content_encoding="GZip") is Expect.TEXT
+        assert receive_head(exchange, 200, kind, content_encoding="GZip") is Expect.TEXT
         assert "the body is encoded as gzip, which the request did not accept" in exchange.failure(b"\x1f\x8b").message
 
 
-def test_the_encoding_that_is_none_is_fine() -> None:
-    assert begun(exchange_of(), content_encoding="Identity") is Expect.MESSAGE
+def test_response_content_encoding_identity_accepted() -> None:
+    assert receive_head(exchange_of(), content_encoding="Identity") is Expect.MESSAGE
 
 
 @pytest.mark.parametrize(("status", "sentence"), [(401, "requires credentials"), (403, "denied access")])
-@pytest.mark.parametrize("message", [CALL, TOLD, None], ids=["request", "notification", "get"])
-def test_credentials_that_are_wanted_are_named(status: int, sentence: str, message: Message | None) -> None:
+@pytest.mark.parametrize("message", [CALL, CHANGED, None], ids=["request", "notification", "get"])
+def test_access_denied_has_challenges(status: int, sentence: str, message: Message | None) -> None:
     exchange = exchange_of(message, session_id="s")
     head = HttpHead(
         status=status,
@@ -492,33 +492,33 @@ def test_credentials_that_are_wanted_are_named(status: int, sentence: str, messa
 # --- sessions ------------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_to_initialize_opens_a_session() -> None:
+def test_initialize_response_sets_session_id() -> None:
     exchange = exchange_of(INITIALIZE, None)
-    begun(exchange, MCP_SESSION_ID="abc!~")
+    receive_head(exchange, MCP_SESSION_ID="abc!~")
 
     assert exchange.session_id == "abc!~"
 
 
-@pytest.mark.parametrize(("message", "status"), [(CALL, 200), (TOLD, 202), (INITIALIZE, 400)])
-def test_no_other_response_opens_a_session(message: Message, status: int) -> None:
+@pytest.mark.parametrize(("message", "status"), [(CALL, 200), (CHANGED, 202), (INITIALIZE, 400)])
+def test_session_id_in_later_response_ignored(message: Message, status: int) -> None:
     exchange = exchange_of(message)
-    begun(exchange, status, mcp_session_id="other")
+    receive_head(exchange, status, mcp_session_id="other")
 
     assert exchange.session_id is None
 
 
 @pytest.mark.parametrize("id", ["", "a b", "\xfc", "a\x7f", "a\tb"])
-def test_an_id_that_is_not_visible_ascii_is_not_used(id: str) -> None:
+def test_session_id_invalid_characters_ignored(id: str) -> None:
     exchange = exchange_of(INITIALIZE, None)
-    begun(exchange, mcp_session_id=id)
+    receive_head(exchange, mcp_session_id=id)
 
     assert exchange.session_id is None
     assert exchange.notes == ["the session id has invalid characters and is ignored"]
 
 
-def test_a_server_without_sessions_opens_none() -> None:
+def test_initialize_response_without_session_id() -> None:
     exchange = exchange_of(INITIALIZE, None)
-    begun(exchange)
+    receive_head(exchange)
 
     assert exchange.session_id is None
     assert exchange.notes == []
@@ -526,30 +526,30 @@ def test_a_server_without_sessions_opens_none() -> None:
 
 @pytest.mark.spec("session.client-reinitialize")
 @pytest.mark.parametrize(
-    ("message", "last_event_id"), [(CALL, None), (TOLD, None), (ANSWER, None), (None, "3")], ids=repr
+    ("message", "last_event_id"), [(CALL, None), (CHANGED, None), (ANSWER, None), (None, "3")], ids=repr
 )
-def test_404_in_a_session_means_that_it_is_gone(message: Message | None, last_event_id: str | None) -> None:
+def test_status_404_in_session_raises_session_expired(message: Message | None, last_event_id: str | None) -> None:
     exchange = exchange_of(message, session_id="s", last_event_id=last_event_id)
 
-    assert begun(exchange, 404) is Expect.TEXT
+    assert receive_head(exchange, 404) is Expect.TEXT
     expired = exchange.failure(error(-32600, "session not found", id=7))
     assert isinstance(expired, SessionExpired)
     assert "session not found" in expired.message
 
 
-def test_404_to_a_first_get_says_only_that_there_is_no_such_stream() -> None:
+def test_status_404_on_first_get_returns_http_failure() -> None:
     exchange = exchange_of(None, session_id="s")
 
-    assert begun(exchange, 404, None) is Expect.TEXT
+    assert receive_head(exchange, 404, None) is Expect.TEXT
     failure = exchange.failure(b"")
     assert isinstance(failure, HttpFailure)
     assert failure.status == 404
 
 
-def test_404_of_a_modern_server_is_about_the_method() -> None:
+def test_status_404_modern_server_answers_request() -> None:
     exchange = ClientExchange(CALL, revision=R2026_07_28, limits=LIMITS, session_id="left over")
 
-    assert begun(exchange, 404) is Expect.MESSAGE
+    assert receive_head(exchange, 404) is Expect.MESSAGE
     assert exchange.receive_body(error(-32601, "unknown", id=7)) != ()
 
 
@@ -562,15 +562,15 @@ def test_404_of_a_modern_server_is_about_the_method() -> None:
         b"Invalid session ID",
     ],
 )
-def test_servers_that_say_400_for_a_lost_session_are_understood(body: bytes) -> None:
+def test_status_400_for_lost_session_raises_session_expired(body: bytes) -> None:
     exchange = exchange_of(session_id="s")
-    begun(exchange, 400)
+    receive_head(exchange, 400)
     with pytest.raises(SessionExpired):
         exchange.receive_body(body)
 
-    told = exchange_of(TOLD, session_id="s")
-    begun(told, 400)
-    assert isinstance(told.failure(body), SessionExpired)
+    notification = exchange_of(CHANGED, session_id="s")
+    receive_head(notification, 400)
+    assert isinstance(notification.failure(body), SessionExpired)
 
 
 @pytest.mark.parametrize(
@@ -582,9 +582,9 @@ def test_servers_that_say_400_for_a_lost_session_are_understood(body: bytes) -> 
         ("s", 400, error(-32602, "unsupported version", id=None)),
     ],
 )
-def test_other_refusals_that_look_so_are_answers(session: str | None, status: int, body: bytes) -> None:
+def test_status_400_unrelated_to_session_answers_request(session: str | None, status: int, body: bytes) -> None:
     exchange = exchange_of(session_id=session)
-    begun(exchange, status)
+    receive_head(exchange, status)
 
     (answer,) = exchange.receive_body(body)
 
@@ -592,33 +592,33 @@ def test_other_refusals_that_look_so_are_answers(session: str | None, status: in
     assert answer.id == 7
 
 
-# --- what needs no answer ------------------------------------------------------------------------------------------
+# --- messages without a response -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("message", [TOLD, ANSWER, Batch((TOLD, ANSWER))], ids=["notification", "answer", "batch"])
+@pytest.mark.parametrize(
+    "message", [CHANGED, ANSWER, Batch((CHANGED, ANSWER))], ids=["notification", "answer", "batch"]
+)
 @pytest.mark.parametrize(
     ("status", "kind"), [(202, None), (204, None), (200, JSON), (200, STREAM), (200, "text/html"), (200, None)]
 )
-def test_what_needs_no_answer_is_done_when_it_is_accepted(
-    message: Message | Batch, status: int, kind: str | None
-) -> None:
+def test_message_without_response_accepted(message: Message | Batch, status: int, kind: str | None) -> None:
     exchange = exchange_of(message, R2025_03_26)
 
-    assert begun(exchange, status, kind) is Expect.NOTHING
+    assert receive_head(exchange, status, kind) is Expect.NOTHING
     assert exchange.end(broken=False) is None
     assert not exchange.answered
     assert exchange.notes == ([] if status != 200 else ["the status for a message without requests is 200, not 202"])
 
 
-def test_what_needs_no_answer_can_be_refused() -> None:
-    exchange = exchange_of(TOLD)
+def test_message_without_response_http_error_quoted() -> None:
+    exchange = exchange_of(CHANGED)
 
-    assert begun(exchange, 400) is Expect.TEXT
+    assert receive_head(exchange, 400) is Expect.TEXT
     assert "no such thing" in exchange.failure(error(-32600, "no such thing")).message
 
 
-def test_a_connection_that_breaks_behind_a_notification_does_no_harm() -> None:
-    assert exchange_of(TOLD).end(broken=True) is None
+def test_notification_connection_lost_ignored() -> None:
+    assert exchange_of(CHANGED).end(broken=True) is None
 
 
 # --- streams -------------------------------------------------------------------------------------------------------
@@ -628,21 +628,21 @@ def test_a_connection_that_breaks_behind_a_notification_does_no_harm() -> None:
     "http.client-supports-sse", "http.sse-client-ignores-comments", "http.sse-parse-standard", "sse.disconnect-any-time"
 )
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
-def test_messages_come_before_the_answer(newline: bytes) -> None:
+def test_stream_messages_before_response_delivered(newline: bytes) -> None:
     exchange = exchange_of()
     events = (
         encode_comment("keep-alive") + encode_event(LOG) + b"event: message\nid\ndata:" + RESULT + b"\n\n"
     ).replace(b"\n", newline)
 
-    assert streaming(exchange, events) == [LOGGED, ANSWER]
+    assert receive_events(exchange, events) == [LOGGED, ANSWER]
     assert exchange.answered
     assert exchange.end(broken=True) is None
 
 
-def test_events_without_a_message_are_no_messages() -> None:
+def test_events_without_message_ignored() -> None:
     exchange = exchange_of()
 
-    received = streaming(
+    received = receive_events(
         exchange, encode_event(id="1", retry=500), b"event: ping\ndata: {}\n\n", encode_event(b"hello", event="x")
     )
 
@@ -650,26 +650,26 @@ def test_events_without_a_message_are_no_messages() -> None:
     assert exchange.notes == ["ignored an event of type 'ping'", "ignored an event of type 'x'"]
 
 
-def test_a_message_in_an_event_of_another_name_is_survived() -> None:
+def test_event_other_type_with_message_tolerated() -> None:
     exchange = exchange_of()
 
-    assert streaming(exchange, encode_event(RESULT, event="response")) == [ANSWER]
+    assert receive_events(exchange, encode_event(RESULT, event="response")) == [ANSWER]
     assert exchange.notes == ["an event of type 'response' contains a message"]
 
 
-def test_what_a_server_calls_its_events_is_shown_harmlessly() -> None:
+def test_event_type_note_sanitized() -> None:
     exchange = exchange_of()
 
-    streaming(exchange, b"event: \x1b[2J" + b"x" * 500 + b"\ndata: 1\n\n")
+    receive_events(exchange, b"event: \x1b[2J" + b"x" * 500 + b"\ndata: 1\n\n")
 
     assert "\x1b" not in exchange.notes[0]
     assert len(exchange.notes[0]) < 300
 
 
-def test_an_event_that_holds_no_message_is_told_and_the_answer_still_comes() -> None:
+def test_malformed_event_does_not_prevent_response() -> None:
     exchange = exchange_of()
 
-    bad, answer = streaming(exchange, encode_event(b"[DONE]"), encode_event(RESULT))
+    bad, answer = receive_events(exchange, encode_event(b"[DONE]"), encode_event(RESULT))
 
     assert isinstance(bad, MalformedMessage)
     assert bad.answers is None
@@ -677,10 +677,10 @@ def test_an_event_that_holds_no_message_is_told_and_the_answer_still_comes() -> 
 
 
 @pytest.mark.parametrize("limits", [Limits(message_bytes=60), Limits(event_bytes=100)])
-def test_an_answer_that_is_too_large_is_told_as_such(limits: Limits) -> None:
+def test_response_over_limit_answers_with_malformed_message(limits: Limits) -> None:
     exchange = exchange_of(limits=limits)
 
-    (bad,) = streaming(exchange, encode_event(wire(id=7, result={"text": "x" * 100})))
+    (bad,) = receive_events(exchange, encode_event(wire(id=7, result={"text": "x" * 100})))
 
     assert isinstance(bad, MalformedMessage)
     assert isinstance(bad.__cause__, LimitExceeded)
@@ -688,11 +688,11 @@ def test_an_answer_that_is_too_large_is_told_as_such(limits: Limits) -> None:
     assert exchange.answered
 
 
-def test_deviations_of_the_messages_are_noted_and_bounded() -> None:
+def test_tolerated_deviations_noted_and_bounded() -> None:
     exchange = exchange_of()
     loose = b'{"id":9,"result":{}}'
 
-    streaming(exchange, *[encode_event(loose)] * 1_000)
+    receive_events(exchange, *[encode_event(loose)] * 1_000)
 
     assert 0 < len(exchange.notes) <= 20
     exchange.notes.clear()
@@ -700,68 +700,70 @@ def test_deviations_of_the_messages_are_noted_and_bounded() -> None:
     assert len(exchange.notes) == 1
 
 
-def test_an_error_without_id_in_a_stream_is_the_answer() -> None:
+def test_stream_error_without_id_answers_request() -> None:
     exchange = exchange_of()
 
-    assert streaming(exchange, encode_event(error(-1, "x", id=None))) == [ErrorResponse(7, ErrorObject(-1, "x"))]
+    assert receive_events(exchange, encode_event(error(-1, "x", id=None))) == [ErrorResponse(7, ErrorObject(-1, "x"))]
     assert exchange.answered
 
 
-def test_a_stream_of_its_own_has_no_answer_that_an_error_could_be() -> None:
+def test_standalone_stream_error_without_id_delivered() -> None:
     exchange = exchange_of(None)
 
-    assert streaming(exchange, encode_event(error(-1, "x", id=None))) == [ErrorResponse(None, ErrorObject(-1, "x"))]
+    assert receive_events(exchange, encode_event(error(-1, "x", id=None))) == [
+        ErrorResponse(None, ErrorObject(-1, "x"))
+    ]
     assert not exchange.answered
 
 
-def test_a_last_event_without_its_end_counts_if_it_is_whole() -> None:
+def test_last_event_without_blank_line_delivered() -> None:
     exchange = exchange_of()
 
-    assert streaming(exchange, b"id: 1\ndata: " + RESULT) == []
+    assert receive_events(exchange, b"id: 1\ndata: " + RESULT) == []
     assert exchange.receive_data(b"") == (ANSWER,)
     assert exchange.notes == ["the blank line after the last event is missing"]
     assert exchange.end(broken=False) is None
 
 
 @pytest.mark.parametrize("cut", [b"id: 2\ndata: {", b"id: 2\n", b"id: 2", b"event: x\nid: 2\ndata: {}"])
-def test_an_event_that_is_cut_off_was_not_received(cut: bytes) -> None:
+def test_truncated_event_discarded(cut: bytes) -> None:
     exchange = exchange_of()
 
-    assert streaming(exchange, encode_event(id="1"), cut) == []
+    assert receive_events(exchange, encode_event(id="1"), cut) == []
     assert exchange.receive_data(b"") == ()
     assert exchange.end(broken=False) == Resume("1", 1.0)
 
 
-def test_the_end_of_a_stream_may_be_told_twice() -> None:
+def test_stream_end_received_twice_ignored() -> None:
     exchange = exchange_of()
-    streaming(exchange, b"data: " + RESULT)
+    receive_events(exchange, b"data: " + RESULT)
 
     assert exchange.receive_data(b"") == (ANSWER,)
     assert exchange.receive_data(b"") == ()
 
 
-def test_the_stream_of_http_sse_is_no_answer_to_a_post() -> None:
+def test_endpoint_event_on_post_raises_http_failure() -> None:
     exchange = exchange_of(INITIALIZE, None)
 
     with pytest.raises(HttpFailure, match="HTTP\\+SSE") as caught:
-        streaming(exchange, encode_event(b"/messages?session=1", event="endpoint"))
+        receive_events(exchange, encode_event(b"/messages?session=1", event="endpoint"))
 
     assert caught.value.status == 200
     assert exchange.offers_endpoint
 
 
-def test_an_endpoint_means_nothing_on_a_stream_of_its_own() -> None:
+def test_endpoint_event_on_standalone_stream_ignored() -> None:
     exchange = exchange_of(None)
 
-    assert streaming(exchange, encode_event(b"/messages", event="endpoint")) == []
+    assert receive_events(exchange, encode_event(b"/messages", event="endpoint")) == []
     assert not exchange.offers_endpoint
 
 
 @pytest.mark.parametrize(("status", "kind"), [(200, JSON), (204, None), (404, None), (405, JSON), (501, STREAM)])
-def test_a_server_may_have_no_stream_of_its_own(status: int, kind: str | None) -> None:
+def test_standalone_stream_unsupported_returns_http_failure(status: int, kind: str | None) -> None:
     exchange = exchange_of(None)
 
-    assert begun(exchange, status, kind) is Expect.TEXT
+    assert receive_head(exchange, status, kind) is Expect.TEXT
     failure = exchange.failure(b"")
     assert isinstance(failure, HttpFailure)
     assert failure.status == status
@@ -769,16 +771,16 @@ def test_a_server_may_have_no_stream_of_its_own(status: int, kind: str | None) -
     assert ("not an event stream" in failure.message) == (status < 300)
 
 
-# --- streams that end too early ------------------------------------------------------------------------------------
+# --- interrupted streams -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.reissue-after-broken-stream", "http.sse-no-resumption")
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_modern_stream_that_ends_too_early_is_lost(broken: bool) -> None:
+def test_modern_stream_ended_early_lost(broken: bool) -> None:
     exchange = exchange_of(revision=R2026_07_28)
-    streaming(exchange, encode_event(LOG, id="1"))
+    receive_events(exchange, encode_event(LOG, id="1"))
 
-    error = lost(exchange, broken=broken)
+    error = get_lost_error(exchange, broken=broken)
 
     assert isinstance(error, ConnectionEnded)
     assert error.message == "the stream ended before the response; the server may have processed the request"
@@ -788,9 +790,9 @@ def test_a_modern_stream_that_ends_too_early_is_lost(broken: bool) -> None:
 @pytest.mark.spec("sse.client-polls", "resume.client-last-event-id", "resume.always-get", "sse.client-respects-retry")
 @pytest.mark.parametrize("revision", [*LEGACY, None], ids=str)
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_legacy_stream_with_ids_is_resumed(revision: Revision | None, broken: bool) -> None:
+def test_legacy_stream_with_event_ids_resumed(revision: Revision | None, broken: bool) -> None:
     exchange = exchange_of(revision=revision, session_id="s")
-    streaming(exchange, encode_event(id="1-0", retry=250), encode_event(LOG, id="1-1"))
+    receive_events(exchange, encode_event(id="1-0", retry=250), encode_event(LOG, id="1-1"))
 
     assert exchange.end(broken) == Resume("1-1", 0.25)
     rest = exchange.resumption()
@@ -799,28 +801,28 @@ def test_a_legacy_stream_with_ids_is_resumed(revision: Revision | None, broken: 
     assert ("last-event-id", "1-1") in rest.headers()
     assert ("mcp-session-id", "s") in rest.headers()
     before = rest.answered
-    assert streaming(rest, encode_event(RESULT)) == [ANSWER]
+    assert receive_events(rest, encode_event(RESULT)) == [ANSWER]
     assert (before, rest.answered, exchange.answered) == (False, True, False)
     assert rest.end(broken=False) is None
 
 
-def test_a_stream_is_resumed_as_often_as_it_breaks() -> None:
+def test_stream_resumed_after_each_break() -> None:
     exchange = exchange_of()
-    streaming(exchange, encode_event(id="1", retry=2_000))
+    receive_events(exchange, encode_event(id="1", retry=2_000))
 
     second = exchange.resumption()
     assert second.end(broken=True) == Resume("1", 2.0)
     third = second.resumption()
-    streaming(third, encode_event(LOG, id="2"))
+    receive_events(third, encode_event(LOG, id="2"))
     assert third.end(broken=True) == Resume("2", 2.0)
     fourth = third.resumption()
-    streaming(fourth, encode_event(LOG, retry=100))
+    receive_events(fourth, encode_event(LOG, retry=100))
     assert fourth.end(broken=False) == Resume("2", 0.1)
-    # The first one is not changed by what came later.
+    # Later exchanges do not change the first one.
     assert not exchange.answered
 
 
-def test_a_session_that_was_just_opened_is_resumed_in() -> None:
+def test_resumption_after_initialize_has_new_session_id() -> None:
     exchange = exchange_of(INITIALIZE, None)
     exchange.receive_head(head_of(kind=STREAM, mcp_session_id="new"))
     exchange.receive_data(encode_event(id="1"))
@@ -829,35 +831,35 @@ def test_a_session_that_was_just_opened_is_resumed_in() -> None:
     assert ("mcp-session-id", "new") in exchange.resumption().headers()
 
 
-def test_a_resumed_stream_that_the_server_has_no_more_is_a_lost_session() -> None:
+def test_resumption_status_404_session_expired() -> None:
     exchange = exchange_of(session_id="s")
-    streaming(exchange, encode_event(id="1"))
+    receive_events(exchange, encode_event(id="1"))
     rest = exchange.resumption()
 
-    assert begun(rest, 404) is Expect.TEXT
+    assert receive_head(rest, 404) is Expect.TEXT
     assert isinstance(rest.failure(b""), SessionExpired)
 
 
-def test_a_legacy_stream_without_ids_is_lost() -> None:
+def test_legacy_stream_without_event_ids_lost() -> None:
     exchange = exchange_of()
-    streaming(exchange, encode_event(LOG))
+    receive_events(exchange, encode_event(LOG))
 
-    assert isinstance(lost(exchange), ConnectionEnded)
+    assert isinstance(get_lost_error(exchange), ConnectionEnded)
 
 
 @pytest.mark.parametrize("id", ["a\x01b", "a\tb", "x" * (LIMITS.header_bytes + 1)])
-def test_an_event_id_that_no_header_can_carry_leads_nowhere(id: str) -> None:
+def test_event_id_not_allowed_in_header_lost(id: str) -> None:
     exchange = exchange_of()
-    streaming(exchange, encode_event(id=id))
+    receive_events(exchange, encode_event(id=id))
 
-    assert isinstance(lost(exchange), ConnectionEnded)
+    assert isinstance(get_lost_error(exchange), ConnectionEnded)
     with pytest.raises(LocalProtocolError, match="a header cannot carry the event id"):
         exchange.resumption().headers()
 
 
-def test_an_event_id_goes_back_byte_by_byte() -> None:
+def test_event_id_non_ascii_resent_as_utf8() -> None:
     exchange = exchange_of()
-    streaming(exchange, encode_event(id="ü €"))
+    receive_events(exchange, encode_event(id="ü €"))
 
     exchange.end(broken=True)
     headers = Headers(exchange.resumption().headers())
@@ -866,51 +868,51 @@ def test_an_event_id_goes_back_byte_by_byte() -> None:
 
 
 @pytest.mark.parametrize(("retry", "seconds"), [(0, 0.1), (1_500, 1.5), (3_600_000, 3_600.0), (10**14, 3_600.0)])
-def test_the_server_says_how_long_to_wait_within_reason(retry: int, seconds: float) -> None:
+def test_retry_delay_from_server_clamped(retry: int, seconds: float) -> None:
     exchange = exchange_of(None)
     assert exchange.retry_after == 1.0
-    streaming(exchange, encode_event(retry=retry))
+    receive_events(exchange, encode_event(retry=retry))
 
     assert exchange.retry_after == seconds
 
 
-def test_a_stream_of_its_own_goes_on_after_its_last_event() -> None:
+def test_standalone_stream_resumed_after_last_event() -> None:
     exchange = exchange_of(None, session_id="s")
-    streaming(exchange, encode_event(LOG, id="5"))
+    receive_events(exchange, encode_event(LOG, id="5"))
 
     assert exchange.end(broken=False) == Resume("5", 1.0)
     rest = exchange.resumption()
-    streaming(rest)
+    receive_events(rest)
     assert rest.end(broken=True) == Resume("5", 1.0)
 
 
 @pytest.mark.spec("sse.get-close-any-time")
-def test_a_stream_of_its_own_without_ids_just_ends() -> None:
+def test_standalone_stream_without_event_ids_ends() -> None:
     exchange = exchange_of(None)
-    streaming(exchange, encode_event(LOG))
+    receive_events(exchange, encode_event(LOG))
 
     assert exchange.end(broken=True) is None
 
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
-def test_a_connection_that_ends_before_the_response_or_in_it_loses_the_answer(revision: Revision) -> None:
+def test_connection_ended_before_response_lost(revision: Revision) -> None:
     silent = exchange_of(revision=revision)
-    error = lost(silent, broken=True)
+    error = get_lost_error(silent, broken=True)
     assert isinstance(error, ConnectionEnded)
     assert error.message == "the connection ended before the response; the server may have processed the request"
     assert silent.status is None
 
     halfway = exchange_of(revision=revision)
-    begun(halfway)
-    assert isinstance(lost(halfway, broken=True), ConnectionEnded)
+    receive_head(halfway)
+    assert isinstance(get_lost_error(halfway, broken=True), ConnectionEnded)
 
-    assert isinstance(lost(exchange_of(revision=revision)), ConnectionEnded)
+    assert isinstance(get_lost_error(exchange_of(revision=revision)), ConnectionEnded)
 
 
 # --- misuse --------------------------------------------------------------------------------------------------------
 
 
-def test_a_response_has_a_beginning() -> None:
+def test_exchange_without_response_head_raises() -> None:
     exchange = exchange_of()
     with pytest.raises(LocalProtocolError):
         exchange.receive_body(b"")
@@ -920,7 +922,7 @@ def test_a_response_has_a_beginning() -> None:
         exchange.receive_data(b"x")
 
 
-def test_it_keeps_what_it_posts_and_tells_no_secret() -> None:
+def test_exchange_repr_omits_session_id() -> None:
     exchange = exchange_of(session_id="secret")
 
     assert exchange.message is CALL
@@ -942,15 +944,17 @@ _MESSAGES: Final = st.lists(
     cuts=st.lists(st.integers(0, 400), max_size=8),
     rest=st.sampled_from([b"", b"data: " + RESULT, b"data: {", b": x"]),
 )
-def test_portions_do_not_matter(messages: list[bytes], newline: bytes, cuts: list[int], rest: bytes) -> None:
+def test_stream_portions_do_not_change_outcome(
+    messages: list[bytes], newline: bytes, cuts: list[int], rest: bytes
+) -> None:
     stream = b"".join(encode_event(data, id=str(number)) for number, data in enumerate(messages)) + rest
     stream = stream.replace(b"\n", newline)
 
     def read(portions: Sequence[bytes]) -> tuple[list[str | Message | Batch], bool, str, list[str]]:
         exchange = exchange_of()
         received = [
-            str(what) if isinstance(what, MalformedMessage) else what
-            for what in streaming(exchange, *[portion for portion in portions if portion], b"")
+            str(each) if isinstance(each, MalformedMessage) else each
+            for each in receive_events(exchange, *[portion for portion in portions if portion], b"")
         ]
         outcome = exchange.end(broken=False)
         return received, exchange.answered, str(outcome), list(exchange.notes)
@@ -963,14 +967,14 @@ def test_portions_do_not_matter(messages: list[bytes], newline: bytes, cuts: lis
 
 @pytest.mark.property
 @given(
-    message=st.sampled_from([CALL, INITIALIZE, TOLD, None]),
+    message=st.sampled_from([CALL, INITIALIZE, CHANGED, None]),
     status=st.integers(200, 599),
     kind=st.sampled_from([None, JSON, STREAM, "text/html", "text/plain", ";;;", "\xff"]),
     session=st.sampled_from([None, "s"]),
     portions=st.lists(st.binary(max_size=60) | st.just(encode_event(RESULT)) | st.just(RESULT), max_size=4),
     broken=st.booleans(),
 )
-def test_whatever_comes_there_is_one_outcome(
+def test_arbitrary_response_has_one_outcome(
     message: Message | None,
     status: int,
     kind: str | None,
@@ -980,7 +984,7 @@ def test_whatever_comes_there_is_one_outcome(
 ) -> None:
     exchange = exchange_of(message, session_id=session)
     body = b"".join(portions)
-    expect = begun(exchange, status, kind)
+    expect = receive_head(exchange, status, kind)
     try:
         if expect is Expect.TEXT:
             assert isinstance(exchange.failure(body), HttpFailure | SessionExpired)
@@ -1000,14 +1004,14 @@ def test_whatever_comes_there_is_one_outcome(
 
 @pytest.mark.property
 @given(cut=st.integers(0, 400), modern=st.booleans(), ids=st.booleans())
-def test_a_stream_that_is_cut_anywhere_is_answered_resumed_or_lost(cut: int, modern: bool, ids: bool) -> None:
+def test_truncated_stream_answered_resumed_or_lost(cut: int, modern: bool, ids: bool) -> None:
     events = [
         encode_event(data, id=str(number) if ids else None) for number, data in enumerate([b"", LOG, LOG, RESULT])
     ]
     stream = b"".join(events)[:cut]
     exchange = exchange_of(revision=R2026_07_28 if modern else R2025_11_25)
 
-    received = streaming(exchange, *([stream] if stream else []))
+    received = receive_events(exchange, *([stream] if stream else []))
     outcome = exchange.end(broken=True)
 
     whole = [number for number in range(4) if cut >= sum(map(len, events[: number + 1]))]
@@ -1020,5 +1024,5 @@ def test_a_stream_that_is_cut_anywhere_is_answered_resumed_or_lost(cut: int, mod
         assert isinstance(outcome, Lost)
 
 
-def test_outcomes_are_values() -> None:
+def test_resume_is_attrs_value() -> None:
     assert attrs.astuple(Resume("1", 2.0)) == ("1", 2.0)

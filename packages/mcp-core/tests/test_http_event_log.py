@@ -15,12 +15,12 @@ from mcp_core.jsonrpc.messages import Notification, RequestId
 from mcp_core.limits import Limits
 
 
-def log(events: int = 100, size: int = 10_000) -> EventLog:
+def make_log(events: int = 100, size: int = 10_000) -> EventLog:
     return EventLog(Limits(replay_events=events, replay_bytes=size))
 
 
-def data_after(events: EventLog, stream: int, number: int = 0) -> list[bytes]:
-    replay = events.after(stream, number)
+def data_after(log: EventLog, stream: int, number: int = 0) -> list[bytes]:
+    replay = log.after(stream, number)
     assert replay is not None
     return [event.data for event in replay.events]
 
@@ -30,7 +30,7 @@ def data_after(events: EventLog, stream: int, number: int = 0) -> list[bytes]:
 
 @pytest.mark.spec("resume.event-id-unique", "resume.event-id-encodes-stream", "resume.event-id-per-stream")
 @given(stream=st.integers(0, 10**18 - 1), number=st.integers(0, 10**18 - 1))
-def test_an_event_id_says_its_stream_and_its_place(stream: int, number: int) -> None:
+def test_event_id_contains_stream_and_number(stream: int, number: int) -> None:
     assert parse_event_id(event_id(stream, number)) == (stream, number)
 
 
@@ -55,12 +55,12 @@ def test_an_event_id_says_its_stream_and_its_place(stream: int, number: int) -> 
         "1-" + "9" * 19,
     ],
 )
-def test_what_is_no_event_id_of_ours_is_none(text: str) -> None:
+def test_event_id_malformed_returns_none(text: str) -> None:
     assert parse_event_id(text) is None
 
 
 @given(st.text())
-def test_an_event_id_can_be_any_text_and_is_read_only_if_it_is_written_so(text: str) -> None:
+def test_event_id_parsed_only_in_canonical_form(text: str) -> None:
     parsed = parse_event_id(text)
     assert parsed is None or event_id(*parsed) == text
 
@@ -69,8 +69,8 @@ def test_an_event_id_can_be_any_text_and_is_read_only_if_it_is_written_so(text: 
 
 
 @pytest.mark.spec("resume.replay")
-def test_what_followed_an_event_comes_again_in_its_order() -> None:
-    events = log()
+def test_events_after_number_replayed_in_order() -> None:
+    events = make_log()
     events.begin(1, [7])
     assert [events.append(1, b""), events.append(1, b"one"), events.append(1, b"two", answers=7)] == [1, 2, 3]
     assert events.after(1, 1) == Replay((LoggedEvent(2, b"one"), LoggedEvent(3, b"two", 7)), 0)
@@ -78,8 +78,8 @@ def test_what_followed_an_event_comes_again_in_its_order() -> None:
     assert data_after(events, 1) == [b"", b"one", b"two"]
 
 
-def test_a_short_event_takes_little_room() -> None:
-    events = log(events=1_000, size=1_000_000)
+def test_short_events_use_little_memory() -> None:
+    events = make_log(events=1_000, size=1_000_000)
     events.begin(1, [7])
     tracemalloc.start()
     try:
@@ -93,16 +93,16 @@ def test_a_short_event_takes_little_room() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2048, 2049, 9_000])
-def test_an_event_comes_again_as_it_was_whatever_its_size(size: int) -> None:
-    events = log()
+def test_event_of_any_size_replayed_unchanged(size: int) -> None:
+    events = make_log()
     events.begin(1, [7])
     events.append(1, b"x" * size)
     assert data_after(events, 1) == [b"x" * size]
 
 
 @pytest.mark.spec("resume.no-cross-stream")
-def test_a_stream_has_nothing_of_another_one() -> None:
-    events = log()
+def test_streams_replayed_separately() -> None:
+    events = make_log()
     events.begin(1, [1])
     events.begin(2, ["1"])
     events.append(1, b"a")
@@ -112,8 +112,8 @@ def test_a_stream_has_nothing_of_another_one() -> None:
     assert data_after(events, 2) == [b"b"]
 
 
-def test_to_ask_changes_nothing() -> None:
-    events = log()
+def test_replay_does_not_change_log() -> None:
+    events = make_log()
     events.begin(1, [1])
     events.append(1, b"a")
     assert events.after(1, 1) == events.after(1, 1)
@@ -121,15 +121,15 @@ def test_to_ask_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("stream", "number"), [(2, 0), (1, 2), (1, -1), (0, 0)])
-def test_what_never_was_cannot_be_resumed(stream: int, number: int) -> None:
-    events = log()
+def test_replay_of_unknown_stream_or_number_returns_none(stream: int, number: int) -> None:
+    events = make_log()
     events.begin(1)
     events.append(1, b"a")
     assert events.after(stream, number) is None
 
 
-def test_a_stream_tells_how_far_it_is() -> None:
-    events = log()
+def test_stream_reports_last_number_and_pending_requests() -> None:
+    events = make_log()
     events.begin(4, [2, "2", 3])
     events.append(4, b"x")
     events.append(4, b"y", answers="2")
@@ -139,8 +139,8 @@ def test_a_stream_tells_how_far_it_is() -> None:
     assert events.streams() == (LoggedStream(4, 2, (2, 3)), LoggedStream(5, 0, ()))
 
 
-def test_ids_of_different_types_are_different_requests() -> None:
-    events = log()
+def test_request_ids_of_different_types_distinguished() -> None:
+    events = make_log()
     events.begin(1, [1])
     with pytest.raises(LocalProtocolError, match="stream 1 has no pending request '1'"):
         events.append(1, b"x", answers="1")
@@ -149,8 +149,8 @@ def test_ids_of_different_types_are_different_requests() -> None:
     assert events.append(1, b"x", answers=1) == 1
 
 
-def test_a_request_is_answered_once() -> None:
-    events = log()
+def test_response_repeated_raises() -> None:
+    events = make_log()
     events.begin(1, [1])
     events.append(1, b"x", answers=1)
     with pytest.raises(LocalProtocolError):
@@ -158,15 +158,15 @@ def test_a_request_is_answered_once() -> None:
     assert len(events) == 1
 
 
-def test_a_stream_begins_once() -> None:
-    events = log()
+def test_stream_begun_twice_raises() -> None:
+    events = make_log()
     events.begin(1, [1])
     with pytest.raises(LocalProtocolError, match="stream 1 already exists"):
         events.begin(1)
 
 
-def test_nothing_is_added_to_a_stream_that_was_not_begun_or_is_over() -> None:
-    events = log()
+def test_append_to_unknown_or_ended_stream_raises() -> None:
+    events = make_log()
     with pytest.raises(LocalProtocolError, match="stream 1 does not exist"):
         events.append(1, b"x")
     events.begin(1, [1])
@@ -176,8 +176,8 @@ def test_nothing_is_added_to_a_stream_that_was_not_begun_or_is_over() -> None:
         events.append(1, b"y")
 
 
-def test_a_stream_that_is_over_owes_nothing_and_can_still_be_had() -> None:
-    events = log()
+def test_ended_stream_has_no_pending_requests_and_is_replayed() -> None:
+    events = make_log()
     events.begin(1, [1])
     events.append(1, b"x")
     events.delivered(1)
@@ -186,8 +186,8 @@ def test_a_stream_that_is_over_owes_nothing_and_can_still_be_had() -> None:
     assert data_after(events, 1) == [b"x"]
 
 
-def test_a_stream_that_is_over_without_an_event_leaves_nothing() -> None:
-    events = log()
+def test_ended_stream_without_events_removed() -> None:
+    events = make_log()
     events.begin(1, [1])
     events.delivered(1)
     events.delivered(2)
@@ -195,8 +195,8 @@ def test_a_stream_that_is_over_without_an_event_leaves_nothing() -> None:
 
 
 @pytest.mark.spec("sse.no-broadcast")
-def test_there_is_one_standalone_stream_the_last_one() -> None:
-    events = log()
+def test_standalone_stream_replaced_by_next_one() -> None:
+    events = make_log()
     events.begin(1)
     events.append(1, b"x")
     events.begin(2, [1])
@@ -212,8 +212,8 @@ def test_there_is_one_standalone_stream_the_last_one() -> None:
 # --- bounds
 
 
-def test_everything_but_answers_and_the_newest_event_can_be_shed() -> None:
-    events = log()
+def test_shed_keeps_undelivered_responses_and_newest_event() -> None:
+    events = make_log()
     events.begin(1, ["a", "b"])
     events.begin(2, ["c"])
     events.append(1, b"plain")
@@ -229,8 +229,8 @@ def test_everything_but_answers_and_the_newest_event_can_be_shed() -> None:
         assert data_after(events, 1, 1) == [b"answer", b"newest"]
 
 
-def test_whole_streams_that_were_delivered_go_first_the_oldest_before_the_others() -> None:
-    events = log(events=4)
+def test_delivered_streams_evicted_first_oldest_first() -> None:
+    events = make_log(events=4)
     events.begin(9)
     events.append(9, b"keep")
     for stream in (1, 2):
@@ -246,8 +246,8 @@ def test_whole_streams_that_were_delivered_go_first_the_oldest_before_the_others
     assert data_after(events, 9) == [b"keep", b"keep too", b"one more"]
 
 
-def test_then_what_answers_nothing_goes_and_the_gap_is_told() -> None:
-    events = log(events=3)
+def test_events_without_response_evicted_next_and_gap_reported() -> None:
+    events = make_log(events=3)
     events.begin(1, [1])
     events.append(1, b"a")
     events.append(1, b"b")
@@ -261,8 +261,8 @@ def test_then_what_answers_nothing_goes_and_the_gap_is_told() -> None:
     assert events.after(1, 2) == Replay((LoggedEvent(3, b"the answer", 1),), 0)
 
 
-def test_an_answer_that_was_not_delivered_does_not_go() -> None:
-    events = log(events=1)
+def test_undelivered_response_never_evicted() -> None:
+    events = make_log(events=1)
     events.begin(1, [1])
     events.begin(2, [2])
     events.append(1, b"first", answers=1)
@@ -272,8 +272,8 @@ def test_an_answer_that_was_not_delivered_does_not_go() -> None:
     assert events.after(2, 0) == Replay((LoggedEvent(2, b"second", 2),), 1)
 
 
-def test_the_newest_event_stays_however_large_it_is() -> None:
-    events = log(size=10)
+def test_newest_event_kept_regardless_of_size() -> None:
+    events = make_log(size=10)
     events.begin(1)
     events.append(1, b"small")
     events.append(1, b"x" * 11)
@@ -283,8 +283,8 @@ def test_the_newest_event_stays_however_large_it_is() -> None:
     assert (len(events), events.size) == (1, 1)
 
 
-def test_what_holds_the_log_beyond_its_bounds_goes_as_soon_as_it_was_delivered() -> None:
-    events = log(events=1)
+def test_log_over_limit_evicts_stream_when_delivered() -> None:
+    events = make_log(events=1)
     for id in (1, 2):
         events.begin(id, [id])
     for id in (1, 2):
@@ -295,8 +295,8 @@ def test_what_holds_the_log_beyond_its_bounds_goes_as_soon_as_it_was_delivered()
     assert data_after(events, 2) == [b"x"]
 
 
-def test_the_bytes_are_bounded_too() -> None:
-    events = log(size=10)
+def test_log_size_in_bytes_bounded() -> None:
+    events = make_log(size=10)
     events.begin(1)
     for letter in (b"aaaa", b"bbbb", b"cc"):
         events.append(1, letter)
@@ -305,8 +305,8 @@ def test_the_bytes_are_bounded_too() -> None:
     assert data_after(events, 1) == [b"bbbb", b"cc", b"d"]
 
 
-def test_nothing_begins_while_answers_that_nobody_fetches_fill_the_log() -> None:
-    events = log(events=2)
+def test_begin_while_undelivered_responses_fill_log_raises() -> None:
+    events = make_log(events=2)
     for id in (1, 2):
         events.begin(id, [id])
     for id in (1, 2):
@@ -324,8 +324,8 @@ def test_nothing_begins_while_answers_that_nobody_fetches_fill_the_log() -> None
         events.begin(4, [4])
 
 
-def test_nor_while_their_bytes_do() -> None:
-    events = log(size=10)
+def test_begin_while_undelivered_bytes_fill_log_raises() -> None:
+    events = make_log(size=10)
     events.begin(1, [1])
     events.append(1, b"x" * 10, answers=1)
     with pytest.raises(
@@ -340,105 +340,111 @@ def test_nor_while_their_bytes_do() -> None:
 
 
 @attrs.define
-class Kept:
-    owed: list[RequestId]
+class ModelStream:
+    pending: list[RequestId]
     last: int = 0
     all: list[LoggedEvent] = attrs.field(factory=list)
-    over: bool = False
+    ended: bool = False
 
 
-class Log(RuleBasedStateMachine):
-    """The log beside one that forgets nothing: what is missing must have been allowed to go."""
+class EventLogMachine(RuleBasedStateMachine):
+    """The log compared with a model that keeps everything: a missing event must have been removable."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log = EventLog(Limits(replay_events=5, replay_bytes=40))
-        self.model: dict[int, Kept] = {}
+        self.model: dict[int, ModelStream] = {}
         self.count = 0
         self.newest = 0
 
-    def unfetched(self) -> list[LoggedEvent]:
+    def undelivered(self) -> list[LoggedEvent]:
         return [
-            event for kept in self.model.values() if not kept.over for event in kept.all if event.answers is not None
+            event
+            for stream_model in self.model.values()
+            if not stream_model.ended
+            for event in stream_model.all
+            if event.answers is not None
         ]
 
-    @rule(owed=st.integers(0, 2))
-    def begin(self, owed: int) -> None:
+    @rule(pending=st.integers(0, 2))
+    def begin(self, pending: int) -> None:
         self.count += 1
-        requests: list[RequestId] = [f"{self.count}.{n}" for n in range(owed)]
-        waiting = self.unfetched()
-        if len(waiting) >= 5 or sum(len(event.data) for event in waiting) >= 40:
+        requests: list[RequestId] = [f"{self.count}.{n}" for n in range(pending)]
+        undelivered = self.undelivered()
+        if len(undelivered) >= 5 or sum(len(event.data) for event in undelivered) >= 40:
             with pytest.raises(LimitExceeded):
                 self.log.begin(self.count, requests)
             return
         self.log.begin(self.count, requests)
         if not requests:
-            for kept in self.model.values():
-                kept.over = kept.over or self.is_standalone(kept)
-        self.model[self.count] = Kept(requests)
+            for stream_model in self.model.values():
+                stream_model.ended = stream_model.ended or self.is_standalone(stream_model)
+        self.model[self.count] = ModelStream(requests)
 
-    def is_standalone(self, kept: Kept) -> bool:
-        return not kept.owed and all(event.answers is None for event in kept.all)
+    def is_standalone(self, stream_model: ModelStream) -> bool:
+        return not stream_model.pending and all(event.answers is None for event in stream_model.all)
 
     @rule(pick=st.integers(0, 30), size=st.sampled_from([0, 1, 9, 50]), answer=st.booleans())
     def append(self, pick: int, size: int, answer: bool) -> None:
         if not self.model:
             return
         stream = sorted(self.model)[pick % len(self.model)]
-        kept = self.model[stream]
-        answers = kept.owed[0] if answer and kept.owed else None
-        if kept.over:
+        stream_model = self.model[stream]
+        answers = stream_model.pending[0] if answer and stream_model.pending else None
+        if stream_model.ended:
             with pytest.raises(LocalProtocolError):
                 self.log.append(stream, b"x" * size, answers)
             return
         number = self.log.append(stream, b"x" * size, answers)
         self.newest = stream
-        kept.last += 1
-        assert number == kept.last
+        stream_model.last += 1
+        assert number == stream_model.last
         if answers is not None:
-            kept.owed.remove(answers)
-        kept.all.append(LoggedEvent(number, b"x" * size, answers))
+            stream_model.pending.remove(answers)
+        stream_model.all.append(LoggedEvent(number, b"x" * size, answers))
         replay = self.log.after(stream, number - 1)
-        assert replay == Replay((kept.all[-1],), 0)
+        assert replay == Replay((stream_model.all[-1],), 0)
 
     @rule(pick=st.integers(0, 30))
     def delivered(self, pick: int) -> None:
         stream = sorted(self.model)[pick % len(self.model)] if self.model else 1
         self.log.delivered(stream)
         if stream in self.model:
-            self.model[stream].over = True
+            self.model[stream].ended = True
 
     @invariant()
-    def what_must_stay_is_there(self) -> None:
-        for stream, kept in self.model.items():
+    def required_events_are_kept(self) -> None:
+        for stream, stream_model in self.model.items():
             replay = self.log.after(stream, 0)
             if replay is None:
-                assert kept.over
+                assert stream_model.ended
                 continue
-            assert set(replay.events) <= set(kept.all)
+            assert set(replay.events) <= set(stream_model.all)
             assert [event.number for event in replay.events] == sorted(event.number for event in replay.events)
-            assert replay.lost == kept.last - len(replay.events)
+            assert replay.lost == stream_model.last - len(replay.events)
             found = self.log.find(stream)
             assert found is not None
-            assert found.last == kept.last
-            if kept.over:
-                # Nothing is taken from within a stream that is over: it goes as a whole.
+            assert found.last == stream_model.last
+            if stream_model.ended:
+                # An ended stream is evicted as a whole.
                 assert found.pending == ()
             else:
-                assert found.pending == tuple(kept.owed)
-                assert {event for event in kept.all if event.answers is not None} <= set(replay.events)
+                assert found.pending == tuple(stream_model.pending)
+                assert {event for event in stream_model.all if event.answers is not None} <= set(replay.events)
 
     @invariant()
-    def the_bounds_hold_but_for_what_must_stay(self) -> None:
-        kept = [event for stream in self.log.streams() for event in self.events(stream.stream)]
-        assert len(self.log) == len(kept)
-        assert self.log.size == sum(len(event.data) for event in kept)
-        if len(kept) > 5 or sum(len(event.data) for event in kept) > 40:
-            plain = [event for event in kept if event.answers is None]
-            # All others are answers that nobody fetched; the newest event is the one exception.
+    def bounds_hold_except_for_required_events(self) -> None:
+        events = [event for stream in self.log.streams() for event in self.events(stream.stream)]
+        assert len(self.log) == len(events)
+        assert self.log.size == sum(len(event.data) for event in events)
+        if len(events) > 5 or sum(len(event.data) for event in events) > 40:
+            plain = [event for event in events if event.answers is None]
+            # The other events are undelivered responses. The only exception is the newest event.
             assert len(plain) <= 1
-            over = {stream for stream, found in self.model.items() if found.over and self.log.find(stream) is not None}
-            assert over <= {self.newest}
+            ended_streams = {
+                stream for stream, found in self.model.items() if found.ended and self.log.find(stream) is not None
+            }
+            assert ended_streams <= {self.newest}
 
     def events(self, stream: int) -> tuple[LoggedEvent, ...]:
         replay = self.log.after(stream, 0)
@@ -446,5 +452,5 @@ class Log(RuleBasedStateMachine):
         return replay.events
 
 
-TestLog = Log.TestCase
+TestLog = EventLogMachine.TestCase
 TestLog.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

@@ -1,4 +1,4 @@
-"""The headers that repeat parts of a message: what a client writes, a server agrees with, and with nothing else."""
+"""Headers that repeat parts of a message: what a client sends, and what a server accepts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REGION = ParamHeader("Region", ("region",), "string")
 LIMIT = ParamHeader("Limit", ("limit",), "integer")
 FORCE = ParamHeader("Force", ("force",), "boolean")
 INNER = ParamHeader("Inner", ("outer", "inner"), "string")
-DESIGNATED = (REGION, LIMIT, FORCE, INNER)
+HEADER_PARAMS = (REGION, LIMIT, FORCE, INNER)
 
 
 def _encoded(text: str) -> str:
@@ -55,15 +55,15 @@ def _headers(*pairs: tuple[str, str], method: str = "tools/call", name: str | No
     return Headers([("MCP-Protocol-Version", LATEST.name), ("Mcp-Method", method), *named, *pairs])
 
 
-def _complaint(headers: Headers, message: Request | Notification, *designated: ParamHeader) -> str | None:
-    found = mismatch(headers, message, designated)
-    if found is None:
+def _get_mismatch(headers: Headers, message: Request | Notification, *header_params: ParamHeader) -> str | None:
+    error = mismatch(headers, message, header_params)
+    if error is None:
         return None
-    assert found.code == ErrorCode.HEADER_MISMATCH
-    assert found.message.isascii()
-    assert found.message.isprintable()
-    assert len(found.message) < 400
-    return found.message
+    assert error.code == ErrorCode.HEADER_MISMATCH
+    assert error.message.isascii()
+    assert error.message.isprintable()
+    assert len(error.message) < 400
+    return error.message
 
 
 # --- Values -----------------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def _complaint(headers: Headers, message: Request | Notification, *designated: P
     "text",
     ["", "x", "us-west1", "a b  c", "file:///a%20b", "=?base64?", "?=", "=?BASE64?eA==?=", "=?base64?eA==", "~!\"#'\\"],
 )
-def test_safe_text_is_sent_as_it_is(text: str) -> None:
+def test_value_safe_text_sent_unchanged(text: str) -> None:
     assert encode_value(text) == text
     assert decode_value(text) == text
 
@@ -87,7 +87,7 @@ def test_safe_text_is_sent_as_it_is(text: str) -> None:
         "=?base64?SGVsbG8=?=", "=?base64??=", "=?base64?no base64?=", "=?base64?=",
     ],
 )  # fmt: skip
-def test_unsafe_text_is_sent_encoded(text: str) -> None:
+def test_value_unsafe_text_sent_encoded(text: str) -> None:
     assert encode_value(text) == _encoded(text)
     assert decode_value(encode_value(text)) == text
 
@@ -96,7 +96,7 @@ def test_unsafe_text_is_sent_encoded(text: str) -> None:
 @given(st.text())
 @example("=?base64?=")
 @example("\u00ff")
-def test_what_was_encoded_is_decoded_and_arrives_on_one_line(text: str) -> None:
+def test_value_round_trip_on_one_line(text: str) -> None:
     sent = encode_value(text)
     assert sent.isascii()
     assert sent.isprintable() or sent == ""
@@ -107,7 +107,7 @@ def test_what_was_encoded_is_decoded_and_arrives_on_one_line(text: str) -> None:
 
 @pytest.mark.property
 @given(st.text() | st.text(st.characters(max_codepoint=255)).map(lambda text: f"=?base64?{text}?="))
-def test_any_value_is_decoded_or_refused(value: str) -> None:
+def test_value_arbitrary_decoded_or_rejected(value: str) -> None:
     try:
         text = decode_value(value)
     except ValueError:
@@ -120,7 +120,7 @@ def test_any_value_is_decoded_or_refused(value: str) -> None:
         )
 
 
-def test_a_lone_surrogate_cannot_be_encoded() -> None:
+def test_value_lone_surrogate_raises() -> None:
     with pytest.raises(ValueError, match="surrogate"):
         encode_value("\ud800")
 
@@ -129,12 +129,12 @@ def test_a_lone_surrogate_cannot_be_encoded() -> None:
 @pytest.mark.parametrize(
     "value", ["=?base64?SGVsbG8=", "base64?SGVsbG8=?=", "=?Base64?SGVsbG8=?=", "=?base64?=", "=?base64", "SGVsbG8="]
 )
-def test_a_value_without_both_marks_is_literal(value: str) -> None:
+def test_value_without_both_markers_literal(value: str) -> None:
     assert decode_value(value) == value
 
 
 @pytest.mark.spec("header.value-ows-trimmed")
-def test_blanks_around_a_value_do_not_count() -> None:
+def test_value_surrounding_whitespace_ignored() -> None:
     assert decode_value(" \t a b \t") == "a b"
     assert decode_value(f"  {_encoded(' a ')} ") == " a "
 
@@ -159,16 +159,16 @@ def test_blanks_around_a_value_do_not_count() -> None:
         ("\x7f", "characters that are not allowed in a header"),
     ],
 )
-def test_a_value_that_encoding_does_not_give_is_refused(value: str, problem: str) -> None:
+def test_value_not_canonical_rejected(value: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         decode_value(value)
 
 
-def test_a_tab_within_a_value_is_survived() -> None:
+def test_value_inner_tab_tolerated() -> None:
     assert decode_value("a\tb") == "a\tb"
 
 
-# --- What a client sends ----------------------------------------------------------------------------------------------
+# --- Headers of a client ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec(
@@ -195,7 +195,7 @@ def test_a_tab_within_a_value_is_survived() -> None:
         ("vendor/own", {"name": "x"}, None),
     ],
 )
-def test_a_modern_request_repeats_version_method_and_name(
+def test_modern_request_headers_have_version_method_and_name(
     method: str, params: JsonObject | None, name: str | None
 ) -> None:
     sent = dict(mirrored(Request(1, method, params), LATEST))
@@ -204,7 +204,7 @@ def test_a_modern_request_repeats_version_method_and_name(
 
 
 @pytest.mark.spec("http.protocol-version-header")
-def test_a_legacy_message_has_the_version_at_most() -> None:
+def test_legacy_message_headers_have_version_only() -> None:
     sent = {revision.name: mirrored(_call(region="x"), revision, [REGION]) for revision in LEGACY}
     assert sent == {
         "2024-11-05": [],
@@ -216,9 +216,9 @@ def test_a_legacy_message_has_the_version_at_most() -> None:
 
 @pytest.mark.spec("header.param-feature-supported", "header.param-mirrored", "header.param-nested-path")
 @pytest.mark.spec("header.param-integer-decimal", "header.param-boolean-lowercase", "header.param-only-designated")
-def test_designated_arguments_are_repeated_and_no_others() -> None:
+def test_header_params_sent_for_annotated_arguments_only() -> None:
     message = _call(region="a b", limit=-7, force=True, outer={"inner": "é"}, query="q", inner="no")
-    sent = mirrored(message, LATEST, DESIGNATED)[3:]
+    sent = mirrored(message, LATEST, HEADER_PARAMS)[3:]
     assert sent == [
         ("mcp-param-region", "a b"),
         ("mcp-param-limit", "-7"),
@@ -241,50 +241,50 @@ def test_designated_arguments_are_repeated_and_no_others() -> None:
         {"limit": float("inf")},
     ],
 )
-def test_an_argument_that_is_not_there_or_no_text_has_no_header(arguments: JsonObject) -> None:
-    assert len(mirrored(_call_with(arguments), LATEST, DESIGNATED)) == 3
+def test_header_param_absent_or_unsupported_argument_omitted(arguments: JsonObject) -> None:
+    assert len(mirrored(_call_with(arguments), LATEST, HEADER_PARAMS)) == 3
 
 
-def test_arguments_that_are_missing_or_no_object_have_no_headers() -> None:
-    assert len(mirrored(Request(1, "tools/call", {"name": "x"}), LATEST, DESIGNATED)) == 3
-    assert len(mirrored(Request(1, "tools/call", {"name": "x", "arguments": ["y"]}), LATEST, DESIGNATED)) == 3
+def test_header_params_without_arguments_object_omitted() -> None:
+    assert len(mirrored(Request(1, "tools/call", {"name": "x"}), LATEST, HEADER_PARAMS)) == 3
+    assert len(mirrored(Request(1, "tools/call", {"name": "x", "arguments": ["y"]}), LATEST, HEADER_PARAMS)) == 3
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [(42, "42"), (42.0, "42"), (-0.0, "0"), (False, "false"), ("", ""), (SAFE, str(SAFE)), (-SAFE, str(-SAFE))],
 )
-def test_each_value_has_one_spelling(value: JsonValue, text: str) -> None:
+def test_header_param_value_has_canonical_form(value: JsonValue, text: str) -> None:
     assert mirrored(_call(region=value), LATEST, [REGION])[-1] == ("mcp-param-region", text)
 
 
 @pytest.mark.spec("header.xmcp-integer-safe-range")
 @pytest.mark.parametrize("value", [SAFE + 1, -SAFE - 1, 1e300, pytest.param(10**5000, id="5001 digits")])
-def test_an_integer_that_others_would_round_is_not_sent(value: JsonValue) -> None:
+def test_header_param_integer_beyond_safe_range_raises(value: JsonValue) -> None:
     with pytest.raises(LocalProtocolError, match=r"'limit' is beyond 9007199254740991: Mcp-Param-Limit"):
         mirrored(_call(limit=value), LATEST, [LIMIT])
 
 
 @pytest.mark.spec("http.notification-headers-undefined")
-def test_a_notification_repeats_version_and_method() -> None:
+def test_notification_headers_have_version_and_method() -> None:
     sent = mirrored(Notification("notifications/cancelled", {"requestId": 1}), LATEST)
     assert sent == [(MCP_PROTOCOL_VERSION, LATEST.name), (MCP_METHOD, "notifications/cancelled")]
 
 
 @pytest.mark.parametrize("method", ["a\r\nX: y", " a", "é", "\ud800", "=?base64?eA==?="])
-def test_a_method_that_no_header_can_say_is_not_sent(method: str) -> None:
+def test_method_not_allowed_in_header_raises(method: str) -> None:
     with pytest.raises(LocalProtocolError, match="the method"):
         mirrored(Request(1, method), LATEST)
 
 
-def test_a_lone_surrogate_is_not_sent() -> None:
+def test_lone_surrogate_in_mirrored_value_raises() -> None:
     with pytest.raises(LocalProtocolError, match=r"params\.name contains a lone surrogate"):
         mirrored(_call("\udfff"), LATEST)
     with pytest.raises(LocalProtocolError, match=r"the argument 'outer\.inner' contains a lone surrogate"):
         mirrored(_call(outer={"inner": "\ud800"}), LATEST, [INNER])
 
 
-def test_an_extension_names_the_member_that_is_repeated() -> None:
+def test_extension_method_name_param_mirrored() -> None:
     row = attrs.evolve(PING, name="vendor/open", name_param="door", extension="vendor/doors")
     names = name_params([*METHODS, row])
     assert names == {**NAME_PARAMS, "vendor/open": "door"}
@@ -299,21 +299,21 @@ def test_an_extension_names_the_member_that_is_repeated() -> None:
     assert found.message == "the header Mcp-Name has 'left', but the body has 'right'"
 
 
-# --- What a server compares -------------------------------------------------------------------------------------------
+# --- Checks of a server -----------------------------------------------------------------------------------------------
 
 
 def _without(name: str) -> Headers:
     return Headers((key, value) for key, value in _headers() if key != name)
 
 
-def test_headers_that_agree_are_accepted() -> None:
-    assert _complaint(_headers(), _call()) is None
+def test_headers_matching_body_accepted() -> None:
+    assert _get_mismatch(_headers(), _call()) is None
 
 
 @pytest.mark.spec("header.name-case-insensitive", "header.value-ows-trimmed")
-def test_neither_the_case_of_names_nor_blanks_around_values_matter() -> None:
+def test_header_name_case_and_value_whitespace_ignored() -> None:
     pairs = [("MCP-PROTOCOL-VERSION", f" {LATEST.name}"), ("mcp-METHOD", "\ttools/call "), ("mcp-name", "  search  ")]
-    assert _complaint(Headers(pairs), _call()) is None
+    assert _get_mismatch(Headers(pairs), _call()) is None
 
 
 @pytest.mark.spec("header.mcp-method-missing-rejected", "header.mcp-name-missing-rejected")
@@ -326,8 +326,8 @@ def test_neither_the_case_of_names_nor_blanks_around_values_matter() -> None:
         (MCP_NAME, "the header Mcp-Name is missing; the body has 'search'"),
     ],
 )
-def test_a_request_without_a_standard_header_is_refused(name: str, sentence: str) -> None:
-    assert _complaint(_without(name), _call()) == sentence
+def test_standard_header_missing_rejected(name: str, sentence: str) -> None:
+    assert _get_mismatch(_without(name), _call()) == sentence
 
 
 @pytest.mark.spec("header.mcp-method-mismatch-rejected", "header.mcp-name-mismatch-rejected")
@@ -346,76 +346,76 @@ def test_a_request_without_a_standard_header_is_refused(name: str, sentence: str
         (MCP_NAME, _encoded("other")),
     ],
 )
-def test_a_header_that_differs_is_refused(name: str, value: str) -> None:
-    complaint = _complaint(Headers([*_without(name), (name, value)]), _call())
-    assert complaint is not None
-    assert f"has {value!r}, but the body has" in complaint
-    assert name in complaint.lower()
+def test_standard_header_other_value_rejected(name: str, value: str) -> None:
+    mismatch_message = _get_mismatch(Headers([*_without(name), (name, value)]), _call())
+    assert mismatch_message is not None
+    assert f"has {value!r}, but the body has" in mismatch_message
+    assert name in mismatch_message.lower()
 
 
 @pytest.mark.parametrize("name", [MCP_PROTOCOL_VERSION, MCP_METHOD, MCP_NAME])
-def test_a_header_that_came_twice_is_refused_even_if_equal(name: str) -> None:
+def test_header_repeated_with_equal_value_rejected(name: str) -> None:
     value = _headers().get(name)
     assert value is not None
-    complaint = _complaint(Headers([*_headers(), (name, value)]), _call())
-    assert complaint is not None
-    assert f"occurs 2 times: '{value}, {value}'" in complaint
+    mismatch_message = _get_mismatch(Headers([*_headers(), (name, value)]), _call())
+    assert mismatch_message is not None
+    assert f"occurs 2 times: '{value}, {value}'" in mismatch_message
 
 
 @pytest.mark.spec("header.base64-decoded-before-compare", "header.base64-mcp-name-accepted")
 @pytest.mark.spec("header.intermediary-decodes", "tasks.mcp-name-accepted")
-def test_an_encoded_name_is_decoded_before_it_is_compared() -> None:
-    assert _complaint(_headers(name=_encoded("search")), _call()) is None
-    assert _complaint(_headers(name=_encoded("süß")), _call("süß")) is None
+def test_header_encoded_name_decoded_before_comparison() -> None:
+    assert _get_mismatch(_headers(name=_encoded("search")), _call()) is None
+    assert _get_mismatch(_headers(name=_encoded("süß")), _call("süß")) is None
     task = Request(1, "tasks/get", {"taskId": "t", "_meta": META})
-    assert _complaint(_headers(method="tasks/get", name="t"), task) is None
+    assert _get_mismatch(_headers(method="tasks/get", name="t"), task) is None
 
 
 @pytest.mark.spec("header.invalid-characters-rejected", "header.base64-invalid-rejected")
 @pytest.mark.parametrize("name", ["s\xfc\xdf", "a\x01", "=?base64?eA=?="])
-def test_a_name_that_is_malformed_is_refused_even_if_the_body_has_the_same_text(name: str) -> None:
-    complaint = _complaint(_headers(name=name), _call(name))
-    assert complaint is not None
-    assert complaint.startswith("the header Mcp-Name ")
+def test_header_name_malformed_rejected_even_if_equal_to_body(name: str) -> None:
+    mismatch_message = _get_mismatch(_headers(name=name), _call(name))
+    assert mismatch_message is not None
+    assert mismatch_message.startswith("the header Mcp-Name ")
 
 
-def test_a_name_that_looks_encoded_stands_for_what_it_encodes() -> None:
-    assert _complaint(_headers(name=_encoded("x")), _call(_encoded("x"))) is not None
+def test_header_encoded_value_compared_decoded() -> None:
+    assert _get_mismatch(_headers(name=_encoded("x")), _call(_encoded("x"))) is not None
 
 
-def test_a_request_whose_body_has_no_name_is_left_to_the_reader_of_the_body() -> None:
+def test_header_name_missing_in_body_not_checked() -> None:
     message = Request(1, "tools/call", {"_meta": META})
-    assert _complaint(_headers(name=None), message) is None
+    assert _get_mismatch(_headers(name=None), message) is None
     assert (
-        _complaint(_headers(), message)
+        _get_mismatch(_headers(), message)
         == "the header Mcp-Name has 'search', but the body has no value that a header can carry"
     )
 
 
 @pytest.mark.spec("tasks.mcp-name-mismatch")
-def test_a_name_that_only_an_extension_asks_for_may_be_missing_but_not_differ() -> None:
+def test_extension_name_header_optional_but_must_match() -> None:
     message = Request(1, "tasks/get", {"taskId": "t", "_meta": META})
-    assert _complaint(_headers(method="tasks/get", name=None), message) is None
-    assert _complaint(_headers(method="tasks/get", name="u"), message) is not None
+    assert _get_mismatch(_headers(method="tasks/get", name=None), message) is None
+    assert _get_mismatch(_headers(method="tasks/get", name="u"), message) is not None
 
 
-def test_a_body_without_revision_is_left_to_its_reader() -> None:
+def test_body_without_version_not_checked() -> None:
     bodies: list[JsonObject | None] = [None, {}, {"_meta": None}, {"_meta": {}}, {"_meta": {PROTOCOL_VERSION: 5}}]
     for params in bodies:
-        assert _complaint(_headers(method="tools/list", name=None), Request(1, "tools/list", params)) is None
+        assert _get_mismatch(_headers(method="tools/list", name=None), Request(1, "tools/list", params)) is None
         assert (
-            _complaint(Headers([("mcp-method", "tools/list")]), Request(1, "tools/list", params))
+            _get_mismatch(Headers([("mcp-method", "tools/list")]), Request(1, "tools/list", params))
             == "the header MCP-Protocol-Version is missing"
         )
 
 
 @pytest.mark.spec("http.notification-headers-undefined")
-def test_a_notification_needs_no_headers_but_those_that_come_must_agree() -> None:
+def test_notification_headers_optional_but_must_match() -> None:
     message = Notification("notifications/cancelled", {"requestId": 1, "_meta": META})
-    assert _complaint(Headers(), message) is None
-    assert _complaint(_headers(method="notifications/cancelled"), message) is None
-    assert _complaint(Headers([("mcp-method", "tools/call")]), message) is not None
-    assert _complaint(Headers([("mcp-protocol-version", "2025-11-25")]), message) is not None
+    assert _get_mismatch(Headers(), message) is None
+    assert _get_mismatch(_headers(method="notifications/cancelled"), message) is None
+    assert _get_mismatch(Headers([("mcp-method", "tools/call")]), message) is not None
+    assert _get_mismatch(Headers([("mcp-protocol-version", "2025-11-25")]), message) is not None
 
 
 @pytest.mark.spec("header.param-mismatch-rejected")
@@ -443,10 +443,10 @@ def test_a_notification_needs_no_headers_but_those_that_come_must_agree() -> Non
         (1.5, "1.5", False),
     ],
 )
-def test_a_designated_argument_must_agree_with_its_header(argument: JsonValue, header: str, *, agrees: bool) -> None:
-    complaint = _complaint(_headers(("Mcp-Param-Region", header)), _call(region=argument), REGION)
-    assert (complaint is None) is agrees
-    assert complaint is None or "Mcp-Param-Region" in complaint
+def test_header_param_must_match_argument(argument: JsonValue, header: str, *, agrees: bool) -> None:
+    mismatch_message = _get_mismatch(_headers(("Mcp-Param-Region", header)), _call(region=argument), REGION)
+    assert (mismatch_message is None) is agrees
+    assert mismatch_message is None or "Mcp-Param-Region" in mismatch_message
 
 
 @pytest.mark.spec("header.integer-compared-numerically")
@@ -474,13 +474,13 @@ def test_a_designated_argument_must_agree_with_its_header(argument: JsonValue, h
         ("42", "42.0", False),
     ],
 )
-def test_integers_are_compared_as_numbers(argument: JsonValue, header: str, *, agrees: bool) -> None:
-    complaint = _complaint(_headers(("mcp-param-limit", header)), _call(limit=argument), LIMIT)
-    assert (complaint is None) is agrees
+def test_header_param_integers_compared_numerically(argument: JsonValue, header: str, *, agrees: bool) -> None:
+    mismatch_message = _get_mismatch(_headers(("mcp-param-limit", header)), _call(limit=argument), LIMIT)
+    assert (mismatch_message is None) is agrees
 
 
 @pytest.mark.spec("header.param-missing-but-in-body-rejected")
-def test_a_designated_argument_without_its_header_is_refused() -> None:
+def test_header_param_missing_rejected() -> None:
     each: list[JsonObject] = [
         {"region": "us"},
         {"region": ""},
@@ -489,52 +489,52 @@ def test_a_designated_argument_without_its_header_is_refused() -> None:
         {"outer": {"inner": "x"}},
     ]
     for arguments in each:
-        complaint = _complaint(_headers(), _call_with(arguments), *DESIGNATED)
-        assert complaint is not None
-        assert "is missing; the body has" in complaint
+        mismatch_message = _get_mismatch(_headers(), _call_with(arguments), *HEADER_PARAMS)
+        assert mismatch_message is not None
+        assert "is missing; the body has" in mismatch_message
 
 
 @pytest.mark.spec("header.param-null-not-expected")
-def test_an_argument_that_is_null_or_absent_needs_no_header_and_must_have_none() -> None:
+def test_header_param_for_null_or_absent_argument_rejected() -> None:
     nothing: list[JsonObject] = [{}, {"region": None}]
     for arguments in nothing:
-        assert _complaint(_headers(), _call_with(arguments), REGION) is None
-        # A gateway would have decided by a value that the server does not see.
-        assert _complaint(_headers(("mcp-param-region", "us")), _call_with(arguments), REGION) is not None
+        assert _get_mismatch(_headers(), _call_with(arguments), REGION) is None
+        # A gateway could have routed by a value that the server does not see.
+        assert _get_mismatch(_headers(("mcp-param-region", "us")), _call_with(arguments), REGION) is not None
 
 
-def test_an_argument_that_no_header_can_carry_is_left_to_the_validation_of_the_arguments() -> None:
-    assert _complaint(_headers(), _call(region=["us"], limit=1.5), REGION, LIMIT) is None
+def test_header_param_unsupported_argument_not_checked() -> None:
+    assert _get_mismatch(_headers(), _call(region=["us"], limit=1.5), REGION, LIMIT) is None
 
 
 @pytest.mark.spec("header.xmcp-integer-safe-range")
 @pytest.mark.parametrize("value", [SAFE + 1, 1e300, pytest.param(-(10**5000), id="5001 digits")])
-def test_an_integer_that_a_gateway_may_have_rounded_is_refused(value: JsonValue) -> None:
+def test_header_param_integer_beyond_safe_range_rejected(value: JsonValue) -> None:
     for pairs in ([], [("mcp-param-limit", str(SAFE + 1))]):
-        complaint = _complaint(_headers(*pairs), _call(limit=value), LIMIT)
-        assert complaint == "Mcp-Param-Limit must not carry the argument 'limit': it is beyond 9007199254740991"
+        mismatch_message = _get_mismatch(_headers(*pairs), _call(limit=value), LIMIT)
+        assert mismatch_message == "Mcp-Param-Limit must not carry the argument 'limit': it is beyond 9007199254740991"
 
 
 @pytest.mark.spec("header.param-invalid-chars-rejected")
-def test_a_designated_header_that_came_twice_is_refused() -> None:
+def test_header_param_repeated_rejected() -> None:
     pairs = [("mcp-param-region", "us"), ("Mcp-Param-Region", "us")]
-    complaint = _complaint(_headers(*pairs), _call(region="us"), REGION)
-    assert complaint == "the header Mcp-Param-Region occurs 2 times: 'us, us'"
+    mismatch_message = _get_mismatch(_headers(*pairs), _call(region="us"), REGION)
+    assert mismatch_message == "the header Mcp-Param-Region occurs 2 times: 'us, us'"
 
 
 @pytest.mark.spec("header.param-unknown-ignored", "header.param-intermediary-forward")
-def test_a_header_that_no_parameter_designates_is_ignored() -> None:
+def test_unknown_param_header_ignored() -> None:
     pairs = [("mcp-param-other", "\xff"), ("mcp-param-other", "x"), ("mcp-param-limit", "1")]
-    assert _complaint(_headers(*pairs), _call(limit=2), REGION) is None
+    assert _get_mismatch(_headers(*pairs), _call(limit=2), REGION) is None
 
 
-def test_the_first_difference_is_told() -> None:
-    complaint = _complaint(_headers(), _call(region="a", limit=1), REGION, LIMIT)
-    assert complaint is not None
-    assert "Mcp-Param-Region" in complaint
+def test_first_mismatch_reported() -> None:
+    mismatch_message = _get_mismatch(_headers(), _call(region="a", limit=1), REGION, LIMIT)
+    assert mismatch_message is not None
+    assert "Mcp-Param-Region" in mismatch_message
 
 
-# --- Both together ----------------------------------------------------------------------------------------------------
+# --- Client and server ------------------------------------------------------------------------------------------------
 
 _SCALARS: st.SearchStrategy[JsonValue] = (
     st.none() | st.booleans() | st.integers(-SAFE, SAFE) | st.floats(-1e6, 1e6) | st.text()
@@ -560,22 +560,22 @@ def _messages(draw: st.DrawFn) -> Request | Notification:
 @pytest.mark.property
 @pytest.mark.spec("header.protocol-version-matches-meta")
 @given(_messages())
-def test_a_server_agrees_with_what_a_client_sends(message: Request | Notification) -> None:
-    sent = mirrored(message, LATEST, DESIGNATED)
+def test_server_accepts_headers_of_client(message: Request | Notification) -> None:
+    sent = mirrored(message, LATEST, HEADER_PARAMS)
     arrived = Headers.from_raw(Headers(sent).raw())
-    assert mismatch(arrived, message, DESIGNATED) is None
+    assert mismatch(arrived, message, HEADER_PARAMS) is None
 
 
 @pytest.mark.property
 @given(_ARGUMENTS, _ARGUMENTS, st.sampled_from(["a", "b"]), st.sampled_from(["a", "b"]))
-def test_headers_of_another_call_agree_only_if_they_say_the_same(
+def test_headers_of_other_call_accepted_only_if_equal(
     ours: JsonObject, theirs: JsonObject, our_name: str, their_name: str
 ) -> None:
-    sent = mirrored(_call_with(ours, our_name), LATEST, DESIGNATED)
+    sent = mirrored(_call_with(ours, our_name), LATEST, HEADER_PARAMS)
     other = _call_with(theirs, their_name)
-    if mismatch(Headers(sent), other, DESIGNATED) is None:
-        said = mirrored(other, LATEST, DESIGNATED)
-        assert sent == said
+    if mismatch(Headers(sent), other, HEADER_PARAMS) is None:
+        expected = mirrored(other, LATEST, HEADER_PARAMS)
+        assert sent == expected
 
 
 @pytest.mark.property
@@ -588,14 +588,14 @@ def test_headers_of_another_call_agree_only_if_they_say_the_same(
     ),
     _messages(),
 )
-def test_no_header_makes_the_comparison_fail(pairs: list[tuple[str, str]], message: Request | Notification) -> None:
-    _complaint(Headers(pairs), message, *DESIGNATED)
+def test_arbitrary_headers_never_raise(pairs: list[tuple[str, str]], message: Request | Notification) -> None:
+    _get_mismatch(Headers(pairs), message, *HEADER_PARAMS)
 
 
-def test_headers_show_their_names_and_no_values() -> None:
+def test_headers_repr_shows_names_only() -> None:
     assert repr(Headers([("Authorization", "Bearer secret"), ("accept", "*/*")])) == "<Headers authorization, accept>"
 
 
-def test_equal_headers_are_one_key() -> None:
+def test_headers_hashable_by_value() -> None:
     assert {Headers([("Accept", "a")]): 1}[Headers([("accept", "a")])] == 1
     assert Headers([("accept", "a")]) != Headers([("accept", "b")])

@@ -1,4 +1,4 @@
-"""Media types: whatever a peer writes is understood as far as it can be, and nothing raises."""
+"""Media types in headers: lenient parsing that never raises."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ def _accepts(*values: str) -> tuple[float, float]:
         (";q=0.5, text/event-stream", 0.0, 1.0),
     ],
 )
-def test_accept_says_how_much_each_type_is_wanted(accept: str, json: float, stream: float) -> None:
+def test_accept_qualities_parsed(accept: str, json: float, stream: float) -> None:
     assert _accepts(accept) == (json, stream)
 
 
-def test_who_says_nothing_takes_anything() -> None:
+def test_accept_missing_means_any_type() -> None:
     assert _accepts() == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("accept", ["", " ", ",", "json", "/", "a/b/c", ";q=0", "\xff\x00", '"', "application/"])
-def test_who_says_nothing_that_can_be_read_takes_anything(accept: str) -> None:
+def test_accept_unreadable_means_any_type(accept: str) -> None:
     assert _accepts(accept) == (1.0, 1.0)
 
 
-def test_several_headers_are_one_list() -> None:
+def test_accept_headers_combined() -> None:
     assert _accepts("application/json;q=0.5", "text/event-stream;q=0.25") == (0.5, 0.25)
 
 
-def test_only_the_beginning_of_a_very_long_value_is_read() -> None:
+def test_accept_parsed_up_to_length_limit() -> None:
     assert _accepts("application/json;q=0.5, " + ", " * 10_000 + "text/event-stream") == (0.5, 0.0)
     assert _accepts(",".ljust(1_024 - 17) + "text/event-stream") == (0.0, 1.0)
     assert _accepts(",".ljust(1_025 - 17) + "text/event-stream") != (0.0, 1.0)
@@ -78,14 +78,14 @@ def test_only_the_beginning_of_a_very_long_value_is_read() -> None:
 
 @pytest.mark.property
 @given(st.lists(st.text(st.characters(max_codepoint=255)) | st.text('aj/*;,q=01."\\ '), max_size=3))
-def test_any_value_gives_a_quality(values: list[str]) -> None:
+def test_accept_arbitrary_value_returns_quality(values: list[str]) -> None:
     assert all(0.0 <= quality <= 1.0 for quality in _accepts(*values))
 
 
 @pytest.mark.spec("http.accept-both", "http.post-accept")
 @pytest.mark.property
 @given(st.integers(0, 1000), st.integers(0, 1000), st.booleans())
-def test_qualities_are_read_exactly(json: int, stream: int, first: bool) -> None:
+def test_accept_qualities_exact(json: int, stream: int, first: bool) -> None:
     items = [f"application/json;q={json / 1000:.3f}", f"text/event-stream; q={stream / 1000:.3f}"]
     assert _accepts(", ".join(items if first else items[::-1])) == (json / 1000, stream / 1000)
 
@@ -108,7 +108,7 @@ def test_qualities_are_read_exactly(json: int, stream: int, first: bool) -> None
         (None, ""),
     ],
 )
-def test_parameters_and_case_of_a_content_type_do_not_matter(value: str | None, kind: str) -> None:
+def test_content_type_parameters_and_case_ignored(value: str | None, kind: str) -> None:
     assert media_type(value) == kind
     assert is_json(value) is (kind == JSON)
     assert is_event_stream(value) is (kind == EVENT_STREAM)

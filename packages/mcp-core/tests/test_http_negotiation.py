@@ -1,4 +1,4 @@
-"""What an HTTP client tries next, what it remembers, and the shapes that deployed servers answer a probe with."""
+"""Next steps of an HTTP client after responses of deployed servers to its first request, and the cache of eras."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def result(**members: object) -> bytes:
 def attempt(
     client: ClientConnection, outgoing: Outgoing, status: int | None, kind: str | None, body: bytes
 ) -> tuple[str, ReceiveResult | McpError | None]:
-    """Sends what the engine wants to a server that answers so: the next method, or how it ended."""
+    """Send a request of the engine to a server with this response. Return the next step and its reaction or error."""
     message = outgoing.message
     assert isinstance(message, Request)
     modern = message.method == "server/discover"
@@ -60,23 +60,23 @@ def attempt(
     try:
         if status is not None:
             head = HttpHead(status=status, headers=Headers([] if kind is None else [("content-type", kind)]))
-            for what in answers(exchange, exchange.receive_head(head), body):
-                reaction = receive(client, what) or reaction
+            for received in read_body(exchange, exchange.receive_head(head), body):
+                reaction = receive(client, received) or reaction
         outcome = exchange.end(broken=status is None)
         if isinstance(outcome, Lost):
             failure = outcome.error
     except (HttpFailure, RemoteProtocolError) as caught:
         failure = caught
     if failure is not None and reaction is None:
-        then = next_after(exchange, failure)
-        if then is not Next.REFUSED:
-            return then.name, failure
+        next_step = next_after(exchange, failure)
+        if next_step is not Next.REFUSED:
+            return next_step.name, failure
         reaction = client.opening_refused(failure, message.id)
     assert reaction is not None
-    return told(reaction), reaction
+    return describe_outcome(reaction), reaction
 
 
-def answers(exchange: ClientExchange, expect: Expect, body: bytes) -> tuple[object, ...]:
+def read_body(exchange: ClientExchange, expect: Expect, body: bytes) -> tuple[object, ...]:
     if expect is Expect.TEXT:
         raise exchange.failure(body)
     if expect is Expect.STREAM:
@@ -84,34 +84,34 @@ def answers(exchange: ClientExchange, expect: Expect, body: bytes) -> tuple[obje
     return exchange.receive_body(body) if expect is Expect.MESSAGE else ()
 
 
-def receive(client: ClientConnection, what: object) -> ReceiveResult | None:
-    if isinstance(what, MalformedMessage):
-        # As whoever reads does it: for the engine the request has failed.
+def receive(client: ClientConnection, received: object) -> ReceiveResult | None:
+    if isinstance(received, MalformedMessage):
+        # As in the reader of a channel: for the engine, the request has failed.
         return (
             None
-            if what.answers is None
-            else client.receive(ErrorResponse(what.answers, ErrorObject(int(what.code), what.message)))
+            if received.answers is None
+            else client.receive(ErrorResponse(received.answers, ErrorObject(int(received.code), received.message)))
         )
-    if isinstance(what, Batch):
+    if isinstance(received, Batch):
         return None
-    assert isinstance(what, Message)
-    return client.receive(what)
+    assert isinstance(received, Message)
+    return client.receive(received)
 
 
-def told(reaction: ReceiveResult) -> str:
+def describe_outcome(reaction: ReceiveResult) -> str:
     event = reaction.event
     if isinstance(event, Negotiating):
         return event.method
     return event.peer.revision.name if isinstance(event, ConnectionOpened) else type(event).__name__
 
 
-def client_of() -> ClientConnection:
+def make_client() -> ClientConnection:
     return ClientConnection(Implementation(name="c", version="1"), ClientCapabilities())
 
 
-# --- the zoo: what comes of each shape of answer -------------------------------------------------------------------
+# --- responses of deployed servers ---------------------------------------------------------------------------------
 
-PROBE_ANSWERED_BY: Final = {
+PROBE_RESPONSES: Final = {
     "a discover result": (200, JSON, result(supportedVersions=["2026-07-28"], capabilities={}), "2026-07-28"),
     "a discover result in a stream": (
         200,
@@ -188,14 +188,14 @@ PROBE_ANSWERED_BY: Final = {
     "compat.client-dual-modern",
     "compat.client-dual-legacy",
 )
-@pytest.mark.parametrize("shape", PROBE_ANSWERED_BY)
-def test_the_probe_leads_on(shape: str) -> None:
-    status, kind, body, expected = PROBE_ANSWERED_BY[shape]
-    client = client_of()
+@pytest.mark.parametrize("response", PROBE_RESPONSES)
+def test_probe_response_determines_next_step(response: str) -> None:
+    status, kind, body, expected = PROBE_RESPONSES[response]
+    client = make_client()
 
-    then, _ = attempt(client, client.open(), status, kind, body)
+    next_step, _ = attempt(client, client.open(), status, kind, body)
 
-    assert then == expected
+    assert next_step == expected
 
 
 HANDSHAKE: Final[JsonObject] = {
@@ -204,7 +204,7 @@ HANDSHAKE: Final[JsonObject] = {
     "serverInfo": {"name": "s", "version": "1"},
 }
 
-INITIALIZE_ANSWERED_BY: Final = {
+INITIALIZE_RESPONSES: Final = {
     "its result": (200, JSON, result(**HANDSHAKE), "2025-06-18"),
     "its result in a stream": (200, STREAM, encode_event(result(**HANDSHAKE)), "2025-06-18"),
     "its result as text": (200, "text/plain", result(**HANDSHAKE), "2025-06-18"),
@@ -240,21 +240,21 @@ INITIALIZE_ANSWERED_BY: Final = {
     "http-sse.compat-client-fallback-400-404-405",
     "compat.http-sse-client-fallback",
 )
-@pytest.mark.parametrize("shape", INITIALIZE_ANSWERED_BY)
-def test_initialize_leads_on(shape: str) -> None:
-    status, kind, body, expected = INITIALIZE_ANSWERED_BY[shape]
+@pytest.mark.parametrize("response", INITIALIZE_RESPONSES)
+def test_initialize_response_determines_next_step(response: str) -> None:
+    status, kind, body, expected = INITIALIZE_RESPONSES[response]
     client = ClientConnection(Implementation(name="c", version="1"), ClientCapabilities(), revisions=LEGACY)
 
-    then, outcome = attempt(client, client.open(), status, kind, body)
+    next_step, outcome = attempt(client, client.open(), status, kind, body)
 
-    assert then == expected
+    assert next_step == expected
     if expected == "GIVE_UP" and status is not None:
         assert isinstance(outcome, McpError)
         assert f"{status}" in outcome.message or "stream ended" in outcome.message
 
 
 @pytest.mark.parametrize(
-    ("failure", "then"),
+    ("failure", "next_step"),
     [
         (RequestTimeout("x", deadline="probe", seconds=1), Next.REFUSED),
         (LimitExceeded("x", observed=2, allowed=1, setting="x"), Next.GIVE_UP),
@@ -264,13 +264,13 @@ def test_initialize_leads_on(shape: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_probe_that_fails_otherwise_leads_on_or_not(failure: McpError, then: Next) -> None:
+def test_probe_failure_determines_next_step(failure: McpError, next_step: Next) -> None:
     exchange = ClientExchange(Request(1, "server/discover", {}), revision=R2026_07_28, limits=LIMITS)
 
-    assert next_after(exchange, failure) is then
+    assert next_after(exchange, failure) is next_step
 
 
-def test_a_stream_of_the_probe_that_breaks_says_nothing() -> None:
+def test_probe_stream_broken_gives_up() -> None:
     exchange = ClientExchange(Request(1, "server/discover", {}), revision=R2026_07_28, limits=LIMITS)
     exchange.receive_head(HttpHead(status=200, headers=Headers([("content-type", STREAM)])))
     outcome = exchange.end(broken=True)
@@ -280,7 +280,7 @@ def test_a_stream_of_the_probe_that_breaks_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("message", [None, Notification("x"), Request(1, "tools/list", {})])
-def test_only_what_opens_a_connection_leads_on(message: Message | None) -> None:
+def test_failure_after_opening_gives_up(message: Message | None) -> None:
     exchange = ClientExchange(message, revision=R2025_11_25, limits=LIMITS)
 
     assert next_after(exchange, HttpFailure("x", status=404)) is Next.GIVE_UP
@@ -288,7 +288,7 @@ def test_only_what_opens_a_connection_leads_on(message: Message | None) -> None:
 
 @pytest.mark.spec("compat.client-cache-era")
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "expected"),
     [
         *((HttpFailure("x", status=status), True) for status in (200, 302, 400, 404, 405, 422)),
         *((HttpFailure("x", status=status), False) for status in (408, 425, 429, 500, 502, 503)),
@@ -298,14 +298,14 @@ def test_only_what_opens_a_connection_leads_on(message: Message | None) -> None:
     ],
     ids=str,
 )
-def test_only_what_a_server_said_tells_what_it_speaks(failure: McpError, told: bool) -> None:
-    assert shows_era(failure) is told
+def test_era_learned_only_from_responses_of_server(failure: McpError, expected: bool) -> None:
+    assert shows_era(failure) is expected
 
 
-# --- neither -------------------------------------------------------------------------------------------------------
+# --- no supported transport ----------------------------------------------------------------------------------------
 
 
-def test_a_server_that_speaks_neither_transport_is_told_with_both_reasons() -> None:
+def test_both_transports_unsupported_error_has_both_reasons() -> None:
     first = HttpFailure("POST returned status 405", status=405, body=b"no")
     second = HttpFailure("GET returned status 200 and text/html", status=200)
 
@@ -320,13 +320,13 @@ def test_a_server_that_speaks_neither_transport_is_told_with_both_reasons() -> N
     assert failure.__cause__ is second
 
 
-def test_wanted_credentials_go_before() -> None:
+def test_access_denied_takes_precedence() -> None:
     denied = AccessDenied("x", status=401)
 
     assert neither(HttpFailure("y", status=404), denied) is denied
 
 
-def test_another_failure_stays_what_it_is() -> None:
+def test_unrelated_failure_returned_unchanged() -> None:
     ended = ConnectionEnded("x")
 
     assert neither(ended, HttpFailure("y", status=404)) is ended
@@ -340,7 +340,7 @@ OLD_SERVER: Final = NegotiatedEndpoint(revision=R2024_11_05, http_sse=True)
 
 
 @pytest.mark.spec("compat.client-cache-era", "compat.era-is-server-property")
-def test_what_a_server_speaks_is_remembered() -> None:
+def test_era_cache_remembers_revision_by_url_without_query() -> None:
     eras = EraCache()
     assert eras.find("https://a.example/mcp") is None
 
@@ -353,7 +353,7 @@ def test_what_a_server_speaks_is_remembered() -> None:
     assert eras.find("https://b.example/mcp") is None
 
 
-def test_what_turned_out_wrong_is_forgotten_or_learnt_anew() -> None:
+def test_era_cache_forgets_and_replaces() -> None:
     eras = EraCache()
     eras.forget("https://a.example/mcp")
     eras.learn("https://a.example/mcp", LEGACY_SERVER)
@@ -365,7 +365,7 @@ def test_what_turned_out_wrong_is_forgotten_or_learnt_anew() -> None:
 
 
 @pytest.mark.parametrize("used_by", ["find", "learn"])
-def test_what_was_used_last_stays(used_by: str) -> None:
+def test_era_cache_keeps_most_recently_used(used_by: str) -> None:
     eras = EraCache(2)
     eras.learn("https://a.example/", LEGACY_SERVER)
     eras.learn("https://b.example/", LEGACY_SERVER)
@@ -385,7 +385,7 @@ def test_what_was_used_last_stays(used_by: str) -> None:
     steps=st.lists(st.tuples(st.sampled_from(["find", "learn", "forget"]), st.sampled_from("abcdef")), max_size=40),
     most=st.integers(1, 4),
 )
-def test_it_is_bounded_and_the_least_used_goes_first(
+def test_era_cache_bounded_evicts_least_recently_used(
     steps: list[tuple[Literal["find", "learn", "forget"], str]], most: int
 ) -> None:
     eras = EraCache(most)
@@ -408,30 +408,30 @@ def test_it_is_bounded_and_the_least_used_goes_first(
         assert len(eras) == len(model) <= most
 
 
-# --- together: a wrong hint heals ----------------------------------------------------------------------------------
+# --- outdated cached era -------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_became_modern_is_found_out_by_the_engine_alone() -> None:
-    client = client_of()
+def test_server_became_modern_negotiated_by_engine() -> None:
+    client = make_client()
     first = client.open(era=LEGACY_SERVER.revision.era)
 
-    then, reaction = attempt(client, first, 404, JSON, error(-32601, "Method not found", id=1))
-    assert then == "server/discover"
+    next_step, reaction = attempt(client, first, 404, JSON, error(-32601, "Method not found", id=1))
+    assert next_step == "server/discover"
     assert isinstance(reaction, ReceiveResult)
     assert reaction.reply is not None
     discovery = orjson.loads(result(supportedVersions=["2026-07-28"], capabilities={})) | {"id": 2}
-    then, _ = attempt(client, reaction.reply, 200, JSON, orjson.dumps(discovery))
+    next_step, _ = attempt(client, reaction.reply, 200, JSON, orjson.dumps(discovery))
 
-    assert then == "2026-07-28"
+    assert next_step == "2026-07-28"
 
 
-def test_a_server_that_is_gone_for_good_is_told_as_it_was_at_first() -> None:
-    client = client_of()
+def test_unavailable_server_reports_first_failure() -> None:
+    client = make_client()
     assert client.open(era=LEGACY_SERVER.revision.era).message == Request(1, "initialize", ANY)
 
     reaction = client.opening_refused(HttpFailure("the first", status=404), 1)
     assert reaction is not None
-    assert told(reaction) == "server/discover"
+    assert describe_outcome(reaction) == "server/discover"
     reaction = client.opening_refused(HttpFailure("the second", status=404), 2)
 
     assert reaction is not None

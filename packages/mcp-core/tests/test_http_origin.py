@@ -1,4 +1,4 @@
-"""Host, Origin and Sec-Fetch-Site: a web page from elsewhere does not come in, whatever its browser is made to say."""
+"""Checks of Host, Origin and Sec-Fetch-Site, which reject requests of foreign web pages."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _request(
     return HttpRequest(method=method, target=target, headers=Headers([*named, *pairs]))
 
 
-def _refusal(
+def _get_rejection(
     request: HttpRequest, hosts: tuple[str, ...] | None = LOOPBACK_HOSTS, origins: tuple[str, ...] = ()
 ) -> str | None:
-    sentence = refusal(request, hosts, origins)
-    assert sentence is None or (sentence.isascii() and sentence.isprintable() and len(sentence) < 300)
-    return sentence
+    reason = refusal(request, hosts, origins)
+    assert reason is None or (reason.isascii() and reason.isprintable() and len(reason) < 300)
+    return reason
 
 
 # --- Host -------------------------------------------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def _refusal(
         "[::1]", "[::1]:8000", "[0:0:0:0:0:0:0:1]:8000", "localhost:",
     ],
 )  # fmt: skip
-def test_a_loopback_name_is_allowed_on_any_port(host: str) -> None:
-    assert _refusal(_request(host=host)) is None
+def test_host_loopback_allowed_on_any_port(host: str) -> None:
+    assert _get_rejection(_request(host=host)) is None
 
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS"])
@@ -60,16 +60,16 @@ def test_a_loopback_name_is_allowed_on_any_port(host: str) -> None:
         "localhost:123456", "localhost/", "http://localhost", "localhost\x00", "l\xf6calhost", "a" * 1000,
     ],
 )  # fmt: skip
-def test_another_name_is_refused_and_told(host: str, method: str) -> None:
-    sentence = _refusal(_request(host=host, method=method))
-    assert sentence is not None
-    assert sentence.startswith("Host ")
-    assert "the setting is EndpointPolicy.allowed_hosts" in sentence
+def test_host_foreign_rejected_with_setting(host: str, method: str) -> None:
+    reason = _get_rejection(_request(host=host, method=method))
+    assert reason is not None
+    assert reason.startswith("Host ")
+    assert "the setting is EndpointPolicy.allowed_hosts" in reason
 
 
-def test_a_request_must_have_one_host() -> None:
-    assert _refusal(_request(host=None)) == "Host '' is missing; the setting is EndpointPolicy.allowed_hosts"
-    assert _refusal(_request(("host", "localhost:8000"))) == (
+def test_host_missing_or_repeated_rejected() -> None:
+    assert _get_rejection(_request(host=None)) == "Host '' is missing; the setting is EndpointPolicy.allowed_hosts"
+    assert _get_rejection(_request(("host", "localhost:8000"))) == (
         "Host 'localhost:8000, localhost:8000' is repeated; the setting is EndpointPolicy.allowed_hosts"
     )
 
@@ -93,10 +93,10 @@ def test_a_request_must_have_one_host() -> None:
         ("://", False),
     ],
 )
-def test_an_absolute_target_must_name_the_same_host(target: str, *, allowed: bool) -> None:
-    sentence = _refusal(_request(target=target))
-    assert (sentence is None) is allowed
-    assert sentence is None or "names another host than Host 'localhost:8000'" in sentence
+def test_absolute_target_must_match_host(target: str, *, allowed: bool) -> None:
+    reason = _get_rejection(_request(target=target))
+    assert (reason is None) is allowed
+    assert reason is None or "names another host than Host 'localhost:8000'" in reason
 
 
 @pytest.mark.parametrize(
@@ -117,23 +117,23 @@ def test_an_absolute_target_must_name_the_same_host(target: str, *, allowed: boo
         ("my_host", "my_host", True),
     ],
 )
-def test_a_listed_host_may_have_a_port(listed: str, host: str, *, allowed: bool) -> None:
-    assert (_refusal(_request(host=host), (listed,)) is None) is allowed
+def test_listed_host_with_or_without_port(listed: str, host: str, *, allowed: bool) -> None:
+    assert (_get_rejection(_request(host=host), (listed,)) is None) is allowed
 
 
-def test_none_switches_the_check_off_and_an_empty_list_allows_nobody() -> None:
+def test_allowed_hosts_none_disables_check_and_empty_rejects_all() -> None:
     for host in ("evil.example", "", None):
-        assert _refusal(_request(host=host), None) is None
-    assert _refusal(_request(target="http://evil.example/"), None) is None
-    assert _refusal(_request(), ()) is not None
+        assert _get_rejection(_request(host=host), None) is None
+    assert _get_rejection(_request(target="http://evil.example/"), None) is None
+    assert _get_rejection(_request(), ()) is not None
 
 
 # --- Origin -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.origin-absent-ok")
-def test_a_program_that_sends_no_origin_comes_in() -> None:
-    assert _refusal(_request()) is None
+def test_origin_absent_allowed() -> None:
+    assert _get_rejection(_request()) is None
 
 
 @pytest.mark.spec("http.origin-validated")
@@ -150,8 +150,8 @@ def test_a_program_that_sends_no_origin_comes_in() -> None:
         ("[::1]:8000", "http://[::1]:8000"),
     ],
 )
-def test_a_page_of_the_server_itself_comes_in(host: str, origin: str) -> None:
-    assert _refusal(_request(("Origin", origin), ("Sec-Fetch-Site", "same-origin"), host=host)) is None
+def test_origin_equal_to_host_allowed(host: str, origin: str) -> None:
+    assert _get_rejection(_request(("Origin", origin), ("Sec-Fetch-Site", "same-origin"), host=host)) is None
 
 
 @pytest.mark.spec("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
@@ -167,16 +167,16 @@ def test_a_page_of_the_server_itself_comes_in(host: str, origin: str) -> None:
         "http://app.example", "https://app.example:444", "https://app.example.evil.example", "file://", "x" * 1000,
     ],
 )  # fmt: skip
-def test_another_origin_is_refused_and_told(origin: str, method: str) -> None:
-    sentence = _refusal(_request(("Origin", origin), method=method), origins=LISTED)
-    assert sentence is not None
-    assert sentence.startswith("Origin ")
-    assert "the setting is EndpointPolicy.allowed_origins" in sentence
+def test_origin_foreign_rejected_with_setting(origin: str, method: str) -> None:
+    reason = _get_rejection(_request(("Origin", origin), method=method), origins=LISTED)
+    assert reason is not None
+    assert reason.startswith("Origin ")
+    assert "the setting is EndpointPolicy.allowed_origins" in reason
 
 
-def test_several_origins_are_refused_even_if_each_is_allowed() -> None:
-    sentence = _refusal(_request(("Origin", APP), ("Origin", APP)), origins=LISTED)
-    assert sentence == (
+def test_origin_repeated_rejected() -> None:
+    reason = _get_rejection(_request(("Origin", APP), ("Origin", APP)), origins=LISTED)
+    assert reason == (
         "Origin 'https://app.example, https://app.example' is repeated; the setting is EndpointPolicy.allowed_origins"
     )
 
@@ -191,26 +191,26 @@ def test_several_origins_are_refused_even_if_each_is_allowed() -> None:
         "vscode-webview://1a2b",
     ],
 )
-def test_a_listed_origin_comes_in_even_from_another_site(origin: str) -> None:
-    assert _refusal(_request(("Origin", origin), ("Sec-Fetch-Site", "cross-site")), origins=LISTED) is None
+def test_origin_listed_allowed_from_other_site(origin: str) -> None:
+    assert _get_rejection(_request(("Origin", origin), ("Sec-Fetch-Site", "cross-site")), origins=LISTED) is None
 
 
-def test_a_listed_origin_does_not_excuse_a_foreign_host() -> None:
-    sentence = _refusal(_request(("Origin", APP), host="evil.example"), origins=LISTED)
-    assert sentence is not None
-    assert sentence.startswith("Host ")
+def test_origin_listed_with_foreign_host_rejected() -> None:
+    reason = _get_rejection(_request(("Origin", APP), host="evil.example"), origins=LISTED)
+    assert reason is not None
+    assert reason.startswith("Host ")
 
 
-def test_an_origin_is_never_the_same_as_a_host_that_cannot_be_read() -> None:
+def test_origin_with_malformed_host_rejected() -> None:
     for pairs in ([], [("Host", "a"), ("Host", "a")], [("Host", "a b")]):
         request = _request(("Origin", "http://a"), *pairs, host=None)
-        assert _refusal(request, None) is not None
-    assert _refusal(_request(("Origin", "http://a"), host="a"), None) is None
+        assert _get_rejection(request, None) is not None
+    assert _get_rejection(_request(("Origin", "http://a"), host="a"), None) is None
 
 
-def test_an_unknown_scheme_has_no_port_of_its_own() -> None:
-    assert _refusal(_request(("Origin", "app://localhost"), host="localhost")) is None
-    assert _refusal(_request(("Origin", "app://localhost"), host="localhost:80")) is not None
+def test_origin_unknown_scheme_has_no_default_port() -> None:
+    assert _get_rejection(_request(("Origin", "app://localhost"), host="localhost")) is None
+    assert _get_rejection(_request(("Origin", "app://localhost"), host="localhost:80")) is not None
 
 
 @pytest.mark.parametrize(
@@ -224,25 +224,25 @@ def test_an_unknown_scheme_has_no_port_of_its_own() -> None:
         (" Cross-Site ", False),
     ],
 )
-def test_a_page_from_another_site_does_not_come_in_without_its_origin(site: str, *, allowed: bool) -> None:
-    sentence = _refusal(_request(("Sec-Fetch-Site", site), method="GET"), origins=LISTED)
-    assert (sentence is None) is allowed
-    assert sentence is None or sentence.startswith("Sec-Fetch-Site ")
+def test_sec_fetch_site_cross_site_without_origin_rejected(site: str, *, allowed: bool) -> None:
+    reason = _get_rejection(_request(("Sec-Fetch-Site", site), method="GET"), origins=LISTED)
+    assert (reason is None) is allowed
+    assert reason is None or reason.startswith("Sec-Fetch-Site ")
 
 
-def test_any_of_several_sites_counts() -> None:
-    assert _refusal(_request(("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "cross-site"))) is not None
+def test_sec_fetch_site_repeated_any_value_rejects() -> None:
+    assert _get_rejection(_request(("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "cross-site"))) is not None
 
 
-def test_a_page_of_the_same_host_on_another_scheme_is_another_site_where_the_browser_says_so() -> None:
+def test_origin_same_host_with_cross_site_rejected() -> None:
     pairs = [("Origin", "http://localhost"), ("Sec-Fetch-Site", "cross-site")]
-    assert _refusal(_request(*pairs, host="localhost")) is not None
+    assert _get_rejection(_request(*pairs, host="localhost")) is not None
 
 
 # --- The settings -----------------------------------------------------------------------------------------------------
 
 
-def test_what_can_be_meant_is_accepted() -> None:
+def test_settings_valid_accepted() -> None:
     check_allowed(None, ())
     check_allowed(LOOPBACK_HOSTS, LISTED)
     check_allowed(("mcp.example:8443", "::1"), ())
@@ -268,7 +268,7 @@ def test_what_can_be_meant_is_accepted() -> None:
         ("[::]:8000", "is an address to listen on"),
     ],
 )
-def test_a_host_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -> None:
+def test_allowed_hosts_invalid_entry_raises(entry: str, problem: str) -> None:
     with pytest.raises(ValueError, match="allowed_hosts") as caught:
         check_allowed(("localhost", entry), ())
     assert str(caught.value).startswith(f"EndpointPolicy.allowed_hosts: {entry!a}")
@@ -288,17 +288,17 @@ def test_a_host_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -
         ("", "is not an origin"),
     ],
 )
-def test_an_origin_that_cannot_be_meant_is_told_at_once(entry: str, problem: str) -> None:
+def test_allowed_origins_invalid_entry_raises(entry: str, problem: str) -> None:
     with pytest.raises(ValueError, match="allowed_origins") as caught:
         check_allowed(None, (entry,))
     assert problem in str(caught.value)
 
 
-# --- What browsers are told -------------------------------------------------------------------------------------------
+# --- CORS headers -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("origin", ["https://app.example", "HTTPS://app.example:443"])
-def test_a_listed_origin_is_repeated_exactly(origin: str) -> None:
+def test_cors_headers_repeat_listed_origin_exactly(origin: str) -> None:
     assert dict(cors_headers(Headers([("Origin", origin)]), LISTED)) == {
         "access-control-allow-origin": origin,
         "access-control-expose-headers": "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
@@ -309,7 +309,7 @@ def test_a_listed_origin_is_repeated_exactly(origin: str) -> None:
 @pytest.mark.parametrize(
     "given_origins", [[], ["https://evil.example"], ["null"], [""], [APP, APP], ["http://localhost:8000"]]
 )
-def test_nobody_else_is_told_anything(given_origins: list[str]) -> None:
+def test_cors_headers_omitted_for_other_origins(given_origins: list[str]) -> None:
     headers = Headers([("Host", "localhost:8000"), *(("Origin", origin) for origin in given_origins)])
     assert cors_headers(headers, LISTED) == ()
     assert cors_headers(headers, ()) == ()
@@ -320,9 +320,9 @@ def _preflight(*pairs: tuple[str, str], method: str = "OPTIONS", origin: str = A
     return None if found is None else dict(found)
 
 
-def test_a_browser_is_told_what_a_page_of_a_listed_origin_may_send() -> None:
-    asked = "content-type, MCP-Protocol-Version,mcp-param-region , x-other, mcp-\x00, mcp-a b"
-    assert _preflight(("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", asked)) == {
+def test_preflight_listed_origin_returns_allowed_headers() -> None:
+    requested = "content-type, MCP-Protocol-Version,mcp-param-region , x-other, mcp-\x00, mcp-a b"
+    assert _preflight(("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", requested)) == {
         "access-control-allow-origin": APP,
         "access-control-allow-methods": "GET, POST, DELETE",
         "access-control-allow-headers": (
@@ -333,18 +333,18 @@ def test_a_browser_is_told_what_a_page_of_a_listed_origin_may_send() -> None:
     }
 
 
-def test_a_browser_that_asks_for_no_headers_is_told_the_common_ones() -> None:
+def test_preflight_without_requested_headers_returns_common_ones() -> None:
     found = _preflight(("Access-Control-Request-Method", "GET"))
     assert found is not None
     assert found["access-control-allow-headers"] == "accept, authorization, content-type, last-event-id"
 
 
-def test_what_is_no_preflight_of_a_listed_origin_is_not_answered() -> None:
-    asks = ("Access-Control-Request-Method", "POST")
-    assert _preflight(asks, method="POST") is None
+def test_preflight_invalid_returns_none() -> None:
+    method_header = ("Access-Control-Request-Method", "POST")
+    assert _preflight(method_header, method="POST") is None
     assert _preflight() is None
-    assert _preflight(asks, origin="https://evil.example") is None
-    assert preflight_headers(_request(asks, method="OPTIONS"), LISTED) is None
+    assert _preflight(method_header, origin="https://evil.example") is None
+    assert preflight_headers(_request(method_header, method="OPTIONS"), LISTED) is None
 
 
 @pytest.mark.property
@@ -353,10 +353,14 @@ def test_what_is_no_preflight_of_a_listed_origin_is_not_answered() -> None:
     st.text(st.characters(max_codepoint=255)),
     st.text(st.characters(max_codepoint=255)),
 )
-def test_no_header_makes_the_checks_fail_or_brings_a_wildcard(host: str, origin: str, asked: str) -> None:
-    pairs = [("Origin", origin), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", asked)]
-    request = _request(*pairs, host=host, target=asked, method="OPTIONS")
-    assert _refusal(request, origins=LISTED) is not None
+def test_arbitrary_headers_never_raise_or_allow_wildcard(host: str, origin: str, requested: str) -> None:
+    pairs = [
+        ("Origin", origin),
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", requested),
+    ]
+    request = _request(*pairs, host=host, target=requested, method="OPTIONS")
+    assert _get_rejection(request, origins=LISTED) is not None
     assert cors_headers(request.headers, LISTED) == ()
     found = dict(preflight_headers(_request(("Origin", APP), *pairs[1:], method="OPTIONS"), LISTED) or ())
     assert "*" not in found["access-control-allow-origin"]
@@ -364,7 +368,7 @@ def test_no_header_makes_the_checks_fail_or_brings_a_wildcard(host: str, origin:
     assert all(char not in value for value in found.values() for char in "\r\n\0")
 
 
-# --- Where a server listens -------------------------------------------------------------------------------------------
+# --- Loopback addresses -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("http.bind-localhost", "http-sse.bind-localhost")
@@ -387,5 +391,5 @@ def test_no_header_makes_the_checks_fail_or_brings_a_wildcard(host: str, origin:
         ("127.1", False),
     ],
 )
-def test_it_is_known_which_addresses_only_this_machine_reaches(host: str, *, expected: bool) -> None:
+def test_is_loopback_by_address(host: str, *, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -1,4 +1,4 @@
-"""The `x-mcp-header` annotations of a schema: each that is allowed is found, and no other passes."""
+"""The `x-mcp-header` annotations of a schema: valid annotations are found, invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def _schema(**properties: JsonValue) -> JsonObject:
     return {"type": "object", "properties": dict(properties)}
 
 
-def _designated(header: JsonValue = "Region", kind: JsonValue = "string") -> JsonObject:
+def _annotated(header: JsonValue = "Region", kind: JsonValue = "string") -> JsonObject:
     return {"type": kind, "x-mcp-header": header}
 
 
-def _refusal(schema: JsonObject) -> str:
+def _get_rejection(schema: JsonObject) -> str:
     with pytest.raises(InvalidParamHeader) as caught:
         param_headers(schema)
     assert str(caught.value) == f"{caught.value.path}: x-mcp-header {caught.value.reason}"
@@ -39,16 +39,16 @@ def _refusal(schema: JsonObject) -> str:
         {"allOf": [{"type": "object"}, True, [{"x-mcp-header": "in a list in a list, where no schema is"}]]},
     ],
 )
-def test_a_schema_without_annotations_designates_nothing(schema: JsonObject) -> None:
+def test_schema_without_annotations_has_no_header_params(schema: JsonObject) -> None:
     assert param_headers(schema) == ()
 
 
 @pytest.mark.spec("header.xmcp-valid-not-rejected", "header.param-server-may-designate")
-def test_annotations_are_found_with_type_and_path() -> None:
+def test_annotations_found_with_type_and_path() -> None:
     schema = _schema(
-        zone=_designated("Zone", "integer"),
-        address=_schema(city=_designated("City"), deep=_schema(flag=_designated("flag", "boolean"))),
-        region=_designated(),
+        zone=_annotated("Zone", "integer"),
+        address=_schema(city=_annotated("City"), deep=_schema(flag=_annotated("flag", "boolean"))),
+        region=_annotated(),
         query={"type": "number"},
     )
     assert param_headers(schema) == (
@@ -64,12 +64,12 @@ def test_annotations_are_found_with_type_and_path() -> None:
 
 @pytest.mark.spec("header.xmcp-valid-not-rejected", "header.xmcp-standard-name-allowed")
 @pytest.mark.parametrize("header", ["Method", "Name", "a", "X_y.z", "!#$%&'*+-.^_`|~09Az", "x" * 100])
-def test_each_token_is_allowed(header: str) -> None:
-    assert [param.header for param in param_headers(_schema(a=_designated(header)))] == [header]
+def test_annotation_any_token_accepted(header: str) -> None:
+    assert [param.header for param in param_headers(_schema(a=_annotated(header)))] == [header]
 
 
-def test_a_property_may_have_a_reference_beside_its_annotation() -> None:
-    schema = _schema(a={**_designated(), "$ref": "#/$defs/x"}) | {"$defs": {"x": {"type": "string"}}}
+def test_annotation_beside_reference_accepted() -> None:
+    schema = _schema(a={**_annotated(), "$ref": "#/$defs/x"}) | {"$defs": {"x": {"type": "string"}}}
     assert param_headers(schema) == (ParamHeader("Region", ("a",), "string"),)
 
 
@@ -83,33 +83,33 @@ def test_a_property_may_have_a_reference_beside_its_annotation() -> None:
         {"dependencies": {"x-mcp-header": {}, "a": ["x-mcp-header"]}},
     ],
 )
-def test_a_property_may_have_the_name_of_the_annotation(schema: JsonObject) -> None:
+def test_property_named_like_annotation_ignored(schema: JsonObject) -> None:
     assert param_headers(schema) == ()
 
 
-def test_a_property_may_have_the_name_of_the_annotation_and_be_designated() -> None:
-    schema = _schema(**{"x-mcp-header": _designated("H")})
+def test_property_named_like_annotation_with_annotation_found() -> None:
+    schema = _schema(**{"x-mcp-header": _annotated("H")})
     assert param_headers(schema) == (ParamHeader("H", ("x-mcp-header",), "string"),)
 
 
-def test_a_property_may_be_called_as_a_keyword() -> None:
-    schema = _schema(properties=_schema(properties=_designated()), enum=_designated("E"))
+def test_property_named_like_keyword_found() -> None:
+    schema = _schema(properties=_schema(properties=_annotated()), enum=_annotated("E"))
     assert [param.path for param in param_headers(schema)] == [("enum",), ("properties", "properties")]
 
 
 @pytest.mark.parametrize("keyword", ["default", "const", "example"])
-def test_what_is_data_is_no_annotation(keyword: str) -> None:
-    assert param_headers(_schema(a={"type": "object", keyword: {"x-mcp-header": "no", "a": _designated()}})) == ()
+def test_annotation_in_data_ignored(keyword: str) -> None:
+    assert param_headers(_schema(a={"type": "object", keyword: {"x-mcp-header": "no", "a": _annotated()}})) == ()
 
 
 @pytest.mark.parametrize("keyword", ["enum", "examples"])
-def test_what_is_a_list_of_data_has_no_annotations(keyword: str) -> None:
+def test_annotation_in_list_of_data_ignored(keyword: str) -> None:
     assert param_headers(_schema(a={"type": "object", keyword: [{"x-mcp-header": "no"}]})) == ()
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-empty", "header.xmcp-not-empty", "header.xmcp-client-rejects-invalid")
-def test_an_empty_annotation_is_refused() -> None:
-    assert _refusal(_schema(a=_designated(""))) == "inputSchema/properties/a: x-mcp-header is empty"
+def test_annotation_empty_rejected() -> None:
+    assert _get_rejection(_schema(a=_annotated(""))) == "inputSchema/properties/a: x-mcp-header is empty"
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-bad-token", "header.xmcp-token-syntax", "header.xmcp-no-control-chars")
@@ -117,99 +117,99 @@ def test_an_empty_annotation_is_refused() -> None:
     "header",
     ["a b", "a:b", "a/b", "(a)", "a@b", "ü", "a\r\nX: y", "a\x00", "a\n", "\t", '"a"', "a,b", "{a}", "a=b", "\u212a"],
 )
-def test_an_annotation_that_is_no_token_is_refused(header: str) -> None:
-    assert "characters that are not allowed in a header name" in _refusal(_schema(a=_designated(header)))
+def test_annotation_not_token_rejected(header: str) -> None:
+    assert "characters that are not allowed in a header name" in _get_rejection(_schema(a=_annotated(header)))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-non-string")
 @pytest.mark.parametrize("header", [None, 1, True, 1.5, [], ["a"], {}, {"a": "b"}])
-def test_an_annotation_that_is_no_string_is_refused(header: JsonValue) -> None:
-    assert "not a string" in _refusal(_schema(a=_designated(header)))
+def test_annotation_not_string_rejected(header: JsonValue) -> None:
+    assert "not a string" in _get_rejection(_schema(a=_annotated(header)))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-duplicate", "header.xmcp-unique-case-insensitive")
 @pytest.mark.parametrize("other", ["Region", "REGION", "region"])
-def test_two_annotations_that_are_equal_but_for_case_are_refused(other: str) -> None:
-    assert "is already used by" in _refusal(_schema(a=_designated(), b=_designated(other)))
-    assert "is already used by" in _refusal(_schema(a=_designated(), b=_schema(c=_designated(other))))
+def test_annotation_repeated_ignoring_case_rejected(other: str) -> None:
+    assert "is already used by" in _get_rejection(_schema(a=_annotated(), b=_annotated(other)))
+    assert "is already used by" in _get_rejection(_schema(a=_annotated(), b=_schema(c=_annotated(other))))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-non-primitive", "header.xmcp-client-rejects-number")
 @pytest.mark.spec("header.xmcp-primitive-only")
 @pytest.mark.parametrize("kind", ["number", "object", "array", "null", "String", "", None, ["string", "null"], 5])
-def test_an_annotation_on_another_type_is_refused(kind: JsonValue) -> None:
-    sentence = _refusal(_schema(a=_designated(kind=kind)))
-    assert sentence.endswith(f"is on a property of type {kind!a}; allowed types: string, integer, boolean")
+def test_annotation_on_other_type_rejected(kind: JsonValue) -> None:
+    message = _get_rejection(_schema(a=_annotated(kind=kind)))
+    assert message.endswith(f"is on a property of type {kind!a}; allowed types: string, integer, boolean")
 
 
-def test_an_annotation_on_a_property_without_type_is_refused() -> None:
-    assert "is on a property of type None" in _refusal(_schema(a={"x-mcp-header": "A"}))
+def test_annotation_without_type_rejected() -> None:
+    assert "is on a property of type None" in _get_rejection(_schema(a={"x-mcp-header": "A"}))
 
 
 @pytest.mark.spec("header.xmcp-client-rejects-unreachable", "header.xmcp-statically-reachable")
 @pytest.mark.parametrize(
     ("schema", "place"),
     [
-        (_schema(a={"type": "array", "items": _designated()}), "properties/a/items"),
-        (_schema(a={"prefixItems": [True, _designated()]}), "properties/a/prefixItems/1"),
-        (_schema(a={"anyOf": [_designated(), {"type": "null"}]}), "properties/a/anyOf/0"),
-        ({"oneOf": [_schema(a=_designated())]}, "oneOf/0/properties/a"),
-        ({"allOf": [_schema(a=_designated())]}, "allOf/0/properties/a"),
-        ({"not": _schema(a=_designated())}, "not/properties/a"),
-        ({"if": _schema(a=_designated())}, "if/properties/a"),
-        ({"then": _schema(a=_designated())}, "then/properties/a"),
-        ({"else": _schema(a=_designated())}, "else/properties/a"),
-        ({"$defs": {"x": _designated()}}, "$defs/x"),
-        ({"definitions": {"x": _schema(a=_designated())}}, "definitions/x/properties/a"),
-        ({"patternProperties": {"^a": _designated()}}, "patternProperties/^a"),
-        ({"dependentSchemas": {"a": _schema(b=_designated())}}, "dependentSchemas/a/properties/b"),
-        ({"dependencies": {"a": _schema(b=_designated())}}, "dependencies/a/properties/b"),
-        ({"additionalProperties": _designated()}, "additionalProperties"),
-        ({"propertyNames": _designated()}, "propertyNames"),
-        ({"x-unknown": {"deeper": _designated()}}, "x-unknown/deeper"),
+        (_schema(a={"type": "array", "items": _annotated()}), "properties/a/items"),
+        (_schema(a={"prefixItems": [True, _annotated()]}), "properties/a/prefixItems/1"),
+        (_schema(a={"anyOf": [_annotated(), {"type": "null"}]}), "properties/a/anyOf/0"),
+        ({"oneOf": [_schema(a=_annotated())]}, "oneOf/0/properties/a"),
+        ({"allOf": [_schema(a=_annotated())]}, "allOf/0/properties/a"),
+        ({"not": _schema(a=_annotated())}, "not/properties/a"),
+        ({"if": _schema(a=_annotated())}, "if/properties/a"),
+        ({"then": _schema(a=_annotated())}, "then/properties/a"),
+        ({"else": _schema(a=_annotated())}, "else/properties/a"),
+        ({"$defs": {"x": _annotated()}}, "$defs/x"),
+        ({"definitions": {"x": _schema(a=_annotated())}}, "definitions/x/properties/a"),
+        ({"patternProperties": {"^a": _annotated()}}, "patternProperties/^a"),
+        ({"dependentSchemas": {"a": _schema(b=_annotated())}}, "dependentSchemas/a/properties/b"),
+        ({"dependencies": {"a": _schema(b=_annotated())}}, "dependencies/a/properties/b"),
+        ({"additionalProperties": _annotated()}, "additionalProperties"),
+        ({"propertyNames": _annotated()}, "propertyNames"),
+        ({"x-unknown": {"deeper": _annotated()}}, "x-unknown/deeper"),
     ],
 )
-def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(schema: JsonObject, place: str) -> None:
-    assert _refusal(schema).startswith(f"inputSchema/{place}: x-mcp-header is not reachable")
+def test_annotation_not_reachable_by_properties_rejected(schema: JsonObject, place: str) -> None:
+    assert _get_rejection(schema).startswith(f"inputSchema/{place}: x-mcp-header is not reachable")
 
 
-def test_an_annotation_on_the_whole_schema_is_refused() -> None:
-    assert _refusal({"type": "string", "x-mcp-header": "A"}).startswith(
+def test_annotation_on_root_schema_rejected() -> None:
+    assert _get_rejection({"type": "string", "x-mcp-header": "A"}).startswith(
         "inputSchema: x-mcp-header is on the whole schema"
     )
 
 
-def test_names_of_a_peer_are_shown_safely() -> None:
-    sentence = _refusal(_schema(**{"a\x1b[31m\n" + "é" * 1000: _designated("")}))
-    assert "\\x1b[31m\\n\\xe9" in sentence
-    assert len(sentence) < 250
+def test_rejection_message_escapes_names() -> None:
+    message = _get_rejection(_schema(**{"a\x1b[31m\n" + "é" * 1000: _annotated("")}))
+    assert "\\x1b[31m\\n\\xe9" in message
+    assert len(message) < 250
 
 
-def test_a_schema_that_is_too_deep_is_refused_and_one_level_less_is_not() -> None:
+def test_schema_too_deep_rejected() -> None:
     schema: JsonObject = {"type": "string"}
     for _ in range(125):
         schema = _schema(a=schema)
     assert param_headers(schema) == ()
-    assert _refusal({"not": schema}) == (
+    assert _get_rejection({"not": schema}) == (
         "inputSchema: x-mcp-header cannot be searched for: the schema has more than 250 levels"
     )
 
 
-def test_a_schema_that_contains_itself_is_refused() -> None:
+def test_schema_recursive_rejected() -> None:
     schema = _schema()
     schema["properties"] = {"a": schema, "b": schema}
-    assert "more than 250 levels" in _refusal(schema)
+    assert "more than 250 levels" in _get_rejection(schema)
 
 
 _JSON: st.SearchStrategy[JsonValue] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "integer", "A", "b"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
+    lambda children: (
+        st.lists(children, max_size=3)
         | st.dictionaries(
             st.sampled_from(
                 ["x-mcp-header", "type", "properties", "items", "allOf", "$defs", "default", "enum", "a", "b"]
             ),
-            inner,
+            children,
             max_size=4,
         )
     ),
@@ -219,7 +219,7 @@ _JSON: st.SearchStrategy[JsonValue] = st.recursive(
 
 @pytest.mark.property
 @given(st.dictionaries(st.sampled_from(["x-mcp-header", "type", "properties", "items", "$defs"]), _JSON))
-def test_any_schema_is_read_or_refused(schema: JsonObject) -> None:
+def test_arbitrary_schema_parsed_or_rejected(schema: JsonObject) -> None:
     try:
         found = param_headers(schema)
     except InvalidParamHeader:

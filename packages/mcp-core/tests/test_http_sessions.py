@@ -20,14 +20,14 @@ def table(sessions: int = 3) -> SessionTable[str]:
     return SessionTable(Limits(sessions=sessions), idle=IDLE)
 
 
-def test_a_session_is_found_by_its_id_and_its_principal() -> None:
+def test_session_found_by_id_and_principal() -> None:
     sessions = table()
     assert sessions.add("a", "anna", "hers", 0) is None
     assert sessions.find("a", "anna", 1) == "hers"
 
 
 @pytest.mark.parametrize("other", ["bert", None, "", "ANNA"])
-def test_another_principal_finds_nothing_just_as_with_an_unknown_id(other: str | None) -> None:
+def test_session_of_other_principal_not_found(other: str | None) -> None:
     sessions = table()
     sessions.add("a", "anna", "hers", 0)
     assert sessions.find("a", other, 1) is None
@@ -37,15 +37,15 @@ def test_another_principal_finds_nothing_just_as_with_an_unknown_id(other: str |
     assert sessions.find("a", "anna", 1) == "hers"
 
 
-def test_a_principal_does_not_find_the_session_of_nobody() -> None:
+def test_session_without_principal_not_found_by_principal() -> None:
     sessions = table()
-    sessions.add("a", None, "of nobody", 0)
+    sessions.add("a", None, "shared", 0)
     assert sessions.find("a", "anna", 1) is None
-    assert sessions.find("a", None, 1) == "of nobody"
+    assert sessions.find("a", None, 1) == "shared"
 
 
 @pytest.mark.spec("session.terminate-any-time")
-def test_a_session_that_is_not_used_expires() -> None:
+def test_session_unused_expires() -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)
     assert sessions.expire(99.9) == []
@@ -55,14 +55,14 @@ def test_a_session_that_is_not_used_expires() -> None:
 
 
 @pytest.mark.spec("session.terminated-404")
-def test_a_session_whose_time_is_over_is_not_found_even_before_it_is_taken_out() -> None:
+def test_session_past_expiry_not_found_before_removal() -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)
     assert sessions.find("a", None, 100) is None
     assert [departed.value for departed in sessions.expire(100)] == ["one"]
 
 
-def test_to_look_it_up_is_a_use() -> None:
+def test_find_renews_session() -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)
     assert sessions.find("a", None, 60) == "one"
@@ -70,14 +70,14 @@ def test_to_look_it_up_is_a_use() -> None:
     assert len(sessions.expire(160)) == 1
 
 
-def test_the_wrong_principal_does_not_keep_a_session_alive() -> None:
+def test_find_by_other_principal_does_not_renew_session() -> None:
     sessions = table()
     sessions.add("a", "anna", "hers", 0)
     sessions.find("a", "bert", 60)
     assert len(sessions.expire(100)) == 1
 
 
-def test_time_stands_still_while_a_request_runs() -> None:
+def test_session_with_running_request_does_not_expire() -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)
     sessions.busy("a")
@@ -93,7 +93,7 @@ def test_time_stands_still_while_a_request_runs() -> None:
     assert len(sessions.expire(20_100)) == 1
 
 
-def test_the_longest_unused_makes_room() -> None:
+def test_add_over_limit_evicts_least_recently_used() -> None:
     sessions = table(2)
     sessions.add("a", None, "one", 0)
     sessions.add("b", None, "two", 1)
@@ -103,7 +103,7 @@ def test_the_longest_unused_makes_room() -> None:
     assert (sessions.opened, sessions.evicted, sessions.expired) == (3, 1, 0)
 
 
-def test_a_session_in_which_a_request_runs_makes_no_room() -> None:
+def test_session_with_running_request_not_evicted() -> None:
     sessions = table(2)
     sessions.add("a", None, "one", 0)
     sessions.add("b", None, "two", 1)
@@ -113,7 +113,7 @@ def test_a_session_in_which_a_request_runs_makes_no_room() -> None:
     assert departed.id == "b"
 
 
-def test_when_a_request_runs_in_each_the_new_one_is_refused() -> None:
+def test_add_over_limit_with_all_sessions_running_raises() -> None:
     sessions = table(1)
     sessions.add("a", None, "one", 0)
     sessions.busy("a")
@@ -125,7 +125,7 @@ def test_when_a_request_runs_in_each_the_new_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_an_id_is_not_given_twice(running: bool) -> None:
+def test_session_id_reused_raises(running: bool) -> None:
     sessions = table()
     sessions.add("a", "anna", "hers", 0)
     if running:
@@ -136,7 +136,7 @@ def test_an_id_is_not_given_twice(running: bool) -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_what_was_taken_out_is_gone(running: bool) -> None:
+def test_removed_session_not_found(running: bool) -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)
     if running:
@@ -149,7 +149,7 @@ def test_what_was_taken_out_is_gone(running: bool) -> None:
     assert len(sessions) == 0
 
 
-def test_ten_thousand_sessions_need_little_memory() -> None:
+def test_ten_thousand_sessions_use_little_memory() -> None:
     ids = [f"session-{n:040}" for n in range(10_000)]
     sessions = table(10_000)
     tracemalloc.start()
@@ -162,7 +162,7 @@ def test_ten_thousand_sessions_need_little_memory() -> None:
 
 
 @attrs.define
-class Known:
+class ModelSession:
     principal: str | None
     value: int
     used: float
@@ -174,13 +174,13 @@ ids = st.sampled_from("abcdef")
 principals = st.sampled_from([None, "anna", "bert"])
 
 
-class Sessions(RuleBasedStateMachine):
-    """The table beside a plain dictionary in the order of use."""
+class SessionTableMachine(RuleBasedStateMachine):
+    """The table compared with a dictionary by recency."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table: SessionTable[int] = SessionTable(Limits(sessions=3), idle=IDLE)
-        self.model: dict[str, Known] = {}
+        self.model: dict[str, ModelSession] = {}
         self.now = 0.0
         self.count = 0
 
@@ -188,8 +188,8 @@ class Sessions(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
-    def longest_unused(self) -> str | None:
-        return next((id for id, known in self.model.items() if not known.running), None)
+    def least_recently_used(self) -> str | None:
+        return next((id for id, session in self.model.items() if not session.running), None)
 
     def use(self, id: str) -> None:
         self.model[id].used = self.now
@@ -202,7 +202,7 @@ class Sessions(RuleBasedStateMachine):
             with pytest.raises(LocalProtocolError):
                 self.table.add(id, principal, self.count, self.now)
             return
-        victim = self.longest_unused()
+        victim = self.least_recently_used()
         if len(self.model) == 3 and victim is None:
             with pytest.raises(LimitExceeded):
                 self.table.add(id, principal, self.count, self.now)
@@ -213,16 +213,20 @@ class Sessions(RuleBasedStateMachine):
             assert departed == EvictedSession(victim, self.model.pop(victim).value, EvictionReason.LEAST_RECENTLY_USED)
         else:
             assert departed is None
-        self.model[id] = Known(principal, self.count, self.now)
+        self.model[id] = ModelSession(principal, self.count, self.now)
 
     @rule(id=ids, principal=principals)
     def find(self, id: str, principal: Principal) -> None:
-        known = self.model.get(id)
+        session = self.model.get(id)
         found = self.table.find(id, principal, self.now)
-        if known is None or known.principal != principal or (not known.running and self.now - known.used >= IDLE):
+        if (
+            session is None
+            or session.principal != principal
+            or (not session.running and self.now - session.used >= IDLE)
+        ):
             assert found is None
         else:
-            assert found == known.value
+            assert found == session.value
             self.use(id)
 
     @rule(id=ids)
@@ -241,22 +245,22 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(id=ids)
     def remove(self, id: str) -> None:
-        known = self.model.pop(id, None)
-        assert self.table.remove(id) == (None if known is None else known.value)
+        session = self.model.pop(id, None)
+        assert self.table.remove(id) == (None if session is None else session.value)
 
     @rule()
     def expire(self) -> None:
-        over = [id for id, known in self.model.items() if not known.running and self.now - known.used >= IDLE]
-        gone = [EvictedSession(id, self.model.pop(id).value, EvictionReason.IDLE) for id in over]
-        assert self.table.expire(self.now) == gone
+        idle = [id for id, session in self.model.items() if not session.running and self.now - session.used >= IDLE]
+        expired = [EvictedSession(id, self.model.pop(id).value, EvictionReason.IDLE) for id in idle]
+        assert self.table.expire(self.now) == expired
 
     @invariant()
-    def holds_the_same(self) -> None:
-        assert sorted(self.table) == sorted(known.value for known in self.model.values())
+    def has_sessions_of_model(self) -> None:
+        assert sorted(self.table) == sorted(session.value for session in self.model.values())
         assert len(self.table) == len(self.model) <= 3
-        assert self.table.running == sum(1 for known in self.model.values() if known.running)
+        assert self.table.running == sum(1 for session in self.model.values() if session.running)
         assert self.table.opened - self.table.expired - self.table.evicted >= len(self.model)
 
 
-TestSessions = Sessions.TestCase
+TestSessions = SessionTableMachine.TestCase
 TestSessions.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

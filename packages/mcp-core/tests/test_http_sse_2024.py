@@ -1,4 +1,4 @@
-"""HTTP+SSE, the transport of 2024-11-05: where a client posts to, and what a server lets in."""
+"""HTTP+SSE, the transport of 2024-11-05: the endpoint of a client, and the requests that a server admits."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ RESULT: Final = b'{"jsonrpc":"2.0","id":7,"result":{}}'
 CALL: Final = b'{"jsonrpc":"2.0","id":7,"method":"tools/list"}'
 
 
-def head_of(status: int = 200, kind: str | None = "text/event-stream") -> HttpHead:
+def make_head(status: int = 200, kind: str | None = "text/event-stream") -> HttpHead:
     return HttpHead(status=status, headers=Headers([] if kind is None else [("Content-Type", kind)]))
 
 
-def stream_of(url: str = URL, limits: Limits = LIMITS) -> SseStream:
+def open_stream(url: str = URL, limits: Limits = LIMITS) -> SseStream:
     stream = SseStream(url, limits)
-    assert stream.receive_head(head_of())
+    assert stream.receive_head(make_head())
     return stream
 
 
-def named(endpoint: str, url: str = URL) -> str | None:
-    stream = stream_of(url)
+def get_endpoint(endpoint: str, url: str = URL) -> str | None:
+    stream = open_stream(url)
     stream.receive_data(b"event: endpoint\ndata: %b\n\n" % endpoint.encode())
     return stream.endpoint
 
@@ -62,7 +62,7 @@ def named(endpoint: str, url: str = URL) -> str | None:
 # --- the client ----------------------------------------------------------------------------------------------------
 
 
-def test_the_client_asks_for_a_stream() -> None:
+def test_client_stream_request_accepts_event_stream() -> None:
     assert SseStream(URL, LIMITS).headers() == [("accept", "text/event-stream")]
 
 
@@ -80,8 +80,8 @@ def test_the_client_asks_for_a_stream() -> None:
         (" /messages ", "https://a.example:8443/messages"),
     ],
 )
-def test_the_server_says_where_to_post(endpoint: str, expected: str) -> None:
-    assert named(endpoint) == expected
+def test_endpoint_event_resolved_against_stream_url(endpoint: str, expected: str) -> None:
+    assert get_endpoint(endpoint) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_the_server_says_where_to_post(endpoint: str, expected: str) -> None:
         ("http://[::1]:8080/sse", "http://[::1]:8080/m"),
     ],
 )
-def test_an_origin_can_be_written_in_several_ways(url: str, endpoint: str) -> None:
-    assert named(endpoint, url) == endpoint
+def test_endpoint_origin_compared_normalized(url: str, endpoint: str) -> None:
+    assert get_endpoint(endpoint, url) == endpoint
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "why"),
+    ("endpoint", "reason"),
     [
         ("https://evil.example/m", "must have the origin of the stream, https, a.example, port 8443"),
         ("//evil.example:8443/m", "must have the origin"),
@@ -119,22 +119,22 @@ def test_an_origin_can_be_written_in_several_ways(url: str, endpoint: str) -> No
         ('{"uri": "/m"}', "not a URI"),
     ],
 )
-def test_an_endpoint_elsewhere_is_refused_by_its_name(endpoint: str, why: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=why) as caught:
-        named(endpoint)
+def test_endpoint_of_other_origin_or_invalid_rejected(endpoint: str, reason: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=reason) as caught:
+        get_endpoint(endpoint)
     assert caught.value.anchor == "basic/transports#http-with-sse"
     assert len(caught.value.message) < 300
 
 
-def test_the_session_is_not_told_in_an_error() -> None:
+def test_endpoint_error_omits_session_id() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        named("https://evil.example/m?session=secret")
+        get_endpoint("https://evil.example/m?session=secret")
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.spec("http-sse.message-events")
-def test_messages_follow_the_endpoint() -> None:
-    stream = stream_of()
+def test_messages_after_endpoint_delivered() -> None:
+    stream = open_stream()
 
     received = stream.receive_data(
         encode_comment("ping")
@@ -149,15 +149,15 @@ def test_messages_follow_the_endpoint() -> None:
     assert stream.notes == ["ignored an event of type 'time'", "an event of type 'answer' contains a message"]
 
 
-def test_what_is_too_large_is_told_as_such() -> None:
-    (bad,) = stream_of(limits=Limits(event_bytes=50)).receive_data(message_event(RESULT + b" " * 50))
+def test_event_over_limit_is_malformed_message() -> None:
+    (bad,) = open_stream(limits=Limits(event_bytes=50)).receive_data(message_event(RESULT + b" " * 50))
 
     assert isinstance(bad, MalformedMessage)
     assert isinstance(bad.__cause__, LimitExceeded)
 
 
-def test_a_second_endpoint_does_not_take_the_session_over() -> None:
-    stream = stream_of()
+def test_second_endpoint_ignored() -> None:
+    stream = open_stream()
     stream.receive_data(encode_event(b"/m", event="endpoint") * 2)
     assert stream.notes == []
 
@@ -168,45 +168,45 @@ def test_a_second_endpoint_does_not_take_the_session_over() -> None:
 
 
 @pytest.mark.parametrize(("status", "kind"), [(200, "application/json"), (200, None), (404, None), (405, "text/html")])
-def test_what_is_no_stream_is_told_with_its_status(status: int, kind: str | None) -> None:
+def test_response_not_event_stream_failure_has_status(status: int, kind: str | None) -> None:
     stream = SseStream(URL, LIMITS)
 
-    assert not stream.receive_head(head_of(status, kind))
+    assert not stream.receive_head(make_head(status, kind))
     failure = stream.failure(b"x")
     assert failure.status == status
     assert failure.message.startswith(f"GET returned status {status}")
 
 
-def test_credentials_may_be_wanted() -> None:
+def test_stream_status_401_is_access_denied() -> None:
     stream = SseStream(URL, LIMITS)
-    stream.receive_head(head_of(401))
+    stream.receive_head(make_head(401))
 
     assert isinstance(stream.failure(b""), AccessDenied)
 
 
-def test_a_failure_needs_a_response() -> None:
+def test_failure_without_response_raises() -> None:
     with pytest.raises(LocalProtocolError):
         SseStream(URL, LIMITS).failure(b"")
 
 
-def test_the_session_ends_with_the_stream() -> None:
-    stream = stream_of()
+def test_stream_end_ends_session() -> None:
+    stream = open_stream()
     assert stream.receive_data(b"") == ()
     assert stream.ended().message == "the stream ended before the server named its endpoint, which ends the session"
 
-    stream = stream_of()
+    stream = open_stream()
     stream.receive_data(encode_event(b"/m", event="endpoint"))
     assert isinstance(stream.ended(), ConnectionEnded)
     assert stream.ended().message == "the stream ended, which ends the session"
 
 
 @pytest.mark.parametrize("status", [200, 202, 204])
-def test_a_post_is_accepted_with_any_status_of_success(status: int) -> None:
-    assert post_failure(head_of(status, "text/plain"), b"Accepted") is None
+def test_post_success_status_accepted(status: int) -> None:
+    assert post_failure(make_head(status, "text/plain"), b"Accepted") is None
 
 
-def test_a_post_that_is_not_accepted_is_a_failure() -> None:
-    failure = post_failure(head_of(404, "text/plain"), b"Could not find session")
+def test_post_error_status_is_failure() -> None:
+    failure = post_failure(make_head(404, "text/plain"), b"Could not find session")
 
     assert isinstance(failure, HttpFailure)
     assert failure.message == "POST returned status 404 and text/plain: Could not find session"
@@ -215,8 +215,8 @@ def test_a_post_that_is_not_accepted_is_a_failure() -> None:
 
 @pytest.mark.property
 @given(data=st.binary(max_size=200) | st.text(st.sampled_from("/:@[]?#.ahtpsx8443\\ -"), max_size=40).map(str.encode))
-def test_whatever_a_server_names_it_is_of_the_same_origin_or_refused(data: bytes) -> None:
-    stream = stream_of()
+def test_arbitrary_endpoint_of_same_origin_or_rejected(data: bytes) -> None:
+    stream = open_stream()
     line = data.replace(b"\n", b"").replace(b"\r", b"")
     try:
         stream.receive_data(b"event: endpoint\ndata: " + line + b"\n\n")
@@ -231,7 +231,7 @@ def test_whatever_a_server_names_it_is_of_the_same_origin_or_refused(data: bytes
 # --- the server ----------------------------------------------------------------------------------------------------
 
 
-def request_of(method: str = "GET", target: str = "/sse", *, drop: str = "", **headers: str) -> HttpRequest:
+def make_request(method: str = "GET", target: str = "/sse", *, drop: str = "", **headers: str) -> HttpRequest:
     usual = {
         "host": "localhost:8000",
         "accept": "text/event-stream" if method == "GET" else "application/json, text/event-stream",
@@ -243,54 +243,54 @@ def request_of(method: str = "GET", target: str = "/sse", *, drop: str = "", **h
     )
 
 
-def status_of(request: HttpRequest) -> int | None:
-    refusal = admit(request, POLICY, LIMITS)
-    return None if refusal is None else refusal.status
+def get_status(request: HttpRequest) -> int | None:
+    rejection = admit(request, POLICY, LIMITS)
+    return None if rejection is None else rejection.status
 
 
 @pytest.mark.spec("http-sse.two-endpoints", "http-sse.origin-validate")
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_who_may_use_the_one_endpoint_may_use_the_other(method: str) -> None:
-    assert status_of(request_of(method)) is None
-    assert status_of(request_of(method, drop="accept")) is None
-    assert status_of(request_of(method, accept="*/*")) is None
-    assert status_of(request_of(method, origin="https://app.example")) is None
-    assert status_of(request_of(method, origin="http://localhost:8000")) is None
-    assert status_of(request_of(method, host="evil.example")) == 403
-    assert status_of(request_of(method, origin="https://evil.example")) == 403
-    assert status_of(request_of(method, sec_fetch_site="cross-site")) == 403
-    assert status_of(request_of(method, drop="host")) == 403
-    assert status_of(request_of(method, accept="text/html")) == 406
+def test_get_and_post_have_same_access_checks(method: str) -> None:
+    assert get_status(make_request(method)) is None
+    assert get_status(make_request(method, drop="accept")) is None
+    assert get_status(make_request(method, accept="*/*")) is None
+    assert get_status(make_request(method, origin="https://app.example")) is None
+    assert get_status(make_request(method, origin="http://localhost:8000")) is None
+    assert get_status(make_request(method, host="evil.example")) == 403
+    assert get_status(make_request(method, origin="https://evil.example")) == 403
+    assert get_status(make_request(method, sec_fetch_site="cross-site")) == 403
+    assert get_status(make_request(method, drop="host")) == 403
+    assert get_status(make_request(method, accept="text/html")) == 406
 
 
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
-        (request_of("POST", content_type="text/plain"), 415),
-        (request_of("POST", drop="content-type"), 415),
-        (request_of("POST", content_encoding="gzip"), 415),
-        (request_of("POST", content_length=str(LIMITS.message_bytes + 1)), 413),
-        (request_of("DELETE"), 405),
-        (request_of("PUT"), 405),
-        (request_of("HEAD"), 405),
-        (request_of("OPTIONS"), 405),
-        (request_of("OPTIONS", origin="https://app.example", access_control_request_method="POST"), 204),
-        (request_of("OPTIONS", origin="https://evil.example", access_control_request_method="POST"), 403),
+        (make_request("POST", content_type="text/plain"), 415),
+        (make_request("POST", drop="content-type"), 415),
+        (make_request("POST", content_encoding="gzip"), 415),
+        (make_request("POST", content_length=str(LIMITS.message_bytes + 1)), 413),
+        (make_request("DELETE"), 405),
+        (make_request("PUT"), 405),
+        (make_request("HEAD"), 405),
+        (make_request("OPTIONS"), 405),
+        (make_request("OPTIONS", origin="https://app.example", access_control_request_method="POST"), 204),
+        (make_request("OPTIONS", origin="https://evil.example", access_control_request_method="POST"), 403),
     ],
 )
-def test_what_else_is_refused(request_: HttpRequest, status: int) -> None:
-    refusal = admit(request_, POLICY, LIMITS)
+def test_request_not_allowed_rejected_with_status(request_: HttpRequest, status: int) -> None:
+    rejection = admit(request_, POLICY, LIMITS)
 
-    assert refusal is not None
-    assert refusal.status == status
-    assert refusal.reason
+    assert rejection is not None
+    assert rejection.status == status
+    assert rejection.reason
 
 
-def test_what_is_allowed_instead_is_told() -> None:
-    refusal = admit(request_of("PATCH"), POLICY, LIMITS)
+def test_method_not_allowed_lists_allowed_methods() -> None:
+    rejection = admit(make_request("PATCH"), POLICY, LIMITS)
 
-    assert refusal is not None
-    assert refusal.head().headers.get("allow") == "GET, POST"
+    assert rejection is not None
+    assert rejection.head().headers.get("allow") == "GET, POST"
 
 
 @pytest.mark.parametrize(
@@ -305,11 +305,11 @@ def test_what_is_allowed_instead_is_told() -> None:
         ("/messages?" + "&".join(f"x{number}=1" for number in range(100)) + "&session=a", None),
     ],
 )
-def test_a_post_names_one_session(target: str, session: str | None) -> None:
-    assert session_of(request_of("POST", target)) == session
+def test_session_id_read_from_query(target: str, session: str | None) -> None:
+    assert session_of(make_request("POST", target)) == session
 
 
-def test_a_message_is_read() -> None:
+def test_post_body_message_or_batch_read() -> None:
     assert read_post(CALL, LIMITS) == Request(7, "tools/list")
     assert isinstance(read_post(b"[" + CALL + b"]", LIMITS), Batch)
 
@@ -322,78 +322,78 @@ def test_a_message_is_read() -> None:
         (b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"x":"' + b"x" * 200 + b'"}}', 413, -32700, None),
     ],
 )
-def test_what_is_no_message_is_refused(body: bytes, status: int, code: int, id: int | None) -> None:
-    refusal = read_post(body, Limits(message_bytes=200))
+def test_post_body_malformed_rejected(body: bytes, status: int, code: int, id: int | None) -> None:
+    rejection = read_post(body, Limits(message_bytes=200))
 
-    assert isinstance(refusal, Refusal)
-    assert refusal.status == status
-    assert refusal.error is not None
-    assert (refusal.error.error.code, refusal.error.id) == (code, id)
-    assert refusal.error.error.message == refusal.reason
-    assert refusal.null_id is (id is None)
-
-
-def test_an_answer_that_is_broken_says_whose_waiting_is_over() -> None:
-    refusal = read_post(b'{"jsonrpc":"2.0","id":7,"result":5}', Limits())
-
-    assert isinstance(refusal, Refusal)
-    assert refusal.answers is not None
-    assert refusal.answers.id == 7
+    assert isinstance(rejection, Refusal)
+    assert rejection.status == status
+    assert rejection.error is not None
+    assert (rejection.error.error.code, rejection.error.id) == (code, id)
+    assert rejection.error.error.message == rejection.reason
+    assert rejection.null_id is (id is None)
 
 
-def test_an_answer_that_is_broken_is_refused_without_an_id() -> None:
-    refusal = read_post(b'{"jsonrpc":"2.0","id":7,"result":1}', LIMITS)
+def test_post_malformed_response_has_answered_id() -> None:
+    rejection = read_post(b'{"jsonrpc":"2.0","id":7,"result":5}', Limits())
 
-    assert isinstance(refusal, Refusal)
-    assert refusal.error is not None
-    assert (refusal.status, refusal.error.id, refusal.null_id) == (400, None, False)
+    assert isinstance(rejection, Refusal)
+    assert rejection.answers is not None
+    assert rejection.answers.id == 7
+
+
+def test_post_malformed_response_rejected_without_id() -> None:
+    rejection = read_post(b'{"jsonrpc":"2.0","id":7,"result":1}', LIMITS)
+
+    assert isinstance(rejection, Refusal)
+    assert rejection.error is not None
+    assert (rejection.status, rejection.error.id, rejection.null_id) == (400, None, False)
 
 
 @pytest.mark.parametrize("meta", [{"io.modelcontextprotocol/protocolVersion": 1}, None, [], {"progressToken": 1}])
-def test_what_only_looks_modern_is_let_in(meta: object) -> None:
+def test_post_incomplete_modern_metadata_accepted(meta: object) -> None:
     body = orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}})
 
     assert isinstance(read_post(body, LIMITS), Request)
 
 
-def test_a_modern_request_is_told_that_it_came_to_the_wrong_place() -> None:
+def test_post_modern_request_rejected_with_supported_versions() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    refusal = read_post(
+    rejection = read_post(
         orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}), LIMITS
     )
 
-    assert isinstance(refusal, Refusal)
-    assert refusal.status == 400
-    assert refusal.error is not None
-    assert refusal.error.id == 7
-    assert refusal.error.error.code == -32022
-    assert refusal.error.error.data == {
+    assert isinstance(rejection, Refusal)
+    assert rejection.status == 400
+    assert rejection.error is not None
+    assert rejection.error.id == 7
+    assert rejection.error.error.code == -32022
+    assert rejection.error.error.data == {
         "supported": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"],
         "requested": "2026-07-28",
     }
-    assert "HTTP+SSE is the transport of 2024-11-05" in refusal.reason
+    assert "HTTP+SSE is the transport of 2024-11-05" in rejection.reason
 
 
 # --- both ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ["/messages", "/a b/m", "//messages", "messages", "/\N{SNOWMAN}/?#"])
-def test_what_the_server_names_the_client_posts_to(path: str) -> None:
-    stream = stream_of()
+def test_endpoint_event_of_server_accepted_by_client(path: str) -> None:
+    stream = open_stream()
     stream.receive_data(endpoint_event(path, "s/+ 1"))
 
     assert stream.endpoint is not None
     assert stream.endpoint.startswith("https://a.example:8443/")
     target = stream.endpoint.removeprefix("https://a.example:8443")
-    assert session_of(request_of("POST", target)) == "s/+ 1"
+    assert session_of(make_request("POST", target)) == "s/+ 1"
     assert "?" not in HttpRequest(method="POST", target=target, headers=Headers()).path
 
 
-def test_the_endpoint_comes_first_and_has_no_host() -> None:
+def test_endpoint_event_has_path_without_host() -> None:
     assert endpoint_event("/prefix/messages", "abc") == b"event: endpoint\ndata: /prefix/messages?session=abc\n\n"
 
 
-def test_a_message_is_one_event() -> None:
+def test_message_event_contains_message() -> None:
     (event,) = SseParser(LIMITS).receive_data(message_event(RESULT))
 
     assert not isinstance(event, LimitExceeded)
