@@ -1,4 +1,4 @@
-"""A client around `Flow`: it walks through a session with a world of quirks, as a driver with sockets would."""
+"""A client around `Flow` without sockets: it runs a session against a testbed with quirks."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from mcp_core.oauth.urls import check_redirect
 
 DOCUMENT: Final = "https://app.example/client.json"
 SESSION: Final = ("initialize", "notifications/initialized", "tools/list", "tools/call")
-_PATIENCE: Final = 10.0
-"""Seconds for one answer. The clock is moved and not waited for."""
+_TIMEOUT: Final = 10.0
+"""Timeout of one response in seconds. The clock is advanced without waiting."""
 
 
-class GaveUp(Exception):
-    """The server refuses without a reason to which there is a remedy."""
+class RequestRejected(Exception):
+    """The server rejects the request, and the client cannot do anything about it."""
 
 
 @attrs.define(kw_only=True)
-class Walker:
-    """One client."""
+class FlowClient:
+    """A client with one server."""
 
-    world: OAuthTestbed
+    testbed: OAuthTestbed
     grant: Grant = attrs.field(factory=lambda: AuthorizationCode(redirect_uri=REDIRECT))
     credentials: tuple[ClientRecord, ...] = ()
     scopes: tuple[str, ...] | None = None
@@ -66,19 +66,19 @@ class Walker:
     proof: Proof | None = None
     now: float = NOW
     tokens: TokenRecord | None = None
-    kept: dict[str, ClientRecord] = attrs.field(factory=dict)
-    opened: list[str] = attrs.field(factory=list)
-    shown: list[str] = attrs.field(factory=list)
-    """What anybody may have seen: steps as they are shown, errors."""
+    registered: dict[str, ClientRecord] = attrs.field(factory=dict)
+    opened_urls: list[str] = attrs.field(factory=list)
+    logged: list[str] = attrs.field(factory=list)
+    """Texts that may be logged: representations of steps and errors."""
     steps: int = 0
-    _back: list[str] = attrs.field(factory=list)
+    _redirects: list[str] = attrs.field(factory=list)
     _step_ups: StepUps = attrs.field(factory=StepUps)
     _random: Callable[[int], bytes] = attrs.field(factory=random_bytes)
 
     def settings(self) -> FlowSettings:
         client = ClientSettings(client_name="App", redirect_uris=("http://127.0.0.1/callback",), metadata_url=DOCUMENT)
         return FlowSettings(
-            server_url=self.world.places.resource,
+            server_url=self.testbed.places.resource,
             grant=self.grant,
             client=client,
             credentials=self.credentials,
@@ -89,44 +89,44 @@ class Walker:
         )
 
     def session(self) -> None:
-        """Everything that a client does who wants to call a tool."""
+        """Send all requests of a client that calls a tool."""
         for method in SESSION:
             self.call(method)
 
     def call(self, method: str) -> Response:
-        """One request to the server, with whatever it takes to get it through."""
-        refused = 0
+        """Send a request to the server, and run flows until the server accepts it."""
+        rejections = 0
         while True:
             answer = self._ask(method)
             if answer.status < 300:
                 return answer
-            lines = [value for name, value in answer.headers if name.lower() == "www-authenticate"]
+            challenges = [value for name, value in answer.headers if name.lower() == "www-authenticate"]
             schemes = ("Bearer",) if self.proof is None else ("DPoP", "Bearer")
-            challenge = choose_challenge(read_challenges(lines), schemes=(*schemes, "DPoP"))
-            refused += 1
-            hopeless = answer.status == 403 and (challenge is None or not challenge.wants_more_scope)
-            if answer.status not in (401, 403) or hopeless or refused > 4:
-                raise GaveUp(f"status {answer.status} for {method}")
+            challenge = choose_challenge(read_challenges(challenges), schemes=(*schemes, "DPoP"))
+            rejections += 1
+            is_final = answer.status == 403 and (challenge is None or not challenge.wants_more_scope)
+            if answer.status not in (401, 403) or is_final or rejections > 4:
+                raise RequestRejected(f"status {answer.status} for {method}")
             flow = Flow(self.settings(), random_bytes=self._random, step_ups=self._step_ups, operation=method)
             self.run(flow, flow.start(self.now, challenge=challenge, tokens=self.tokens))
 
     def refresh(self) -> None:
-        """Gets a new token before the old one ends."""
+        """Refresh the token."""
         flow = Flow(self.settings(), random_bytes=self._random)
         self.run(flow, flow.start(self.now, tokens=self.tokens))
 
     def run(self, flow: Flow, step: object) -> None:
-        """Does all steps of a flow; raises its error."""
+        """Run all steps of a flow, and raise its error."""
         while not isinstance(step, FlowDone | FlowFailed):
             self.steps += 1
-            self.shown.append(repr(step))
+            self.logged.append(repr(step))
             answer = self._answer(flow, step)
             step = answer if isinstance(answer, FlowFailed) else flow.receive(answer, self.now)
-        self.shown.append(repr(step))
+        self.logged.append(repr(step))
         if flow.client is not None and flow.client.issuer is not None:
-            self.kept[flow.client.issuer] = flow.client
+            self.registered[flow.client.issuer] = flow.client
         if isinstance(step, FlowFailed):
-            self.shown.append(f"{step.error} {step.error!r} {step.error.attempts}")
+            self.logged.append(f"{step.error} {step.error!r} {step.error.attempts}")
             self.tokens = None if step.forget == self.tokens else self.tokens
             raise step.error
         self.tokens = step.tokens
@@ -140,15 +140,19 @@ class Walker:
             case PostForm():
                 return self._http("POST", step.url, step.headers, urlencode(step.form).encode())
             case FindClient():
-                return ClientFound(client=self.kept.get(step.issuer))
+                return ClientFound(client=self.registered.get(step.issuer))
             case AskClient():
                 return ClientFound(client=None)
             case OpenBrowser():
-                self.opened.append(step.url)
-                self._back = self.world.browse(step.url, self.now)
+                self.opened_urls.append(step.url)
+                self._redirects = self.testbed.browse(step.url, self.now)
                 return BrowserOpened()
             case AwaitRedirect():
-                return RedirectReceived(url=self._back.pop(0)) if self._back else flow.abandon("nobody came back")
+                return (
+                    RedirectReceived(url=self._redirects.pop(0))
+                    if self._redirects
+                    else flow.abandon("the browser did not return")
+                )
         raise AssertionError(step)
 
     def _ask(self, method: str) -> Response:
@@ -159,25 +163,25 @@ class Walker:
         return self._send(message)[0] if learned and answer.status == 401 else answer
 
     def _send(self, message: dict[str, object]) -> tuple[Response, bool]:
-        """The answer, and whether the next proof will be another one because of it."""
-        url = self.world.places.resource
+        """Send a message. Return the response, and whether its nonce changes the next proof."""
+        url = self.testbed.places.resource
         headers: Pairs = (("Content-Type", "application/json"),)
         if self.tokens is not None:
             headers += authorization_headers(self.tokens, method="POST", url=url, now=self.now, proof=self.proof)
         sent = Request(method="POST", url=url, headers=headers, body=json.dumps(message).encode())
-        answer = self.world.answer(sent, self.now)
+        answer = self.testbed.answer(sent, self.now)
         assert answer is not None
         return answer, self.proof is not None and self.proof.learn(url, answer.headers)
 
     def _http(self, method: str, url: str, headers: Pairs, body: bytes) -> FetchedResponse | Unreachable:
         followed = 0
         while True:
-            answer = self.world.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
+            answer = self.testbed.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
             if answer is None:
-                return Unreachable(reason="there is nobody")
-            self.now += min(answer.delay, _PATIENCE)
-            if answer.delay > _PATIENCE:
-                return Unreachable(reason="it took too long")
+                return Unreachable(reason="no server has this URL")
+            self.now += min(answer.delay, _TIMEOUT)
+            if answer.delay > _TIMEOUT:
+                return Unreachable(reason="the response took too long")
             location = answer.header("location")
             if method == "GET" and location is not None and answer.status in (301, 302, 303, 307, 308):
                 target = urljoin(url, location)

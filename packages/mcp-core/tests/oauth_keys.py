@@ -1,4 +1,4 @@
-"""A real key, for those who verify signatures."""
+"""A real signing key, for tests that verify signatures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_core.oauth.jws import base64url
 
 
 class EcKey:
-    """A signer on the curve P-256."""
+    """A signer with a key on the curve P-256."""
 
     algorithm = "ES256"
 

@@ -1,4 +1,4 @@
-"""A world of URLs for a flow to walk through: what each answers, and everything that was asked."""
+"""A fake network for a flow: the responses by URL, and a record of all steps."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ REDIRECT: Final = "http://127.0.0.1:49152/callback"
 _T = TypeVar("_T")
 
 
-def json_answer(document: JsonValue, status: int = 200, **headers: str) -> FetchedResponse:
+def json_response(document: JsonValue, status: int = 200, **headers: str) -> FetchedResponse:
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return FetchedResponse(status=status, headers=named, body=orjson.dumps(document))
 
 
 def random_bytes() -> Callable[[int], bytes]:
-    """Bytes that never come twice, and are the same in each run."""
+    """Return a function that returns different bytes for each call, and the same bytes in each run."""
     counter = itertools.count()
     return lambda size: hashlib.shake_128(str(next(counter)).encode()).digest(size)
 
 
 class Key:
-    """A signer whose signature is a hash: whoever knows the public half could make it, which does not matter here."""
+    """A signer whose signature is a hash. The signature is not secure, which does not matter in these tests."""
 
     def __init__(self, algorithm: str = "ES256", **more: str) -> None:
         self.algorithm = algorithm
@@ -101,24 +101,24 @@ def tokens_document(**more: JsonValue) -> JsonObject:
 Route = FetchedResponse | Unreachable | Callable[[FetchJson | Register | PostForm], FetchedResponse | Unreachable]
 
 
-class World:
-    """What there is, by URL; a URL that is not listed is a 404."""
+class FakeNetwork:
+    """Responses by URL. The response for a URL that is not listed is 404."""
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {
-            PRM: json_answer(resource_document()),
-            METADATA: json_answer(server_document()),
-            f"{ISSUER}/register": json_answer({"client_id": "registered-1"}, 201),
-            f"{ISSUER}/token": json_answer(tokens_document()),
+            PRM: json_response(resource_document()),
+            METADATA: json_response(server_document()),
+            f"{ISSUER}/register": json_response({"client_id": "registered-1"}, 201),
+            f"{ISSUER}/token": json_response(tokens_document()),
         }
         self.steps: list[Step] = []
         """All steps, in order."""
-        self.kept: dict[str, ClientRecord] = {}
-        """What the store has, by issuer."""
-        self.typed: ClientRecord | None = None
-        """What the person says when asked for a client id."""
+        self.registered: dict[str, ClientRecord] = {}
+        """The stored client records, by issuer."""
+        self.entered_client: ClientRecord | None = None
+        """The client that the user enters when asked for a client id."""
         self.redirect: Callable[[dict[str, str]], dict[str, str]] = self.consent
-        """What comes back from the browser, for the parameters of the authorization request."""
+        """Returns the parameters of the redirect, for the parameters of the authorization request."""
         self.now = NOW
 
     @staticmethod
@@ -126,37 +126,37 @@ class World:
         return {"code": "code-1", "state": parameters["state"]}
 
     def answer(self, step: Step) -> StepResult:
-        """Does what a driver would do."""
+        """Return the answer to a step, as a driver would."""
         self.steps.append(step)
         match step:
             case FetchJson() | Register() | PostForm():
                 route = self.routes.get(step.url, FetchedResponse(status=404, body=b"not found"))
                 return route(step) if callable(route) else route
             case FindClient():
-                return ClientFound(client=self.kept.get(step.issuer))
+                return ClientFound(client=self.registered.get(step.issuer))
             case AskClient():
-                return ClientFound(client=self.typed)
+                return ClientFound(client=self.entered_client)
             case OpenBrowser():
                 return BrowserOpened()
             case AwaitRedirect():
                 return RedirectReceived(url=f"{step.redirect_uri}?{urlencode(self.redirect(self.authorization))}")
             case FlowDone() | FlowFailed():
-                raise AssertionError("the flow is over")
+                raise AssertionError("the flow has ended")
 
     def walk(self, flow: Flow, step: Step) -> FlowDone | FlowFailed:
-        """Answers every step until the flow is over."""
+        """Answer all steps until the flow ends."""
         while not isinstance(step, FlowDone | FlowFailed):
             step = flow.receive(self.answer(step), self.now)
         return step
 
     def run(self, machine: Generator[Step, StepResult, _T]) -> _T:
-        """The same for a part of a flow."""
+        """Answer all steps of a part of a flow, and return its result."""
         try:
             step = next(machine)
             while True:
                 step = machine.send(self.answer(step))
-        except StopIteration as end:
-            result: _T = end.value
+        except StopIteration as stop:
+            result: _T = stop.value
             return result
 
     @property

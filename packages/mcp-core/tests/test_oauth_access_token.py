@@ -1,4 +1,4 @@
-"""Access tokens: what they say in the words of many servers, and which of them are good for us."""
+"""Access tokens: claims of various servers, and the checks of audience, issuer and times."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ CLAIMS: JsonObject = {
 TOKEN = read_access_token(CLAIMS)
 
 
-def check(token: AccessToken, now: float = NOW) -> None:
+def check_token(token: AccessToken, now: float = NOW) -> None:
     check_access_token(token, resource=MCP, issuers=[AS, "https://other.example"], now=now)
 
 
-def test_a_token_says_who_may_do_what() -> None:
+def test_access_token_claims_read() -> None:
     assert (
         AccessToken(
             issuer=AS,
@@ -55,7 +55,7 @@ def test_a_token_says_who_may_do_what() -> None:
         == TOKEN
     )
     assert TOKEN.principal == Principal(issuer=AS, subject="anna", client_id="c1")
-    check(TOKEN)
+    check_token(TOKEN)
 
 
 @pytest.mark.parametrize(
@@ -68,25 +68,25 @@ def test_a_token_says_who_may_do_what() -> None:
         ({"scope": None}, set()),
     ],
 )
-def test_scopes_are_read_in_every_dialect(claims: JsonObject, scopes: set[str]) -> None:
+def test_scopes_read_from_all_claim_variants(claims: JsonObject, scopes: set[str]) -> None:
     assert read_access_token({"sub": "anna", **claims}).scopes == scopes
 
 
 @pytest.mark.parametrize("name", ["client_id", "azp", "cid", "appid"])
-def test_the_client_is_read_in_every_dialect(name: str) -> None:
+def test_client_id_read_from_all_claim_variants(name: str) -> None:
     token = read_access_token({"sub": "anna", name: "c1"})
     assert (token.subject, token.client_id) == ("anna", "c1")
     alone = read_access_token({name: "c1"})
     assert (alone.subject, alone.client_id) == ("c1", "c1")
 
 
-def test_who_answered_is_the_issuer_where_the_answer_names_none() -> None:
+def test_issuer_argument_used_without_iss_claim() -> None:
     assert read_access_token({"sub": "anna"}, issuer=AS).issuer == AS
     assert read_access_token({"sub": "anna", "iss": "https://x.example"}, issuer=AS).issuer == "https://x.example"
     assert read_access_token({"sub": "anna"}).issuer is None
 
 
-def test_a_token_may_be_bound_to_a_key() -> None:
+def test_confirmation_key_read() -> None:
     assert read_access_token({**CLAIMS, "cnf": {"jkt": "abc"}}).confirmation == "abc"
     assert read_access_token({**CLAIMS, "cnf": None}).confirmation is None
 
@@ -119,14 +119,14 @@ def test_a_token_may_be_bound_to_a_key() -> None:
         ("cnf", {"jkt": "abc", "x5t#S256": "abc"}),
     ],
 )
-def test_a_claim_of_another_kind_is_refused(name: str, value: JsonValue) -> None:
+def test_claim_of_wrong_type_rejected(name: str, value: JsonValue) -> None:
     with pytest.raises(InvalidToken) as caught:
         read_access_token({**CLAIMS, name: value})
     assert "anna" not in caught.value.message
 
 
 @pytest.mark.parametrize("subject", [None, ""])
-def test_a_token_of_nobody_is_refused(subject: JsonValue) -> None:
+def test_token_without_subject_rejected(subject: JsonValue) -> None:
     with pytest.raises(InvalidToken, match="has no subject"):
         read_access_token({"sub": subject, "aud": MCP})
 
@@ -140,7 +140,7 @@ def test_a_token_of_nobody_is_refused(subject: JsonValue) -> None:
     "auth.server-own-resources",
 )
 @pytest.mark.parametrize(
-    ("audience", "good"),
+    ("audience", "accepted"),
     [
         (MCP, True),
         ([MCP], True),
@@ -172,16 +172,16 @@ def test_a_token_of_nobody_is_refused(subject: JsonValue) -> None:
         (None, False),
     ],
 )
-def test_a_token_is_good_for_us_by_name_only(audience: JsonValue, good: bool) -> None:
+def test_audience_must_equal_resource(audience: JsonValue, accepted: bool) -> None:
     token = read_access_token({**CLAIMS, "aud": audience})
-    if good:
-        check(token)
+    if accepted:
+        check_token(token)
     else:
         with pytest.raises(InvalidToken, match=r"^the access token is not for this resource$"):
-            check(token)
+            check_token(token)
 
 
-def test_an_audience_without_a_path_is_that_with_a_slash() -> None:
+def test_audience_without_path_equals_root() -> None:
     assert names_resource("https://mcp.example", "https://mcp.example/")
     assert names_resource("https://mcp.example/", "https://mcp.example")
     assert names_resource("anything", "anything")
@@ -192,37 +192,37 @@ def test_an_audience_without_a_path_is_that_with_a_slash() -> None:
     "issuer",
     [None, "", f"{AS}/", "HTTPS://as.example", "https://as.example:443", "https://evil.example", f"{AS}.evil.example"],
 )
-def test_an_issuer_is_compared_octet_by_octet(issuer: str | None) -> None:
+def test_issuer_compared_octet_by_octet(issuer: str | None) -> None:
     with pytest.raises(InvalidToken, match="not from an authorization server of this resource"):
-        check(attrs.evolve(TOKEN, issuer=issuer))
+        check_token(attrs.evolve(TOKEN, issuer=issuer))
 
 
 @pytest.mark.spec("auth.invalid-token-401", "auth.server-401-invalid", "auth.token-expiration")
-def test_a_token_ends_when_it_says_and_a_clock_may_be_a_little_slow() -> None:
-    check(TOKEN, NOW + 300 + LEEWAY - 0.001)
+def test_expiry_checked_with_leeway() -> None:
+    check_token(TOKEN, NOW + 300 + LEEWAY - 0.001)
     with pytest.raises(InvalidToken, match="has expired"):
-        check(TOKEN, NOW + 300 + LEEWAY)
-    check(attrs.evolve(TOKEN, expires_at=None), NOW + 1e9)
+        check_token(TOKEN, NOW + 300 + LEEWAY)
+    check_token(attrs.evolve(TOKEN, expires_at=None), NOW + 1e9)
 
 
 @pytest.mark.parametrize("claim", ["nbf", "iat"])
-def test_a_token_from_the_future_is_refused(claim: str) -> None:
-    check(read_access_token({**CLAIMS, claim: NOW + LEEWAY}))
+def test_time_in_future_rejected(claim: str) -> None:
+    check_token(read_access_token({**CLAIMS, claim: NOW + LEEWAY}))
     with pytest.raises(InvalidToken, match=f"its {claim}"):
-        check(read_access_token({**CLAIMS, claim: NOW + LEEWAY + 1}))
-    check(read_access_token({**CLAIMS, claim: None}))
+        check_token(read_access_token({**CLAIMS, claim: NOW + LEEWAY + 1}))
+    check_token(read_access_token({**CLAIMS, claim: None}))
 
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=4), children, max_size=3),
     max_leaves=5,
 )
 
 
 @pytest.mark.property
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys((*CLAIMS, "cnf", "scp", "azp"), values)))
-def test_any_claims_are_read_or_refused(claims: JsonObject) -> None:
+def test_arbitrary_claims_read_or_rejected(claims: JsonObject) -> None:
     try:
         token = read_access_token(claims)
     except InvalidToken:

@@ -1,4 +1,4 @@
-"""Where an address leads: in every disguise, and which classes a peer may send us to."""
+"""Classes of network addresses, including disguised ones, and the classes that a peer may name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADDRESSES = {
 @pytest.mark.parametrize(
     ("address", "expected"), [(address, kind) for kind, addresses in ADDRESSES.items() for address in addresses]
 )
-def test_an_address_has_the_class_of_what_it_leads_to(address: str, expected: AddressClass) -> None:
+def test_address_class_of_embedded_address(address: str, expected: AddressClass) -> None:
     assert classify(ipaddress.ip_address(address)) is expected
 
 
@@ -57,22 +57,26 @@ def test_an_address_has_the_class_of_what_it_leads_to(address: str, expected: Ad
         (["127.0.0.1", "10.0.0.1"], set()),
     ],
 )
-def test_a_server_opens_its_own_class_and_no_other(server: list[str], expected: set[AddressClass]) -> None:
+def test_reachable_classes_public_and_class_of_server(server: list[str], expected: set[AddressClass]) -> None:
     assert reachable(ipaddress.ip_address(each) for each in server) == {AddressClass.PUBLIC, *expected}
 
 
 @pytest.mark.property
 @given(st.ip_addresses(v=4))
-def test_an_address_that_carries_another_is_of_its_class(inner: ipaddress.IPv4Address) -> None:
-    expected = classify(inner)
-    bits = int(inner)
-    for outer in (f"::ffff:{inner}", f"64:ff9b::{inner}", str(ipaddress.IPv6Address(0x2002 << 112 | bits << 80 | 5))):
-        assert classify(ipaddress.ip_address(outer)) is expected
+def test_embedded_ipv4_address_has_its_class(embedded: ipaddress.IPv4Address) -> None:
+    expected = classify(embedded)
+    bits = int(embedded)
+    for address in (
+        f"::ffff:{embedded}",
+        f"64:ff9b::{embedded}",
+        str(ipaddress.IPv6Address(0x2002 << 112 | bits << 80 | 5)),
+    ):
+        assert classify(ipaddress.ip_address(address)) is expected
 
 
 @pytest.mark.property
 @given(st.ip_addresses())
-def test_every_address_has_a_class_and_public_ones_are_not_private(
+def test_public_class_excludes_special_addresses(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     if classify(address) is AddressClass.PUBLIC:

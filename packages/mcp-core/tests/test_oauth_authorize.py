@@ -1,4 +1,4 @@
-"""Through the browser and back: whose answer it is, before anything in it counts."""
+"""The authorization request and its redirect: the checks before the response is used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _request(
     )
 
 
-def _advertised() -> AuthorizationRequest:
+def _request_with_iss() -> AuthorizationRequest:
     return _request(authorization_response_iss_parameter_supported=True)
 
 
@@ -40,7 +40,7 @@ def _advertised() -> AuthorizationRequest:
     "auth.resource-in-authorization", "auth.resource-in-both-requests", "auth.state", "auth.pkce", "auth.pkce-s256",
     "auth.resource-implemented", "auth.resource-indicators", "auth.resource-always-sent",
 )  # fmt: skip
-def test_the_person_is_sent_with_everything_that_belongs_to_the_request() -> None:
+def test_authorization_url_has_all_parameters() -> None:
     request = _request(key_id="thumb")
     sent = parse_qs(urlsplit(request.url).query)
     assert verifies(request.pkce.verifier, sent.pop("code_challenge")[0])
@@ -62,7 +62,7 @@ def test_the_person_is_sent_with_everything_that_belongs_to_the_request() -> Non
 
 
 @pytest.mark.spec("auth.scope-omitted")
-def test_without_scopes_there_is_no_scope() -> None:
+def test_authorization_url_without_scopes_omits_scope() -> None:
     assert "scope" not in parse_qs(urlsplit(_request(scopes=()).url).query)
 
 
@@ -75,22 +75,22 @@ def test_without_scopes_there_is_no_scope() -> None:
         "https://10.0.0.1/authorize", "http://localhost/authorize", 'https://x" & calc', "https://u@as.example/",
     ],
 )  # fmt: skip
-def test_no_browser_is_sent_where_it_must_not_go(endpoint: str) -> None:
+def test_authorization_endpoint_unsafe_raises(endpoint: str) -> None:
     with pytest.raises(UnsafeUrl, match="authorization_endpoint"):
         _request(authorization_endpoint=endpoint)
 
 
-def test_without_an_endpoint_there_is_no_request() -> None:
+def test_authorization_endpoint_missing_raises() -> None:
     with pytest.raises(DiscoveryFailed, match="has no authorization_endpoint"):
         _request(authorization_endpoint=None)
 
 
 @pytest.mark.spec("auth.state")
 @pytest.mark.parametrize("state", [[], ["other"], ["\xe4"], [""]])
-def test_an_answer_without_our_state_is_not_for_us(state: list[str]) -> None:
+def test_redirect_without_matching_state_ignored(state: list[str]) -> None:
     request = _request()
     assert request.code({"code": ["c"], "state": state}) is None
-    # Not even an error ends the flow: any web page can send one.
+    # Not even an error ends the flow, because any web page can send one.
     assert request.code({"error": ["access_denied"], "state": state, "iss": ["https://evil.example"]}) is None
     assert request.code({"code": ["c"], "state": [request.state, request.state]}) is None
     assert request.code({"code": ["c"], "state": [request.state]}) == "c"
@@ -99,8 +99,8 @@ def test_an_answer_without_our_state_is_not_for_us(state: list[str]) -> None:
 @pytest.mark.spec(
     "auth.iss-advertised-present", "auth.iss-unadvertised-present", "auth.iss-unadvertised-absent", "auth.record-issuer"
 )
-def test_an_answer_of_the_authorization_server_that_was_asked_is_taken() -> None:
-    for request, iss in ((_advertised(), [ISSUER]), (_request(), [ISSUER]), (_request(), [])):
+def test_redirect_with_matching_issuer_accepted() -> None:
+    for request, iss in ((_request_with_iss(), [ISSUER]), (_request(), [ISSUER]), (_request(), [])):
         assert request.code({"code": ["c"], "state": [request.state], "iss": iss}) == "c"
 
 
@@ -123,15 +123,15 @@ def test_an_answer_of_the_authorization_server_that_was_asked_is_taken() -> None
         (False, [""]),
     ],
 )
-def test_an_answer_of_another_one_ends_the_flow(*, advertised: bool, iss: list[str]) -> None:
-    request = _advertised() if advertised else _request()
+def test_redirect_with_other_issuer_raises(*, advertised: bool, iss: list[str]) -> None:
+    request = _request_with_iss() if advertised else _request()
     with pytest.raises(IssuerMismatch, match=f"expected: {ISSUER}") as caught:
         request.code({"code": ["c"], "state": [request.state], "iss": iss})
     assert caught.value.expected == ISSUER
 
 
 @pytest.mark.spec("auth.iss-error-response")
-def test_an_error_of_another_one_is_not_shown() -> None:
+def test_redirect_error_of_other_issuer_not_shown() -> None:
     request = _request()
     fields = {
         "error": ["access_denied"],
@@ -146,7 +146,7 @@ def test_an_error_of_another_one_is_not_shown() -> None:
     assert "access_denied" not in str(caught.value)
 
 
-def test_an_error_is_told_in_one_line() -> None:
+def test_redirect_error_sanitized_and_bounded() -> None:
     request = _request()
     with pytest.raises(AuthorizationRefused) as caught:
         request.code(
@@ -161,7 +161,7 @@ def test_an_error_is_told_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", ["code", "error"])
-def test_what_comes_twice_is_refused(name: str) -> None:
+def test_redirect_repeated_parameter_raises(name: str) -> None:
     request = _request()
     with pytest.raises(AuthorizationRefused, match=f"repeats {name}"):
         request.code({name: ["a", "b"], "state": [request.state]})
@@ -181,7 +181,7 @@ def test_what_comes_twice_is_refused(name: str) -> None:
         ("a=" + "x" * 70_000, {}),
     ],
 )
-def test_what_the_browser_brings_is_read(text: str, expected: dict[str, list[str]]) -> None:
+def test_redirect_url_parsed(text: str, expected: dict[str, list[str]]) -> None:
     found = read_redirect(text)
     assert {name: found[name] for name in expected} == expected
     assert all(name in expected or found[name] == [""] for name in found)
@@ -189,5 +189,5 @@ def test_what_the_browser_brings_is_read(text: str, expected: dict[str, list[str
 
 @pytest.mark.property
 @given(st.text(max_size=80) | st.text(st.sampled_from("codestai=&?#%/:"), max_size=60))
-def test_whatever_the_browser_brings_without_our_state_is_not_for_us(text: str) -> None:
+def test_arbitrary_redirect_without_state_ignored(text: str) -> None:
     assert _request().code(read_redirect(text)) is None

@@ -1,4 +1,4 @@
-"""`WWW-Authenticate` as servers really write it: nothing fails, and the challenge that counts is found."""
+"""Parsing of `WWW-Authenticate` as servers write it, and the choice of a challenge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_core.oauth.challenge import Challenge, choose_challenge, read_challenge
 PRM = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
 
 
-def _one(value: str) -> Challenge:
+def _read_one(value: str) -> Challenge:
     (challenge,) = read_challenges([value])
     return challenge
 
@@ -29,8 +29,8 @@ def _one(value: str) -> Challenge:
         f', , Bearer realm="mcp", resource_metadata="{PRM}", scope="a b", resource_metadata="https://evil.example/"',
     ],
 )
-def test_a_challenge_is_read_however_it_is_written(value: str) -> None:
-    challenge = _one(value)
+def test_challenge_written_differently_parsed(value: str) -> None:
+    challenge = _read_one(value)
     assert challenge.is_scheme("Bearer")
     assert challenge.parameters["realm"] == "mcp"
     assert challenge.resource_metadata == PRM
@@ -38,7 +38,7 @@ def test_a_challenge_is_read_however_it_is_written(value: str) -> None:
 
 
 @pytest.mark.spec("auth.client-parses-www-authenticate")
-def test_several_challenges_in_one_line_and_in_several_are_told_apart() -> None:
+def test_challenges_in_one_or_several_headers_separated() -> None:
     found = read_challenges(
         [
             'Basic realm="a, Bearer scope=\\"x\\"", Negotiate, NTLM TlRMTVNTUAAB==, DPoP algs="ES256 RS256"',
@@ -55,8 +55,8 @@ def test_several_challenges_in_one_line_and_in_several_are_told_apart() -> None:
     assert found[4].parameters["error_description"] == 'it "ended"'
 
 
-def test_what_a_challenge_lacks_is_absent() -> None:
-    challenge = _one('Bearer resource_metadata=""')
+def test_challenge_missing_parameters_absent() -> None:
+    challenge = _read_one('Bearer resource_metadata=""')
     assert challenge.resource_metadata is None
     assert challenge.error is None
     assert challenge.scopes == ()
@@ -66,20 +66,20 @@ def test_what_a_challenge_lacks_is_absent() -> None:
 
 
 @pytest.mark.parametrize("value", ["", " ", ",,,", '="x"', "=", '"', "\x00", "\xe4\xf6"])
-def test_what_is_no_challenge_is_none(value: str) -> None:
+def test_challenge_malformed_ignored(value: str) -> None:
     assert read_challenges([value]) == ()
 
 
-def test_what_makes_no_sense_is_skipped() -> None:
-    assert _one('Bearer ??, "x", scope=a').scopes == ("a",)
+def test_challenge_malformed_parameter_skipped() -> None:
+    assert _read_one('Bearer ??, "x", scope=a').scopes == ("a",)
 
 
-def test_the_errors_that_matter_are_known() -> None:
-    assert _one('Bearer error="insufficient_scope", scope="files:write"').wants_more_scope
-    assert _one("DPoP error=use_dpop_nonce").wants_nonce
+def test_challenge_errors_recognized() -> None:
+    assert _read_one('Bearer error="insufficient_scope", scope="files:write"').wants_more_scope
+    assert _read_one("DPoP error=use_dpop_nonce").wants_nonce
 
 
-def test_the_best_scheme_is_chosen_and_in_it_the_challenge_that_names_the_metadata() -> None:
+def test_challenge_with_preferred_scheme_and_metadata_chosen() -> None:
     found = read_challenges([f'Basic realm=x, Bearer scope=a, Bearer resource_metadata="{PRM}", DPoP algs=ES256'])
     bearer = choose_challenge(found)
     assert bearer is not None
@@ -93,11 +93,11 @@ def test_the_best_scheme_is_chosen_and_in_it_the_challenge_that_names_the_metada
     assert first.scopes == ("a",)
 
 
-def test_a_scope_value_is_split_at_spaces_and_each_scope_counts_once() -> None:
+def test_scope_value_split_without_duplicates() -> None:
     assert split_scope(" b a  b ") == ("b", "a")
 
 
-def test_a_challenge_is_written_exactly() -> None:
+def test_challenge_written_with_quoted_parameters() -> None:
     written = write_challenge(
         "Bearer", {"error": "insufficient_scope", "scope": "a b", "error_description": 'a "b" \\'}
     )
@@ -117,7 +117,7 @@ def test_a_challenge_is_written_exactly() -> None:
         ("Bearer", {"scope": ""}),
     ],
 )
-def test_what_must_not_stand_in_a_header_is_not_written(scheme: str, parameters: dict[str, str]) -> None:
+def test_challenge_invalid_parameter_not_written(scheme: str, parameters: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"name|character|scope"):
         write_challenge(scheme, parameters)
 
@@ -131,7 +131,7 @@ _VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=2
     st.lists(st.tuples(st.sampled_from(["Bearer", "DPoP", "Basic"]), st.dictionaries(_NAMES, _VALUES)), max_size=4),
     st.booleans(),
 )
-def test_what_is_written_is_read(challenges: list[tuple[str, dict[str, str]]], joined: bool) -> None:
+def test_challenges_round_trip(challenges: list[tuple[str, dict[str, str]]], joined: bool) -> None:
     written = [
         write_challenge(scheme, {name: value for name, value in parameters.items() if name != "scope"})
         for scheme, parameters in challenges
@@ -143,13 +143,13 @@ def test_what_is_written_is_read(challenges: list[tuple[str, dict[str, str]]], j
 
 @pytest.mark.property
 @given(st.lists(st.text(alphabet=st.sampled_from(' ,="\\abB;/\t\xe4'), max_size=60), max_size=3))
-def test_any_text_is_read_without_failure(values: list[str]) -> None:
+def test_arbitrary_challenge_parsed_without_error(values: list[str]) -> None:
     for challenge in read_challenges(values):
         assert challenge.scheme
         assert all(name == name.lower() for name in challenge.parameters)
 
 
-def test_very_many_challenges_are_read_up_to_a_bound() -> None:
+def test_challenges_parsed_up_to_limit() -> None:
     assert len(read_challenges(["a, " * 10_000, "b, " * 10_000])) == 32
     (challenge,) = read_challenges(["Bearer " + ", ".join(f'p{number}="v"' for number in range(5_000))])
     assert 100 < len(challenge.parameters) < 1_000

@@ -1,4 +1,4 @@
-"""From the URL of a server to its authorization server: every URL, in its order, and what ends the search."""
+"""Discovery of the authorization server of a resource: the order of the URLs, and the results of the search."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from oauth_network import (
     METADATA,
     PRM,
     PRM_ROOT,
-    World,
-    json_answer,
+    FakeNetwork,
+    json_response,
     resource_document,
     server_document,
 )
@@ -32,15 +32,17 @@ from mcp_core.oauth.steps import FetchedResponse, FetchJson, Unreachable
 from mcp_core.oauth.urls import parse_url
 
 OPENID = "https://as.example/.well-known/openid-configuration"
-OWN = "https://mcp.example/.well-known/oauth-authorization-server"
+ORIGIN_METADATA = "https://mcp.example/.well-known/oauth-authorization-server"
 
 
 def _challenge(url: str) -> Challenge:
     return Challenge(scheme="Bearer", parameters={"resource_metadata": url})
 
 
-def _find(world: World, *, challenge: Challenge | None = None, discovery: Discovery | None = None) -> DiscoveryResult:
-    return world.run((discovery or Discovery(MCP)).run(challenge))
+def _find(
+    network: FakeNetwork, *, challenge: Challenge | None = None, discovery: Discovery | None = None
+) -> DiscoveryResult:
+    return network.run((discovery or Discovery(MCP)).run(challenge))
 
 
 def _urls(urls: tuple[str, ...]) -> list[str]:
@@ -48,7 +50,7 @@ def _urls(urls: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.spec("auth.client-prm-discovery-order", "auth.client-prm-fallback-order")
-def test_the_well_known_urls_of_a_resource() -> None:
+def test_protected_resource_urls_of_server() -> None:
     def urls(server: str) -> list[str]:
         return _urls(protected_resource_urls(parse_url(server, what="server URL")))
 
@@ -67,7 +69,7 @@ def test_the_well_known_urls_of_a_resource() -> None:
     "auth.as-wellknown-root-order", "auth.client-multiple-well-known", "auth.as-wellknown-multiple",
 )  # fmt: skip
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_the_well_known_urls_of_an_authorization_server(slash: str) -> None:
+def test_authorization_server_urls_of_issuer(slash: str) -> None:
     def urls(issuer: str) -> list[str]:
         return _urls(authorization_server_urls(parse_url(issuer + slash, what="issuer")))
 
@@ -81,31 +83,31 @@ def test_the_well_known_urls_of_an_authorization_server(slash: str) -> None:
 
 
 @pytest.mark.spec("auth.prm-client", "auth.prm-client-uses")
-def test_the_metadata_of_the_server_lead_to_the_authorization_server() -> None:
-    world = World()
-    found = _find(world)
-    assert world.fetched == [PRM, METADATA]
+def test_resource_metadata_leads_to_authorization_server() -> None:
+    network = FakeNetwork()
+    found = _find(network)
+    assert network.fetched == [PRM, METADATA]
     assert found.resource == MCP
     assert found.server.issuer == ISSUER
     assert found.protected_resource is not None
 
 
 @pytest.mark.spec("auth.client-prm-header-preferred", "auth.client-both-prm-mechanisms")
-def test_the_url_of_the_challenge_goes_first_and_alone() -> None:
-    world = World()
+def test_challenge_url_fetched_first() -> None:
+    network = FakeNetwork()
     custom = "https://mcp.example/custom/metadata.json"
-    world.routes[custom] = json_answer(resource_document())
-    assert _find(world, challenge=_challenge(custom)).resource == MCP
-    assert world.fetched == [custom, METADATA]
-    again = World()
-    _find(again, challenge=_challenge(PRM))
-    assert again.fetched == [PRM, METADATA]
+    network.routes[custom] = json_response(resource_document())
+    assert _find(network, challenge=_challenge(custom)).resource == MCP
+    assert network.fetched == [custom, METADATA]
+    second = FakeNetwork()
+    _find(second, challenge=_challenge(PRM))
+    assert second.fetched == [PRM, METADATA]
 
 
-def test_a_challenge_that_leads_nowhere_is_survived() -> None:
-    world = World()
-    _find(world, challenge=_challenge("https://mcp.example/gone"))
-    assert world.fetched == ["https://mcp.example/gone", PRM, METADATA]
+def test_challenge_url_not_found_falls_back() -> None:
+    network = FakeNetwork()
+    _find(network, challenge=_challenge("https://mcp.example/gone"))
+    assert network.fetched == ["https://mcp.example/gone", PRM, METADATA]
 
 
 @pytest.mark.spec("auth.client-prm-fallback-order")
@@ -116,17 +118,17 @@ def test_a_challenge_that_leads_nowhere_is_survived() -> None:
         FetchedResponse(status=401),
         FetchedResponse(status=302),
         FetchedResponse(status=200, body=b"<!doctype html><title>app</title>"),
-        json_answer([]),
-        json_answer({"authorization_servers": [ISSUER]}),
+        json_response([]),
+        json_response({"authorization_servers": [ISSUER]}),
     ],
 )
-def test_what_is_no_document_is_passed_over_and_told(answer: FetchedResponse) -> None:
-    world = World()
-    world.routes[PRM] = answer
-    world.routes[PRM_ROOT] = json_answer(resource_document())
+def test_response_without_metadata_skipped_and_recorded(answer: FetchedResponse) -> None:
+    network = FakeNetwork()
+    network.routes[PRM] = answer
+    network.routes[PRM_ROOT] = json_response(resource_document())
     discovery = Discovery(MCP)
-    _find(world, discovery=discovery)
-    assert world.fetched == [PRM, PRM_ROOT, METADATA]
+    _find(network, discovery=discovery)
+    assert network.fetched == [PRM, PRM_ROOT, METADATA]
     assert [attempt.url for attempt in discovery.attempts] == [PRM, PRM_ROOT, METADATA]
     assert discovery.attempts[0].verdict != "metadata of https://mcp.example/mcp"
 
@@ -135,103 +137,105 @@ def test_what_is_no_document_is_passed_over_and_told(answer: FetchedResponse) ->
 @pytest.mark.parametrize(
     "resource", ["https://evil.example/mcp", "https://mcp.example/mcp/x", "https://mcp.example/other"]
 )
-def test_metadata_of_another_resource_end_the_search(resource: str) -> None:
-    world = World()
-    world.routes[PRM] = json_answer(resource_document(resource=resource))
+def test_metadata_of_other_resource_ends_search(resource: str) -> None:
+    network = FakeNetwork()
+    network.routes[PRM] = json_response(resource_document(resource=resource))
     with pytest.raises(
         DiscoveryFailed, match=r"not https://mcp.example/mcp: the client does not request tokens for another resource"
     ):
-        _find(world)
-    assert world.fetched == [PRM]
+        _find(network)
+    assert network.fetched == [PRM]
 
 
 @pytest.mark.spec("auth.prm-resource-mismatch-rejected")
-def test_a_resource_above_the_server_is_believed_from_its_own_place_only() -> None:
-    above = json_answer(resource_document(resource="https://mcp.example"))
-    world = World()
-    world.routes[PRM] = FetchedResponse(status=404)
-    world.routes[PRM_ROOT] = above
-    assert _find(world).resource == "https://mcp.example"
+def test_parent_resource_accepted_only_from_its_own_url() -> None:
+    above = json_response(resource_document(resource="https://mcp.example"))
+    network = FakeNetwork()
+    network.routes[PRM] = FetchedResponse(status=404)
+    network.routes[PRM_ROOT] = above
+    assert _find(network).resource == "https://mcp.example"
 
-    # Whoever has the path says that they are the whole host, which says nothing of the kind.
-    liar = World()
-    liar.routes["https://mcp.example/mcp/mine"] = above
+    # The owner of one path claims the whole host; the host does not confirm the claim.
+    forged = FakeNetwork()
+    forged.routes["https://mcp.example/mcp/mine"] = above
     with pytest.raises(DiscoveryFailed, match=r"describes 'https://mcp.example', not https://mcp.example/mcp"):
-        _find(liar, challenge=_challenge("https://mcp.example/mcp/mine"))
-    assert liar.fetched == ["https://mcp.example/mcp/mine", PRM_ROOT]
+        _find(forged, challenge=_challenge("https://mcp.example/mcp/mine"))
+    assert forged.fetched == ["https://mcp.example/mcp/mine", PRM_ROOT]
 
-    # The host itself agrees.
-    world = World()
-    world.routes[PRM] = above
-    world.routes[PRM_ROOT] = above
-    assert _find(world).resource == "https://mcp.example"
-    assert world.fetched == [PRM, PRM_ROOT, METADATA]
+    # The metadata of the host confirm the claim.
+    network = FakeNetwork()
+    network.routes[PRM] = above
+    network.routes[PRM_ROOT] = above
+    assert _find(network).resource == "https://mcp.example"
+    assert network.fetched == [PRM, PRM_ROOT, METADATA]
 
 
 @pytest.mark.spec("auth.client-both-metadata-kinds", "auth.client-both-as-metadata", "auth.client-rfc8414")
-def test_openid_metadata_are_as_good() -> None:
-    world = World()
-    world.routes[OPENID] = world.routes.pop(METADATA)
-    assert _find(world).server.issuer == ISSUER
-    assert world.fetched == [PRM, METADATA, OPENID]
+def test_openid_metadata_used() -> None:
+    network = FakeNetwork()
+    network.routes[OPENID] = network.routes.pop(METADATA)
+    assert _find(network).server.issuer == ISSUER
+    assert network.fetched == [PRM, METADATA, OPENID]
 
 
 @pytest.mark.spec("auth.as-metadata-issuer-validated", "auth.as-metadata-mismatch-not-used")
 @pytest.mark.parametrize("issuer", ["https://evil.example", "https://as.example/"])
-def test_metadata_of_another_issuer_are_not_used(issuer: str) -> None:
-    world = World()
-    world.routes[METADATA] = json_answer(server_document(issuer))
+def test_metadata_of_other_issuer_rejected(issuer: str) -> None:
+    network = FakeNetwork()
+    network.routes[METADATA] = json_response(server_document(issuer))
     with pytest.raises(IssuerMismatch) as caught:
-        _find(world)
+        _find(network)
     assert (caught.value.expected, caught.value.received) == (ISSUER, issuer)
-    assert world.fetched == [PRM, METADATA, OPENID]
+    assert network.fetched == [PRM, METADATA, OPENID]
 
 
-def test_a_good_document_behind_one_of_another_issuer_is_used() -> None:
-    world = World()
-    world.routes[METADATA] = json_answer(server_document("https://evil.example"))
-    world.routes[OPENID] = json_answer(server_document())
-    assert _find(world).server.issuer == ISSUER
+def test_valid_metadata_after_metadata_of_other_issuer_used() -> None:
+    network = FakeNetwork()
+    network.routes[METADATA] = json_response(server_document("https://evil.example"))
+    network.routes[OPENID] = json_response(server_document())
+    assert _find(network).server.issuer == ISSUER
 
 
-def test_of_several_authorization_servers_the_first_with_metadata_is_taken_or_one_that_is_known() -> None:
-    def world() -> World:
-        there = World()
-        there.routes[PRM] = json_answer(resource_document(authorization_servers=["https://gone.example", ISSUER, "x"]))
-        return there
+def test_authorization_server_first_with_metadata_or_preferred_chosen() -> None:
+    def make_network() -> FakeNetwork:
+        network = FakeNetwork()
+        network.routes[PRM] = json_response(
+            resource_document(authorization_servers=["https://gone.example", ISSUER, "x"])
+        )
+        return network
 
-    first = world()
+    first = make_network()
     assert _find(first).server.issuer == ISSUER
     assert first.fetched[1].startswith("https://gone.example")
-    known = world()
+    known = make_network()
     _find(known, discovery=Discovery(MCP, preferred=[ISSUER]))
     assert known.fetched == [PRM, METADATA]
 
 
-def test_a_long_list_of_authorization_servers_is_not_walked() -> None:
-    world = World()
+def test_authorization_servers_tried_up_to_limit() -> None:
+    network = FakeNetwork()
     names: list[JsonValue] = [f"https://as{number}.example" for number in range(1_000)]
-    world.routes[PRM] = json_answer(resource_document(authorization_servers=names))
+    network.routes[PRM] = json_response(resource_document(authorization_servers=names))
     with pytest.raises(DiscoveryFailed, match=r"no metadata of https://as0.example or .* is usable"):
-        _find(world)
-    assert len(world.fetched) == 1 + 3 * 2
+        _find(network)
+    assert len(network.fetched) == 1 + 3 * 2
 
 
 @pytest.mark.parametrize("listed", [None, [], "", [7]])
-def test_a_resource_without_authorization_server_is_told(listed: JsonValue) -> None:
-    world = World()
-    world.routes[PRM] = json_answer(resource_document(authorization_servers=listed))
+def test_resource_without_authorization_server_raises(listed: JsonValue) -> None:
+    network = FakeNetwork()
+    network.routes[PRM] = json_response(resource_document(authorization_servers=listed))
     with pytest.raises(DiscoveryFailed, match=r"names no authorization server; .* set authorization_server"):
-        _find(world)
+        _find(network)
 
 
-def test_an_authorization_server_that_is_set_goes_before_all_that_is_named() -> None:
-    world = World()
-    world.routes[PRM] = json_answer(resource_document(authorization_servers=["https://as.example/"]))
-    found = _find(world, discovery=Discovery(MCP, authorization_server=ISSUER))
+def test_configured_authorization_server_takes_precedence() -> None:
+    network = FakeNetwork()
+    network.routes[PRM] = json_response(resource_document(authorization_servers=["https://as.example/"]))
+    found = _find(network, discovery=Discovery(MCP, authorization_server=ISSUER))
     assert (found.server.issuer, found.resource) == (ISSUER, MCP)
-    world.routes.pop(PRM)
-    found = _find(world, discovery=Discovery(MCP, authorization_server=ISSUER))
+    network.routes.pop(PRM)
+    found = _find(network, discovery=Discovery(MCP, authorization_server=ISSUER))
     assert (found.server.issuer, found.resource, found.protected_resource) == (ISSUER, MCP, None)
 
 
@@ -240,22 +244,22 @@ def test_an_authorization_server_that_is_set_goes_before_all_that_is_named() -> 
 
 @pytest.mark.spec("auth.base-url", "auth.client-metadata-first", "auth.metadata-version-header")
 @pytest.mark.parametrize("issuer", ["https://mcp.example", "https://mcp.example/"])
-def test_a_server_of_2025_03_26_has_metadata_of_its_own(issuer: str) -> None:
-    world = World()
-    del world.routes[PRM]
-    world.routes[OWN] = json_answer(server_document(issuer))
-    found = _find(world, discovery=Discovery(MCP, protocol_version="2025-03-26"))
-    assert world.fetched == [PRM, PRM_ROOT, OWN]
+def test_server_of_2025_03_26_has_metadata_at_origin(issuer: str) -> None:
+    network = FakeNetwork()
+    del network.routes[PRM]
+    network.routes[ORIGIN_METADATA] = json_response(server_document(issuer))
+    found = _find(network, discovery=Discovery(MCP, protocol_version="2025-03-26"))
+    assert network.fetched == [PRM, PRM_ROOT, ORIGIN_METADATA]
     assert (found.server.issuer, found.resource, found.protected_resource) == (issuer, MCP, None)
-    steps = [step for step in world.steps if isinstance(step, FetchJson)]
+    steps = [step for step in network.steps if isinstance(step, FetchJson)]
     assert all(("MCP-Protocol-Version", "2025-03-26") in step.headers for step in steps)
 
 
 @pytest.mark.spec("auth.client-default-endpoints", "auth.base-url")
-def test_or_default_paths() -> None:
-    world = World()
-    del world.routes[PRM]
-    found = _find(world)
+def test_server_of_2025_03_26_without_metadata_has_default_endpoints() -> None:
+    network = FakeNetwork()
+    del network.routes[PRM]
+    found = _find(network)
     assert found.server == default_endpoints(parse_url(MCP, what="server URL"))
     assert found.server.authorization_endpoint == "https://mcp.example/authorize"
     assert found.server.token_endpoint == "https://mcp.example/token"
@@ -263,38 +267,38 @@ def test_or_default_paths() -> None:
     assert found.server.notes
 
 
-def test_a_client_of_later_revisions_does_not_try_them() -> None:
-    world = World()
-    del world.routes[PRM]
+def test_legacy_fallbacks_disabled_for_later_revisions() -> None:
+    network = FakeNetwork()
+    del network.routes[PRM]
     with pytest.raises(DiscoveryFailed, match="has no metadata that names its authorization server"):
-        _find(world, discovery=Discovery(MCP, legacy=False))
-    assert world.fetched == [PRM, PRM_ROOT]
+        _find(network, discovery=Discovery(MCP, legacy=False))
+    assert network.fetched == [PRM, PRM_ROOT]
 
 
 @pytest.mark.parametrize(
     "answer", [FetchedResponse(status=503), FetchedResponse(status=429), Unreachable(reason="no route")]
 )
-def test_nothing_follows_from_a_question_that_was_not_answered(answer: FetchedResponse | Unreachable) -> None:
-    world = World()
-    world.routes[PRM] = answer
+def test_failed_request_does_not_lead_to_fallback(answer: FetchedResponse | Unreachable) -> None:
+    network = FakeNetwork()
+    network.routes[PRM] = answer
     with pytest.raises(DiscoveryFailed, match="has no metadata that names its authorization server"):
-        _find(world)
-    world = World()
-    del world.routes[PRM]
-    world.routes[OWN] = answer
+        _find(network)
+    network = FakeNetwork()
+    del network.routes[PRM]
+    network.routes[ORIGIN_METADATA] = answer
     with pytest.raises(DiscoveryFailed, match=r"no metadata of https://mcp.example is usable"):
-        _find(world)
+        _find(network)
 
 
-def test_metadata_of_another_issuer_are_no_reason_for_default_paths() -> None:
-    world = World()
-    del world.routes[PRM]
-    world.routes[OWN] = json_answer(server_document("https://evil.example"))
+def test_metadata_of_other_issuer_does_not_lead_to_default_endpoints() -> None:
+    network = FakeNetwork()
+    del network.routes[PRM]
+    network.routes[ORIGIN_METADATA] = json_response(server_document("https://evil.example"))
     with pytest.raises(IssuerMismatch):
-        _find(world)
+        _find(network)
 
 
-# --- Where it may lead ------------------------------------------------------------------------------------------------
+# --- Allowed networks --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.spec("security.ssrf-considered", "security.block-private-ranges", "security.oauth-https")
@@ -306,31 +310,31 @@ def test_metadata_of_another_issuer_are_no_reason_for_default_paths() -> None:
         "https://user@as.example", "https://as.example?x",
     ],
 )  # fmt: skip
-def test_no_url_from_a_peer_leads_where_the_server_is_not(url: str) -> None:
-    world = World()
+def test_url_of_peer_in_other_network_not_fetched(url: str) -> None:
+    network = FakeNetwork()
     discovery = Discovery(MCP)
     if not url.endswith("?x"):
-        _find(world, challenge=_challenge(url), discovery=discovery)
-        assert url not in world.fetched
+        _find(network, challenge=_challenge(url), discovery=discovery)
+        assert url not in network.fetched
         assert discovery.attempts[0].url == url
-    world = World()
-    world.routes[PRM] = json_answer(resource_document(authorization_servers=[url]))
+    network = FakeNetwork()
+    network.routes[PRM] = json_response(resource_document(authorization_servers=[url]))
     with pytest.raises(DiscoveryFailed, match="is usable"):
-        _find(world)
-    assert world.fetched == [PRM]
+        _find(network)
+    assert network.fetched == [PRM]
 
 
-def test_a_server_on_this_machine_may_have_its_authorization_server_there() -> None:
+def test_local_server_may_have_local_authorization_server() -> None:
     issuer = "http://localhost:9000"
-    world = World()
-    world.routes["http://localhost:8000/.well-known/oauth-protected-resource/mcp"] = json_answer(
+    network = FakeNetwork()
+    network.routes["http://localhost:8000/.well-known/oauth-protected-resource/mcp"] = json_response(
         {"resource": "http://localhost:8000/mcp", "authorization_servers": [issuer]}
     )
-    world.routes[f"{issuer}/.well-known/oauth-authorization-server"] = json_answer(server_document(issuer))
-    assert _find(world, discovery=Discovery("http://localhost:8000/mcp")).server.issuer == issuer
+    network.routes[f"{issuer}/.well-known/oauth-authorization-server"] = json_response(server_document(issuer))
+    assert _find(network, discovery=Discovery("http://localhost:8000/mcp")).server.issuer == issuer
 
 
-def test_what_the_user_sets_opens_its_own_network() -> None:
+def test_configured_urls_extend_allowed_networks() -> None:
     assert Discovery(MCP).networks == {AddressClass.PUBLIC}
     assert AddressClass.LOOPBACK in Discovery(MCP, authorization_server="http://localhost:9000").networks
     given = frozenset({AddressClass.PRIVATE})
@@ -340,7 +344,7 @@ def test_what_the_user_sets_opens_its_own_network() -> None:
 @pytest.mark.parametrize(
     "url", ["http://mcp.example/mcp", "ftp://mcp.example", "mcp.example", "https://u:p@mcp.example/"]
 )
-def test_a_server_without_tls_gets_no_token(url: str) -> None:
+def test_server_url_without_tls_raises(url: str) -> None:
     with pytest.raises(UnsafeUrl, match="server URL"):
         Discovery(url)
 
@@ -349,7 +353,7 @@ _ANSWERS = st.one_of(
     st.sampled_from([200, 302, 401, 404, 429, 500]).map(lambda status: FetchedResponse(status=status, body=b"{}")),
     st.builds(Unreachable, reason=st.text(max_size=5)),
     st.builds(
-        lambda resource, servers: json_answer({"resource": resource, "authorization_servers": servers}),
+        lambda resource, servers: json_response({"resource": resource, "authorization_servers": servers}),
         st.sampled_from([MCP, "https://mcp.example", "https://mcp.example/", "https://evil.example", 7]),
         st.lists(st.sampled_from([ISSUER, "https://as.example/t", "http://10.0.0.1", "x"]), max_size=4),
     ),
@@ -357,7 +361,7 @@ _ANSWERS = st.one_of(
         [ISSUER, "https://as.example/", "https://as.example/t", "https://mcp.example", "https://mcp.example/"]
     )
     .map(server_document)
-    .map(json_answer),
+    .map(json_response),
 )
 
 
@@ -365,11 +369,11 @@ _ANSWERS = st.one_of(
 @given(
     st.lists(_ANSWERS, max_size=30), st.booleans(), st.sampled_from([None, PRM_ROOT, "https://x.example/", "http://x"])
 )
-def test_whatever_comes_the_search_ends_with_a_matching_issuer_or_a_typed_error(
-    answers: list[FetchedResponse | Unreachable], legacy: bool, named: str | None
+def test_arbitrary_responses_end_with_matching_issuer_or_error(
+    answers: list[FetchedResponse | Unreachable], legacy: bool, challenge_url: str | None
 ) -> None:
     discovery = Discovery(MCP, legacy=legacy)
-    machine = discovery.run(None if named is None else _challenge(named))
+    machine = discovery.run(None if challenge_url is None else _challenge(challenge_url))
     fetched: list[str] = []
     pending = iter(answers)
     try:
@@ -379,10 +383,10 @@ def test_whatever_comes_the_search_ends_with_a_matching_issuer_or_a_typed_error(
             fetched.append(step.url)
             assert len(fetched) <= 3 + 3 * 4
             step = machine.send(next(pending, FetchedResponse(status=404)))
-    except StopIteration as end:
-        found: DiscoveryResult = end.value
-        named_by = None if found.protected_resource is None else found.protected_resource.authorization_servers
-        assert found.server.issuer in (named_by or ("https://mcp.example", "https://mcp.example/"))
+    except StopIteration as stop:
+        found: DiscoveryResult = stop.value
+        listed = None if found.protected_resource is None else found.protected_resource.authorization_servers
+        assert found.server.issuer in (listed or ("https://mcp.example", "https://mcp.example/"))
         assert found.resource in (MCP, "https://mcp.example", "https://mcp.example/")
     except (DiscoveryFailed, IssuerMismatch):
         pass

@@ -1,4 +1,4 @@
-"""Proofs of possession, on the server's side: what proves something, once, and what does not."""
+"""Verification of DPoP proofs by a server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JKT = thumbprint(KEY.jwk)
 
 
 class EcVerifier:
-    """Verifies what `EcKey` signs."""
+    """A verifier of the signatures of `EcKey`."""
 
     def verify(self, jwk: Mapping[str, JsonValue], algorithm: str, data: bytes, signature: bytes) -> bool:
         assert (algorithm, jwk) == ("ES256", KEY.jwk)
@@ -50,8 +50,8 @@ def proof(header: JsonObject | None = None, **changed: JsonValue) -> str:
     return sign(claims(**changed), KEY, header={"typ": "dpop+jwt", "jwk": KEY.jwk, **(header or {})})
 
 
-def check(
-    given: str | Sequence[str],
+def check_proof(
+    received: str | Sequence[str],
     *,
     checker: ProofCheck | None = None,
     now: float = NOW,
@@ -59,26 +59,26 @@ def check(
     urls: Sequence[str] = (URL,),
     token: str | None = "t1",
 ) -> str:
-    proofs = [given] if isinstance(given, str) else given
+    proofs = [received] if isinstance(received, str) else received
     return (checker or ProofCheck(EcVerifier())).check(proofs, method=method, urls=urls, now=now, access_token=token)
 
 
 @pytest.mark.spec("dpop.server-validates-proof", "dpop.modern-algorithms")
-def test_a_proof_of_our_client_proves_its_key() -> None:
+def test_client_proof_accepted() -> None:
     counter = itertools.count()
     client = Dpop(KEY, lambda size: next(counter).to_bytes(size, "big"))
     checker = ProofCheck(EcVerifier())
     for _ in range(3):
-        ((name, made),) = client.headers("POST", f"{URL}?x=1", now=NOW, access_token="t1")
+        ((name, proof_jwt),) = client.headers("POST", f"{URL}?x=1", now=NOW, access_token="t1")
         assert name == "DPoP"
-        assert check(made, checker=checker) == JKT == client.key_id
-    ((_, made),) = client.headers("POST", URL, now=NOW)
-    assert check(made, token=None) == JKT
+        assert check_proof(proof_jwt, checker=checker) == JKT == client.key_id
+    ((_, proof_jwt),) = client.headers("POST", URL, now=NOW)
+    assert check_proof(proof_jwt, token=None) == JKT
 
 
 @pytest.mark.spec("dpop.server-validates-proof", "dpop.server-reject-401")
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("received", "reason"),
     [
         ([], "missing"),
         ([proof(), proof(jti="j2")], "received 2"),
@@ -123,52 +123,52 @@ def test_a_proof_of_our_client_proves_its_key() -> None:
         (proof(jti="j" * 1_001), "jti"),
     ],
 )
-def test_what_proves_nothing_is_refused(given: str | list[str], why: str) -> None:
-    with pytest.raises(InvalidProof, match=why) as caught:
-        check(given)
+def test_invalid_proof_rejected(received: str | list[str], reason: str) -> None:
+    with pytest.raises(InvalidProof, match=reason) as caught:
+        check_proof(received)
     assert type(caught.value) is InvalidProof
 
 
 @pytest.mark.parametrize("htu", ["HTTPS://MCP.example:443/mcp", f"{URL}?x=1", f"{URL}#x", "https://mcp.example/%6dcp"])
-def test_a_url_is_compared_without_its_query_and_in_one_spelling(htu: str) -> None:
-    assert check(proof(htu=htu)) == JKT
+def test_proof_url_compared_normalized_without_query(htu: str) -> None:
+    assert check_proof(proof(htu=htu)) == JKT
 
 
-def test_a_request_may_have_several_urls() -> None:
-    assert check(proof(), urls=["https://mcp.example/inner", URL]) == JKT
-    assert check(proof(htu="https://mcp.example/"), urls=["https://mcp.example"]) == JKT
-    assert check(proof(htu="https://mcp.example/a/"), urls=["https://mcp.example/a/"]) == JKT
+def test_proof_url_may_be_any_of_several() -> None:
+    assert check_proof(proof(), urls=["https://mcp.example/inner", URL]) == JKT
+    assert check_proof(proof(htu="https://mcp.example/"), urls=["https://mcp.example"]) == JKT
+    assert check_proof(proof(htu="https://mcp.example/a/"), urls=["https://mcp.example/a/"]) == JKT
 
 
 @pytest.mark.spec("dpop.server-iat-window")
 @pytest.mark.parametrize("seconds", [-300, -299.5, 0, 300])
-def test_clocks_may_differ_by_five_minutes(seconds: float) -> None:
-    assert check(proof(iat=NOW + seconds)) == JKT
+def test_proof_time_within_five_minutes_accepted(seconds: float) -> None:
+    assert check_proof(proof(iat=NOW + seconds)) == JKT
 
 
 @pytest.mark.spec("dpop.server-jti-tracking-optional", "dpop.server-replay-protection")
-def test_a_proof_is_taken_once() -> None:
+def test_proof_used_twice_rejected() -> None:
     checker = ProofCheck(EcVerifier())
-    made = proof()
-    assert check(made, checker=checker) == JKT
+    proof_jwt = proof()
+    assert check_proof(proof_jwt, checker=checker) == JKT
     for later in (0, 1, 300):
         with pytest.raises(InvalidProof, match="used before"):
-            check(made, checker=checker, now=NOW + later)
+            check_proof(proof_jwt, checker=checker, now=NOW + later)
     with pytest.raises(InvalidProof, match="too old"):
-        check(made, checker=checker, now=NOW + 301)
-    assert check(proof(jti="j2"), checker=checker) == JKT
+        check_proof(proof_jwt, checker=checker, now=NOW + 301)
+    assert check_proof(proof(jti="j2"), checker=checker) == JKT
 
 
-def test_a_proof_that_is_refused_is_not_used_up() -> None:
+def test_rejected_proof_not_recorded_as_used() -> None:
     checker = ProofCheck(EcVerifier())
-    made = proof()
+    proof_jwt = proof()
     with pytest.raises(InvalidProof, match="another URL"):
-        check(made, checker=checker, urls=["https://mcp.example/other"])
-    assert check(made, checker=checker) == JKT
+        check_proof(proof_jwt, checker=checker, urls=["https://mcp.example/other"])
+    assert check_proof(proof_jwt, checker=checker) == JKT
 
 
 @pytest.mark.spec("dpop.server-nonce")
-def test_a_nonce_is_asked_for_and_told() -> None:
+def test_nonce_required_and_returned() -> None:
     nonces = NonceIssuer(b"k" * 32)
     checker = ProofCheck(EcVerifier(), nonces=nonces)
     for wrong in (
@@ -180,13 +180,13 @@ def test_a_nonce_is_asked_for_and_told() -> None:
         NonceIssuer(b"j" * 32).current(NOW),
     ):
         with pytest.raises(NonceRequired) as caught:
-            check(proof(nonce=wrong), checker=checker)
+            check_proof(proof(nonce=wrong), checker=checker)
         assert caught.value.nonce == nonces.current(NOW)
-    assert check(proof(nonce=nonces.current(NOW)), checker=checker) == JKT
-    assert check(proof(nonce=nonces.current(NOW - 300), jti="j2"), checker=checker) == JKT
+    assert check_proof(proof(nonce=nonces.current(NOW)), checker=checker) == JKT
+    assert check_proof(proof(nonce=nonces.current(NOW - 300), jti="j2"), checker=checker) == JKT
 
 
-def test_a_nonce_is_known_to_every_process_with_the_key() -> None:
+def test_nonce_valid_in_every_process_with_key() -> None:
     nonce = NonceIssuer(b"k" * 32).current(NOW)
     assert NonceIssuer(b"k" * 32).is_current(nonce, NOW)
     assert not NonceIssuer(b"k" * 33).is_current(nonce, NOW)
@@ -197,43 +197,43 @@ def test_a_nonce_is_known_to_every_process_with_the_key() -> None:
 
 @pytest.mark.property
 @given(st.floats(min_value=0, max_value=4e9), st.floats(min_value=0, max_value=299))
-def test_a_nonce_lasts_for_five_minutes_at_least(issued: float, later: float) -> None:
+def test_nonce_valid_for_five_minutes(issued: float, later: float) -> None:
     nonces = NonceIssuer(b"k" * 32)
     assert nonces.is_current(nonces.current(issued), issued + later)
     assert not nonces.is_current(nonces.current(issued), issued + 600)
 
 
 @pytest.mark.spec("dpop.as-no-none")
-def test_the_algorithms_are_told() -> None:
+def test_supported_algorithms_listed() -> None:
     assert ProofCheck(EcVerifier(), algorithms=["ES256"]).algorithms == ("ES256",)
     assert "none" not in ProofCheck(EcVerifier()).algorithms
 
 
-def test_a_full_memory_takes_nothing_twice_and_shortens_the_window() -> None:
+def test_replay_cache_full_shortens_window() -> None:
     replays = ReplayCache(limit=3)
     assert [replays.take(bytes([each]), NOW + each, since=NOW) for each in range(3)] == [True] * 3
     assert len(replays) == 3
     assert replays.take(b"new", NOW + 3, since=NOW)
     assert len(replays) == 3
-    # The first second is gone, and with it whatever was made then or before.
+    # The oldest second was removed. Proofs of that second or earlier are rejected.
     assert not replays.take(bytes([0]), NOW, since=NOW)
     assert not replays.take(b"other", NOW, since=NOW)
     assert not replays.take(bytes([1]), NOW + 1, since=NOW)
     assert replays.take(b"other", NOW + 4, since=NOW + 2)
 
 
-def test_proof_is_not_taken_again_when_the_clock_was_put_forward_and_back() -> None:
+def test_proof_replayed_after_clock_change_rejected() -> None:
     replays = ReplayCache()
     assert replays.take(b"a", NOW, since=NOW - 300)
     assert replays.take(b"b", NOW + 3_600, since=NOW + 3_600 - 300)
     assert not replays.take(b"a", NOW, since=NOW - 300)
-    # What is made from then on is taken as always.
+    # Later proofs are accepted as usual.
     assert replays.take(b"c", NOW + 1, since=NOW - 300)
     assert replays.take(b"a", NOW + 1, since=NOW - 300)
 
 
 class ReplayMachine(RuleBasedStateMachine):
-    """Whatever comes in whatever order: nothing is taken twice, and the memory is bounded."""
+    """Random sequences: no proof is accepted twice, and the cache is bounded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,11 +252,11 @@ class ReplayMachine(RuleBasedStateMachine):
 
     @rule(id=st.integers(0, 3), age=st.integers(-10, 10))
     def take(self, id: int, age: int) -> None:
-        made = self.now - age
-        taken = self.replays.take(bytes([id]), made, since=self.now - 10)
-        assert not (taken and (id, made) in self.taken)
+        proof_jwt = self.now - age
+        taken = self.replays.take(bytes([id]), proof_jwt, since=self.now - 10)
+        assert not (taken and (id, proof_jwt) in self.taken)
         if taken:
-            self.taken.add((id, made))
+            self.taken.add((id, proof_jwt))
 
     @invariant()
     def bounded(self) -> None:
@@ -273,6 +273,6 @@ TestReplays = pytest.mark.property(ReplayMachine.TestCase)
         st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text(st.characters(codec="utf-8")),
     )
 )
-def test_any_claims_prove_something_or_nothing(changed: JsonObject) -> None:
+def test_arbitrary_claims_accepted_or_rejected(changed: JsonObject) -> None:
     with suppress(InvalidProof):
-        assert check(sign(claims(**changed), KEY, header={"typ": "dpop+jwt", "jwk": KEY.jwk})) == JKT
+        assert check_proof(sign(claims(**changed), KEY, header={"typ": "dpop+jwt", "jwk": KEY.jwk})) == JKT

@@ -1,4 +1,4 @@
-"""The errors of authorization: what was tried is told, line by line."""
+"""Errors of authorization and their lists of attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_core.errors import (
 )
 
 
-def test_an_error_lists_every_url_with_its_verdict() -> None:
+def test_authorization_error_lists_attempts() -> None:
     error = DiscoveryFailed("nothing was found")
     assert str(error) == "nothing was found"
     error.attempts = (
@@ -38,7 +38,7 @@ def test_an_error_lists_every_url_with_its_verdict() -> None:
 
 
 @pytest.mark.parametrize("kind", [RegistrationFailed, AuthorizationRefused, TokenRefused])
-def test_an_answer_of_oauth_keeps_its_parts(
+def test_oauth_error_response_has_its_parts(
     kind: type[RegistrationFailed | AuthorizationRefused | TokenRefused],
 ) -> None:
     error = kind("no", error="invalid_grant", description="it ended", status=400)
@@ -48,15 +48,15 @@ def test_an_answer_of_oauth_keeps_its_parts(
     assert (kind("no").error, kind("no").description, kind("no").status) == (None, None, None)
 
 
-def test_the_others_keep_theirs() -> None:
+def test_authorization_errors_have_details() -> None:
     mismatch = IssuerMismatch("no", expected="a", received=None)
     assert (mismatch.expected, mismatch.received) == ("a", None)
-    unsafe = UnsafeUrl("javascript:" + "x" * 300, "it is none", what="logo_uri")
-    assert (unsafe.reason, unsafe.what) == ("it is none", "logo_uri")
+    unsafe = UnsafeUrl("javascript:" + "x" * 300, "it is not a URL", what="logo_uri")
+    assert (unsafe.reason, unsafe.what) == ("it is not a URL", "logo_uri")
     assert len(unsafe.message) < 300
     scope = InsufficientScope("no", required=["a"], granted=["b"])
     assert (scope.required, scope.granted, scope.authorization_url) == (("a",), ("b",), None)
 
 
-def test_attempts_are_values() -> None:
+def test_attempt_is_attrs_value() -> None:
     assert attrs.astuple(Attempt("u", "w", "v")) == ("u", "w", "v")

@@ -1,4 +1,4 @@
-"""PKCE, signatures, assertions and proofs: what is signed, and that no private half leaves."""
+"""PKCE, signatures, assertions and DPoP proofs; private keys are not disclosed."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def _parts(jwt: str) -> tuple[JsonObject, JsonObject, bytes]:
 
 
 @pytest.mark.spec("auth.pkce", "auth.pkce-s256")
-def test_the_challenge_is_that_of_the_standard() -> None:
-    # The example of RFC 7636, appendix B.
+def test_pkce_challenge_equals_rfc_example() -> None:
+    # Example of RFC 7636, appendix B.
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     assert challenge_of(verifier) == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     assert verifies(verifier, "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
 
 
 @pytest.mark.parametrize("verifier", ["", "a" * 42, "a" * 129, "a" * 42 + "!", "ä" * 43])
-def test_what_is_no_verifier_verifies_nothing(verifier: str) -> None:
+def test_pkce_verifier_malformed_rejected(verifier: str) -> None:
     assert not verifies(verifier, base64url(hashlib.sha256(verifier.encode()).digest()))
     assert not verifies("a" * 43, "ä")
 
 
-def test_a_pair_does_not_show_its_verifier() -> None:
+def test_pkce_repr_omits_verifier() -> None:
     pair = new_pkce(random_bytes())
     assert verifies(pair.verifier, pair.challenge)
     assert len(pair.verifier) == 43
@@ -49,14 +49,14 @@ def test_a_pair_does_not_show_its_verifier() -> None:
 
 @pytest.mark.property
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32))
-def test_a_challenge_is_verified_by_its_own_verifier_only(one: bytes, other: bytes) -> None:
+def test_pkce_challenge_verified_by_own_verifier_only(one: bytes, other: bytes) -> None:
     pair = new_pkce(lambda _: one)
     assert verifies(pair.verifier, pair.challenge)
     assert verifies(Pkce(verifier=base64url(other), challenge="").verifier, pair.challenge) is (one == other)
 
 
-def test_a_thumbprint_is_that_of_the_standard() -> None:
-    # The example of RFC 7638, section 3.1.
+def test_thumbprint_equals_rfc_example() -> None:
+    # Example of RFC 7638, section 3.1.
     modulus = (
         "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W"
         "-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08q"
@@ -67,7 +67,7 @@ def test_a_thumbprint_is_that_of_the_standard() -> None:
 
 
 @pytest.mark.spec("dpop.client-proof-header", "dpop.client-key-protection")
-def test_only_the_public_half_of_a_key_is_shown() -> None:
+def test_public_jwk_omits_private_members() -> None:
     assert public_jwk({"kty": "OKP", "crv": "Ed25519", "x": "eA", "d": "private", "kid": "k"}) == {
         "crv": "Ed25519", "kty": "OKP", "x": "eA",
     }  # fmt: skip
@@ -76,14 +76,14 @@ def test_only_the_public_half_of_a_key_is_shown() -> None:
 @pytest.mark.parametrize(
     "key", [{}, {"kty": "oct", "k": "eA"}, {"kty": 7}, {"kty": "EC", "crv": "P-256", "x": "eA", "y": 7}]
 )
-def test_what_is_no_public_key_is_told(key: dict[str, JsonValue]) -> None:
+def test_public_jwk_incomplete_raises(key: dict[str, JsonValue]) -> None:
     with pytest.raises(LocalProtocolError, match="not a complete public key"):
         public_jwk(key)
 
 
 @pytest.mark.spec("dpop.asymmetric-only")
 @pytest.mark.parametrize("algorithm", ["none", "HS256", ""])
-def test_nothing_is_signed_symmetrically(algorithm: str) -> None:
+def test_symmetric_algorithm_raises(algorithm: str) -> None:
     with pytest.raises(LocalProtocolError, match="no public key to verify with"):
         sign({}, Key(algorithm), header={})
     with pytest.raises(LocalProtocolError, match="DPoP requires a public key"):
@@ -91,13 +91,13 @@ def test_nothing_is_signed_symmetrically(algorithm: str) -> None:
 
 
 @pytest.mark.spec("client-credentials.jwt-claims", "client-credentials.jwt-assertion-type")
-def test_an_assertion_names_the_client_and_one_authorization_server() -> None:
-    give = random_bytes()
+def test_client_assertion_has_client_id_and_audience() -> None:
+    random = random_bytes()
 
-    def made(key: Key) -> str:
-        return client_assertion("me", audience="https://as.example", signer=key, now=NOW + 0.7, random_bytes=give)
+    def make_assertion(key: Key) -> str:
+        return client_assertion("me", audience="https://as.example", signer=key, now=NOW + 0.7, random_bytes=random)
 
-    jwt = made(Key(kid="k1"))
+    jwt = make_assertion(Key(kid="k1"))
     header, claims, signature = _parts(jwt)
     assert header == {"alg": "ES256", "typ": "JWT", "kid": "k1"}
     jti = claims.pop("jti")
@@ -105,7 +105,7 @@ def test_an_assertion_names_the_client_and_one_authorization_server() -> None:
     assert len(jti) >= 20
     assert claims == {"iss": "me", "sub": "me", "aud": "https://as.example", "iat": int(NOW), "exp": int(NOW) + 120}
     assert signature == hashlib.sha512(jwt.rpartition(".")[0].encode()).digest()
-    header, other, _ = _parts(made(Key()))
+    header, other, _ = _parts(make_assertion(Key()))
     assert "kid" not in header
     assert other["jti"] != jti
 
@@ -113,7 +113,7 @@ def test_an_assertion_names_the_client_and_one_authorization_server() -> None:
 @pytest.mark.spec(
     "dpop.client-fresh-proof", "dpop.client-proof-header", "dpop.client-proof-claims", "dpop.modern-algorithms"
 )
-def test_a_proof_names_the_request_and_its_token() -> None:
+def test_dpop_proof_has_request_and_token_hash() -> None:
     dpop = Dpop(Key(kid="k1"), random_bytes())
     ((name, jwt),) = dpop.headers("POST", "https://MCP.example:443/mcp?x=1#y", now=NOW + 0.5, access_token="abc")
     header, claims, _ = _parts(jwt)
@@ -129,8 +129,8 @@ def test_a_proof_names_the_request_and_its_token() -> None:
         "ath": base64url(hashlib.sha256(b"abc").digest()),
     }
     assert token_hash("abc") == claims["ath"]
-    ((_, again),) = dpop.headers("POST", "https://mcp.example", now=NOW)
-    _, claims, _ = _parts(again)
+    ((_, second_jwt),) = dpop.headers("POST", "https://mcp.example", now=NOW)
+    _, claims, _ = _parts(second_jwt)
     assert claims["jti"] != first
     assert claims["htu"] == "https://mcp.example/"
     assert "ath" not in claims
@@ -141,7 +141,7 @@ def test_a_proof_names_the_request_and_its_token() -> None:
 
 
 @pytest.mark.spec("dpop.client-as-nonce", "dpop.client-rs-nonce")
-def test_each_server_has_a_nonce_of_its_own() -> None:
+def test_dpop_nonce_kept_per_origin() -> None:
     dpop = Dpop(Key(), random_bytes())
 
     def nonce(url: str) -> JsonValue:
@@ -159,15 +159,15 @@ def test_each_server_has_a_nonce_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("values", [[], ["a", "b"], [""], ["a b"], ['a"'], ["\xe4"], ["a" * 1_001]])
-def test_what_is_no_nonce_is_not_learned(values: list[str]) -> None:
+def test_dpop_nonce_malformed_ignored(values: list[str]) -> None:
     dpop = Dpop(Key(), random_bytes())
     assert not dpop.learn(TOKEN_URL, tuple(("DPoP-Nonce", value) for value in values))
 
 
-def test_only_some_nonces_are_kept() -> None:
+def test_dpop_nonces_kept_up_to_limit() -> None:
     dpop = Dpop(Key(), random_bytes())
     for number in range(17):
         assert dpop.learn(f"https://as{number}.example/", (("DPoP-Nonce", "n"),))
-    # The oldest was forgotten, the next is still there.
+    # The oldest nonce was removed.
     assert dpop.learn("https://as0.example/", (("DPoP-Nonce", "n"),))
     assert not dpop.learn("https://as2.example/", (("DPoP-Nonce", "n"),))

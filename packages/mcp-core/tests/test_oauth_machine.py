@@ -1,4 +1,4 @@
-"""A flow among authorization servers that do anything: it ends, it gives secrets to nobody else, and shows none."""
+"""Flows with arbitrary responses: each flow ends, and secrets are sent only to their host and never shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oauth_network import (
     PRM,
     REDIRECT,
     Key,
-    json_answer,
+    json_response,
     random_bytes,
     resource_document,
     server_document,
@@ -56,7 +56,7 @@ IDP = "https://idp.example"
 ISSUERS = (ISSUER, EVIL, "https://mcp.example")
 REQUESTS = FetchJson | Register | PostForm
 
-# What is a secret, and to whose host it may go.
+# Secrets, and the host that may receive each of them.
 SECRETS = {
     "s3cret-as": "as.example",
     "s3cret-evil": "evil.example",
@@ -77,7 +77,7 @@ GRANTS: list[Grant] = [
     ),
 ]
 GIVEN = ClientRecord(client_id="given", issuer=ISSUER, client_secret="s3cret-as")
-KEPT = {
+STORED_CLIENTS = {
     issuer: ClientRecord(
         client_id=f"kept-{host}",
         issuer=issuer,
@@ -97,7 +97,7 @@ TOKENS = TokenRecord(
     server_url=MCP,
     token_endpoint=f"{ISSUER}/token",
     issuer=ISSUER,
-    client=attrs.evolve(KEPT[ISSUER]),
+    client=attrs.evolve(STORED_CLIENTS[ISSUER]),
 )
 
 _FAILURES = st.sampled_from(
@@ -106,13 +106,13 @@ _FAILURES = st.sampled_from(
         FetchedResponse(status=503, body=b"<html>"),
         FetchedResponse(status=200, body=b"<!doctype html>"),
         Unreachable(reason="no route"),
-        json_answer({"error": "invalid_client"}, 401),
-        json_answer({"error": "invalid_grant"}, 400),
-        json_answer({"error": "use_dpop_nonce"}, 400, DPoP_Nonce="n1"),
+        json_response({"error": "invalid_client"}, 401),
+        json_response({"error": "invalid_grant"}, 400),
+        json_response({"error": "use_dpop_nonce"}, 400, DPoP_Nonce="n1"),
     ]
 )
 _RESOURCES = st.builds(
-    lambda resource, servers, bound: json_answer(
+    lambda resource, servers, bound: json_response(
         resource_document(resource=resource, authorization_servers=servers, dpop_bound_access_tokens_required=bound)
     ),
     st.sampled_from([MCP, MCP, MCP, "https://mcp.example", EVIL]),
@@ -120,7 +120,7 @@ _RESOURCES = st.builds(
     st.sampled_from([False, False, True]),
 )
 _SERVERS = st.builds(
-    lambda issuer, endpoints, iss, documents, pkce, dpop: json_answer(
+    lambda issuer, endpoints, iss, documents, pkce, dpop: json_response(
         server_document(
             issuer,
             token_endpoint=f"{endpoints}/token",
@@ -147,11 +147,13 @@ _GOOD_SERVERS = st.fixed_dictionaries(
     }
 )
 _GRANTED = st.builds(
-    lambda kind, refresh: json_answer(tokens_document(token_type=kind, refresh_token=refresh, issued_token_type=None)),
+    lambda kind, refresh: json_response(
+        tokens_document(token_type=kind, refresh_token=refresh, issued_token_type=None)
+    ),
     st.sampled_from(["Bearer", "Bearer", "DPoP", "mac"]),
     st.sampled_from([None, "r-2"]),
 )
-_JAG = json_answer(
+_JAG = json_response(
     {"access_token": "assert10n", "token_type": "N_A", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag"}
 )
 
@@ -161,13 +163,13 @@ def _host(url: str) -> str:
 
 
 def _credentials(step: PostForm) -> str:
-    """The id and the secret of the client, where they are in the header."""
+    """Return the id and the secret of the client in the Authorization header."""
     scheme, _, credentials = dict(step.headers).get("Authorization", "").partition(" ")
     return base64.b64decode(credentials).decode() if scheme == "Basic" else ""
 
 
 class FlowMachine(RuleBasedStateMachine):
-    """Answers each step of one flow in any way; also with what is no answer."""
+    """Random answers to the steps of a flow, including answers of a wrong kind."""
 
     @initialize(
         grant=st.sampled_from(GRANTS),
@@ -182,8 +184,7 @@ class FlowMachine(RuleBasedStateMachine):
     ) -> None:
         self.issuers: dict[str, set[str]] = {}
         self.browser_from: str | None = None
-        self.seen: list[Step] = []
-        self.rounds = 0
+        self.answered_steps: list[Step] = []
         settings = FlowSettings(
             server_url=MCP,
             grant=grant,
@@ -194,55 +195,60 @@ class FlowMachine(RuleBasedStateMachine):
             proof=Dpop(Key(), random_bytes()) if proof else None,
         )
         self.flow = Flow(settings, random_bytes=random_bytes())
-        said = {"resource_metadata": PRM} if named else {}
-        given = None if challenge is None else Challenge(scheme="Bearer", parameters={**said, "error": challenge})
+        metadata_url = {"resource_metadata": PRM} if named else {}
+        given = (
+            None if challenge is None else Challenge(scheme="Bearer", parameters={**metadata_url, "error": challenge})
+        )
         self.step: Step = self.flow.start(NOW, challenge=given, tokens=TOKENS if tokens else None)
 
     def _answer(self, answer: StepResult) -> None:
-        self.seen.append(self.step)
+        self.answered_steps.append(self.step)
         self.step = self.flow.receive(answer, NOW)
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         return isinstance(self.step, FlowDone | FlowFailed)
 
     @precondition(lambda self: isinstance(self.step, FetchJson))
-    @rule(resource=_RESOURCES, server=_SERVERS, good=_GOOD_SERVERS, failure=_FAILURES, luck=st.integers(0, 9))
-    def fetched(
+    @rule(resource=_RESOURCES, server=_SERVERS, good=_GOOD_SERVERS, failure=_FAILURES, choice=st.integers(0, 9))
+    def answer_fetch(
         self,
         resource: FetchedResponse,
         server: FetchedResponse,
         good: JsonObject,
-        failure: FetchedResponse | Unreachable,
-        luck: int,
+        failure: FetchedResponse | Unreachable, choice: int,
     ) -> None:
         assert isinstance(self.step, FetchJson)
         about_resource = "oauth-protected-resource" in self.step.url
-        if luck == 0:
+        if choice == 0:
             self._answer(failure)
-        elif luck == 1:
+        elif choice == 1:
             self._answer(resource if about_resource else server)
         elif about_resource:
-            self._answer(json_answer(resource_document(authorization_servers=[ISSUER if luck > 3 else EVIL])))
+            self._answer(json_response(resource_document(authorization_servers=[ISSUER if choice > 3 else EVIL])))
         else:
-            self._answer(json_answer(server_document(f"https://{_host(self.step.url)}", **good)))
+            self._answer(json_response(server_document(f"https://{_host(self.step.url)}", **good)))
 
     @precondition(lambda self: isinstance(self.step, Register))
-    @rule(failure=_FAILURES, luck=st.integers(0, 4))
-    def registered(self, failure: FetchedResponse | Unreachable, luck: int) -> None:
-        self._answer(failure if luck == 0 else json_answer({"client_id": "new", "redirect_uris": [REDIRECT]}, 201))
+    @rule(failure=_FAILURES, choice=st.integers(0, 4))
+    def answer_registration(self, failure: FetchedResponse | Unreachable, choice: int) -> None:
+        self._answer(failure if choice == 0 else json_response({"client_id": "new", "redirect_uris": [REDIRECT]}, 201))
 
     @precondition(lambda self: isinstance(self.step, FindClient | AskClient))
     @rule(known=st.booleans(), wrong=st.booleans())
-    def told(self, known: bool, wrong: bool) -> None:
+    def answer_client_lookup(self, known: bool, wrong: bool) -> None:
         assert isinstance(self.step, FindClient | AskClient)
-        # A store that gives what is of another issuer is survived too.
-        client = KEPT[EVIL] if wrong and isinstance(self.step, FindClient) else KEPT.get(self.step.issuer)
+        # A client record of another issuer from the store is tolerated.
+        client = (
+            STORED_CLIENTS[EVIL]
+            if wrong and isinstance(self.step, FindClient)
+            else STORED_CLIENTS.get(self.step.issuer)
+        )
         self._answer(ClientFound(client=client if known else None))
 
     @precondition(lambda self: isinstance(self.step, OpenBrowser))
     @rule()
-    def opened(self) -> None:
+    def answer_browser(self) -> None:
         assert isinstance(self.step, OpenBrowser)
         self.browser_from = self.step.url
         self._answer(BrowserOpened())
@@ -253,31 +259,33 @@ class FlowMachine(RuleBasedStateMachine):
         issuer=st.sampled_from([*ISSUERS, "own", "own", "own"]),
         error=st.integers(0, 5),
     )
-    def came_back(self, ours: bool, issuer: str, error: int) -> None:
+    def answer_redirect(self, ours: bool, issuer: str, error: int) -> None:
         assert isinstance(self.step, AwaitRedirect)
         state = self.step.state if ours else "x"
-        what = "error=access_denied" if error == 0 else "code=code-1"
+        result = "error=access_denied" if error == 0 else "code=code-1"
         if issuer == "own":
             issuer = f"https://{_host(self.browser_from or '')}"
         before = self.step
-        self._answer(RedirectReceived(url=f"{REDIRECT}?{what}&state={state}&iss={issuer}"))
+        self._answer(RedirectReceived(url=f"{REDIRECT}?{result}&state={state}&iss={issuer}"))
         assert ours or self.step == before
 
     @precondition(lambda self: isinstance(self.step, PostForm))
-    @rule(failure=_FAILURES, granted=_GRANTED, luck=st.integers(0, 9))
-    def posted(self, failure: FetchedResponse | Unreachable, granted: FetchedResponse, luck: int) -> None:
+    @rule(failure=_FAILURES, granted=_GRANTED, choice=st.integers(0, 9))
+    def answer_post(self, failure: FetchedResponse | Unreachable, granted: FetchedResponse, choice: int) -> None:
         assert isinstance(self.step, PostForm)
         good = _JAG if self.step.url.startswith(IDP) else granted
-        if luck == 1:
-            # Whatever was sent comes back in the error.
-            said = [value for _, value in self.step.form]
-            known = [_credentials(self.step).partition(":")[2]]
-            failure = json_answer({"error": "invalid_client", "error_description": " ".join([*known, *said])}, 401)
-        self._answer(failure if luck < 2 else good)
+        if choice == 1:
+            # The error description contains everything that was sent.
+            form_values = [value for _, value in self.step.form]
+            client_secrets = [_credentials(self.step).partition(":")[2]]
+            failure = json_response(
+                {"error": "invalid_client", "error_description": " ".join([*client_secrets, *form_values])}, 401
+            )
+        self._answer(failure if choice < 2 else good)
 
-    @precondition(lambda self: self.over)
+    @precondition(lambda self: self.has_ended)
     @rule()
-    def ended(self) -> None:
+    def check_outcome(self) -> None:
         if isinstance(self.step, FlowFailed):
             assert isinstance(self.step.error, AuthorizationError)
             text = str(self.step.error)
@@ -288,7 +296,7 @@ class FlowMachine(RuleBasedStateMachine):
             assert self.step.tokens.client is None or self.step.tokens.client.issuer == self.step.tokens.issuer
 
     @invariant()
-    def a_secret_goes_only_to_its_own(self) -> None:
+    def secrets_sent_to_their_host_only(self) -> None:
         if not isinstance(getattr(self, "step", None), REQUESTS):
             return
         step = self.step
@@ -307,7 +315,7 @@ class FlowMachine(RuleBasedStateMachine):
                 assert parse_qs(urlsplit(self.browser_from).query)["resource"] == [form["resource"]]
 
     @invariant()
-    def what_is_no_answer_changes_nothing(self) -> None:
+    def answers_of_wrong_kind_rejected(self) -> None:
         for answer in (
             BrowserOpened(),
             FetchedResponse(status=200),
@@ -319,14 +327,14 @@ class FlowMachine(RuleBasedStateMachine):
                     self.flow.receive(answer, NOW)
 
     @invariant()
-    def no_step_shows_a_secret(self) -> None:
-        shown = repr(getattr(self, "step", None))
-        assert all(secret not in shown for secret in (*SECRETS, "code-1", "access-1", "acc3ss"))
+    def step_repr_omits_secrets(self) -> None:
+        text = repr(getattr(self, "step", None))
+        assert all(secret not in text for secret in (*SECRETS, "code-1", "access-1", "acc3ss"))
 
     @invariant()
-    def it_comes_to_an_end(self) -> None:
-        # Only a browser that brings what is not for us can keep it going.
-        counted = [step for step in getattr(self, "seen", []) if not isinstance(step, AwaitRedirect)]
+    def flow_ends(self) -> None:
+        # Only redirects that the flow ignores can prolong it.
+        counted = [step for step in getattr(self, "answered_steps", []) if not isinstance(step, AwaitRedirect)]
         assert len(counted) <= 60
 
 

@@ -1,4 +1,4 @@
-"""The documents of resources and authorization servers: read leniently, held strictly against what security rests on."""
+"""Metadata of resources and authorization servers: lenient parsing, and strict checks where security depends on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mcp_core.oauth.urls import parse_url
 SERVER = parse_url("https://mcp.example/a/mcp", what="server URL")
 
 
-def test_a_protected_resource_is_read_and_written() -> None:
+def test_protected_resource_metadata_round_trip() -> None:
     document: JsonObject = {
         "resource": "https://mcp.example/a/mcp",
         "authorization_servers": ["https://as.example"],
@@ -44,7 +44,7 @@ def test_a_protected_resource_is_read_and_written() -> None:
     assert found.to_json() == document
 
 
-def test_an_authorization_server_is_read_and_written() -> None:
+def test_authorization_server_metadata_round_trip() -> None:
     document: JsonObject = {
         "issuer": "https://as.example",
         "token_endpoint": "https://as.example/token",
@@ -59,7 +59,7 @@ def test_an_authorization_server_is_read_and_written() -> None:
     assert found.to_json() == document
 
 
-def test_what_is_odd_leaves_a_note_and_counts_as_absent() -> None:
+def test_metadata_member_of_wrong_type_noted_and_ignored() -> None:
     found = read_authorization_server(
         {
             "issuer": "https://as.example",
@@ -87,12 +87,12 @@ def test_what_is_odd_leaves_a_note_and_counts_as_absent() -> None:
         "authorization_response_iss_parameter_supported is not a boolean",
         "client_id_metadata_document_supported is not a boolean",
     )
-    weird = read_authorization_server({"issuer": "x", "client_id_metadata_document_supported": 1})
-    assert not weird.client_id_metadata_document_supported
+    other = read_authorization_server({"issuer": "x", "client_id_metadata_document_supported": 1})
+    assert not other.client_id_metadata_document_supported
 
 
 @pytest.mark.parametrize("value", [None, "", 7, ["x"]])
-def test_without_its_identifier_a_document_is_none(value: JsonValue) -> None:
+def test_metadata_without_identifier_rejected(value: JsonValue) -> None:
     with pytest.raises(InvalidValue, match="resource: missing, or not a string"):
         read_protected_resource({"resource": value})
     with pytest.raises(InvalidValue, match="issuer: missing, or not a string"):
@@ -127,11 +127,11 @@ def test_without_its_identifier_a_document_is_none(value: JsonValue) -> None:
         ("urn:x", ResourceMatch.OTHER),
     ],
 )
-def test_a_resource_is_the_server_or_above_it_or_something_else(resource: str, expected: ResourceMatch) -> None:
+def test_resource_matched_to_server(resource: str, expected: ResourceMatch) -> None:
     assert match_resource(resource, SERVER) is expected
 
 
-def test_a_query_of_the_server_may_be_left_out_but_not_changed() -> None:
+def test_resource_query_omitted_but_not_changed() -> None:
     server = parse_url("https://mcp.example/mcp?tenant=1", what="server URL")
     assert match_resource("https://mcp.example/mcp?tenant=1", server) is ResourceMatch.SAME
     assert match_resource("https://mcp.example/mcp", server) is ResourceMatch.SAME
@@ -146,14 +146,14 @@ def test_a_query_of_the_server_may_be_left_out_but_not_changed() -> None:
         "https://as.example/t", "https://%61s.example", "https://as.example?", "",
     ],
 )  # fmt: skip
-def test_an_issuer_is_compared_octet_by_octet(issuer: str) -> None:
+def test_issuer_compared_octet_by_octet(issuer: str) -> None:
     check_issuer(AuthorizationServerMetadata(issuer="https://as.example"), "https://as.example")
     with pytest.raises(IssuerMismatch) as caught:
         check_issuer(AuthorizationServerMetadata(issuer=issuer), "https://as.example")
     assert (caught.value.expected, caught.value.received) == ("https://as.example", issuer)
 
 
-def test_an_issuer_is_a_url_without_query() -> None:
+def test_issuer_url_with_query_rejected() -> None:
     public = frozenset({AddressClass.PUBLIC})
     assert check_issuer_url("https://as.example/t", networks=public).path == "/t"
     with pytest.raises(UnsafeUrl, match="it has a query"):
@@ -164,7 +164,7 @@ def test_an_issuer_is_a_url_without_query() -> None:
     "auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-rfc8414", "auth.pkce-refuse-oidc",
     "auth.pkce-s256",
 )  # fmt: skip
-def test_without_pkce_by_s256_nothing_goes_on() -> None:
+def test_server_without_pkce_s256_rejected() -> None:
     issuer = "https://as.example"
     check_pkce(AuthorizationServerMetadata(issuer=issuer, code_challenge_methods_supported=("plain", "S256")))
     with pytest.raises(DiscoveryFailed, match=r"have|has no code_challenge_methods_supported"):
@@ -189,17 +189,17 @@ def test_without_pkce_by_s256_nothing_goes_on() -> None:
         ),
     ],
 )
-def test_what_is_no_document_is_told(body: bytes, problem: str) -> None:
+def test_document_invalid_raises(body: bytes, problem: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         read_json(body)
     assert caught.value.message == problem
 
 
-def test_a_byte_order_mark_is_survived() -> None:
+def test_document_byte_order_mark_tolerated() -> None:
     assert read_json(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
 
 
-def test_a_strangers_words_become_one_short_line() -> None:
+def test_text_of_peer_shortened_to_one_line() -> None:
     assert one_line("a\r\n\x1b[31m b\u2028c") == "a [31m b c"
     assert len(one_line("x" * 10_000)) == 300
 
@@ -220,7 +220,7 @@ def test_a_strangers_words_become_one_short_line() -> None:
         ([], None, 1),
     ],
 )
-def test_seconds_are_a_number_also_in_quotes(value: JsonValue, expected: float | None, notes: int) -> None:
+def test_seconds_read_from_number_or_string(value: JsonValue, expected: float | None, notes: int) -> None:
     members = Members({"expires_in": value})
     assert members.seconds("expires_in") == expected
     assert len(members.notes) == notes
@@ -228,25 +228,25 @@ def test_seconds_are_a_number_also_in_quotes(value: JsonValue, expected: float |
 
 _JSON: st.SearchStrategy[JsonValue] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
     max_leaves=5,
 )
 
 
 @pytest.mark.property
 @given(st.data())
-def test_any_document_is_read_or_refused(data: st.DataObject) -> None:
+def test_arbitrary_metadata_read_or_rejected(data: st.DataObject) -> None:
     names = [*AuthorizationServerMetadata.__annotations__, *ProtectedResourceMetadata.__annotations__]
     document = data.draw(st.dictionaries(st.sampled_from(names), _JSON, max_size=8))
-    again = orjson.loads(orjson.dumps(document))
+    parsed = orjson.loads(orjson.dumps(document))
     try:
-        server = read_authorization_server(again)
+        server = read_authorization_server(parsed)
     except InvalidValue:
         assert not isinstance(document.get("issuer"), str) or not document["issuer"]
     else:
         assert read_authorization_server(server.to_json()) == server
     try:
-        resource = read_protected_resource(again)
+        resource = read_protected_resource(parsed)
     except InvalidValue:
         assert not isinstance(document.get("resource"), str) or not document["resource"]
     else:
@@ -255,7 +255,7 @@ def test_any_document_is_read_or_refused(data: st.DataObject) -> None:
 
 @pytest.mark.property
 @given(st.binary(max_size=60))
-def test_any_bytes_are_a_document_or_refused(body: bytes) -> None:
+def test_arbitrary_bytes_read_or_rejected(body: bytes) -> None:
     try:
         assert isinstance(read_json(body), dict)
     except InvalidValue:

@@ -1,4 +1,4 @@
-"""Who asks: three things that make one identity, and never two."""
+"""Principals and their keys."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ principals = st.builds(Principal, issuer=st.none() | names, subject=names, clien
 @pytest.mark.property
 @pytest.mark.spec("security.session-bound-to-user", "security.handle-bound-to-user")
 @given(principals, principals)
-def test_keys_are_equal_for_equal_principals_only(one: Principal, other: Principal) -> None:
+def test_principal_keys_equal_only_for_equal_principals(one: Principal, other: Principal) -> None:
     assert (one.key == other.key) is (one == other)
 
 
 @pytest.mark.property
 @given(principals)
-def test_a_principal_is_found_again_by_its_key(principal: Principal) -> None:
+def test_principal_restored_from_key(principal: Principal) -> None:
     assert Principal.of_key(principal.key) == principal
     assert principal.key.isascii()
 
 
 @pytest.mark.parametrize("key", ["anna", "[]", '["a","b"]', '["a",null,"c"]', '{"a":1}', '[1,"b",null]'])
-def test_what_is_no_key_is_refused(key: str) -> None:
+def test_principal_key_malformed_raises(key: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Principal.of_key(key)

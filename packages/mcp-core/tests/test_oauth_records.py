@@ -1,4 +1,4 @@
-"""What is kept of clients and tokens: whole, versioned, and never shown."""
+"""Stored records of clients and tokens."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ TOKENS = TokenRecord(
 
 
 @pytest.mark.spec("auth.client-token-storage", "auth.token-storage", "auth.refresh-confidential")
-def test_no_record_shows_a_secret() -> None:
+def test_record_repr_omits_secrets() -> None:
     for text in (repr(CLIENT), repr(TOKENS), str(TOKENS)):
         assert all(secret not in text for secret in ("s3cret", "acc3ss", "r3fresh"))
     assert "client_secret=None" in repr(attrs.evolve(CLIENT, client_secret=None))
 
 
-def test_a_record_is_kept_and_read() -> None:
-    def kept(value: JsonValue) -> JsonValue:
+def test_record_round_trip() -> None:
+    def store(value: JsonValue) -> JsonValue:
         stored: JsonValue = orjson.loads(orjson.dumps(value))
         return stored
 
-    assert read_client(kept(CLIENT.to_json())) == CLIENT
-    assert read_tokens(kept(TOKENS.to_json())) == TOKENS
+    assert read_client(store(CLIENT.to_json())) == CLIENT
+    assert read_tokens(store(TOKENS.to_json())) == TOKENS
     bare = attrs.evolve(TOKENS, client=None, refresh_token=None, expires_at=None)
-    assert read_tokens(kept(bare.to_json())) == bare
+    assert read_tokens(store(bare.to_json())) == bare
     unbound = ClientRecord(client_id="me", issuer=None)
-    assert read_client(kept(unbound.to_json())) == unbound
+    assert read_client(store(unbound.to_json())) == unbound
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_a_record_is_kept_and_read() -> None:
         ("client", {**CLIENT.to_json(), "issuer": None}, "tokens.client: has another issuer than the tokens"),
     ],
 )
-def test_what_cannot_be_read_is_told_without_its_values(name: str, value: JsonValue, problem: str) -> None:
+def test_record_invalid_member_raises_without_values(name: str, value: JsonValue, problem: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         read_tokens({**TOKENS.to_json(), name: value})
     assert caught.value.message.startswith(problem)
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_token_ends_a_little_before_its_end() -> None:
+def test_token_expires_before_its_expiry_time() -> None:
     assert not TOKENS.is_expired(NOW + 3600 - 31)
     assert TOKENS.is_expired(NOW + 3600 - 30)
     assert not TOKENS.is_expired(NOW + 3600 - 1, leeway=0)
@@ -89,7 +89,7 @@ def test_a_token_ends_a_little_before_its_end() -> None:
     assert not attrs.evolve(TOKENS, expires_at=None).is_expired(NOW * 2)
 
 
-def test_a_client_is_usable_until_its_secret_ends_and_with_its_redirect_uris() -> None:
+def test_client_usable_until_secret_expires_and_with_redirect_uri() -> None:
     assert CLIENT.is_usable(NOW, redirect_uri=REDIRECT)
     assert CLIENT.is_usable(NOW, redirect_uri=None)
     assert not CLIENT.is_usable(NOW + 5, redirect_uri=None)
@@ -105,10 +105,10 @@ def test_a_client_is_usable_until_its_secret_ends_and_with_its_redirect_uris() -
         max_size=3,
     )
 )
-def test_a_spoilt_record_is_read_or_refused(spoilt: dict[str, JsonValue]) -> None:
+def test_damaged_record_read_or_rejected(changes: dict[str, JsonValue]) -> None:
     for read, document in ((read_tokens, TOKENS.to_json()), (read_client, CLIENT.to_json())):
         try:
-            record = read({**document, **spoilt})
+            record = read({**document, **changes})
         except InvalidValue:
             continue
         assert read(record.to_json()) == record

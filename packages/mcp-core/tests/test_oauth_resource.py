@@ -1,4 +1,4 @@
-"""What a protected resource tells: challenges that say what to do next, and its document."""
+"""The protected resource: challenges and metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MCP = "https://mcp.example/mcp"
 DOCUMENT = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
 
 
-def make(
+def make_resource(
     dpop: DpopUse = "accepted", scopes: tuple[str, ...] = ("notes:read",), resource: str = MCP
 ) -> ProtectedResource:
     return ProtectedResource(
@@ -39,22 +39,22 @@ def challenges(denial: AccessDenial) -> tuple[Challenge, ...]:
     "auth.challenge-scope",
     "auth.missing-token-401",
 )
-def test_who_has_no_token_is_told_where_to_get_one() -> None:
-    denial = make("off").token_missing()
+def test_missing_token_returns_challenge_with_metadata_url() -> None:
+    denial = make_resource("off").token_missing()
     assert denial.status == 401
     assert denial.headers == (("www-authenticate", f'Bearer scope="notes:read", resource_metadata="{DOCUMENT}"'),)
 
 
-def test_without_scopes_none_are_named() -> None:
-    denial = make("off", ()).token_missing()
+def test_challenge_without_scopes_omits_scope() -> None:
+    denial = make_resource("off", ()).token_missing()
     assert denial.headers == (("www-authenticate", f'Bearer resource_metadata="{DOCUMENT}"'),)
 
 
 @pytest.mark.parametrize(
     ("dpop", "schemes"), [("accepted", ["Bearer", "DPoP"]), ("required", ["DPoP"]), ("off", ["Bearer"])]
 )
-def test_the_schemes_that_are_taken_are_offered(dpop: DpopUse, schemes: list[str]) -> None:
-    offered = challenges(make(dpop).token_missing())
+def test_challenge_for_each_accepted_scheme(dpop: DpopUse, schemes: list[str]) -> None:
+    offered = challenges(make_resource(dpop).token_missing())
     assert [each.scheme for each in offered] == schemes
     for each in offered:
         assert each.error is None
@@ -63,22 +63,22 @@ def test_the_schemes_that_are_taken_are_offered(dpop: DpopUse, schemes: list[str
 
 
 @pytest.mark.spec("auth.validation-failure", "auth.status-codes")
-def test_a_bad_token_is_told_by_the_scheme_that_it_came_by() -> None:
-    denial = make().token_invalid("Bearer", InvalidToken("the access token has expired"))
+def test_invalid_token_returns_challenge_of_its_scheme() -> None:
+    denial = make_resource().token_invalid("Bearer", InvalidToken("the access token has expired"))
     (challenge,) = challenges(denial)
     assert (denial.status, challenge.scheme, challenge.error) == (401, "Bearer", "invalid_token")
     assert challenge.parameters["error_description"] == "the access token has expired"
     assert challenge.scopes == ("notes:read",)
-    bound = make("off").token_invalid("DPoP", InvalidToken('it is "bound" \\ to a key'))
+    bound = make_resource("off").token_invalid("DPoP", InvalidToken('it is "bound" \\ to a key'))
     (challenge,) = challenges(bound)
     assert (challenge.scheme, challenge.parameters["error_description"]) == ("Bearer", "it is 'bound' / to a key")
 
 
 @pytest.mark.spec("dpop.server-reject-401", "dpop.server-nonce")
-def test_a_bad_proof_is_told_and_a_nonce_given() -> None:
-    (challenge,) = challenges(make().proof_invalid(InvalidProof("the DPoP proof was used before")))
+def test_invalid_proof_returns_challenge_and_nonce() -> None:
+    (challenge,) = challenges(make_resource().proof_invalid(InvalidProof("the DPoP proof was used before")))
     assert (challenge.scheme, challenge.error, challenge.wants_nonce) == ("DPoP", "invalid_dpop_proof", False)
-    denial = make().proof_invalid(NonceRequired("n1"))
+    denial = make_resource().proof_invalid(NonceRequired("n1"))
     (challenge,) = challenges(denial)
     assert (denial.status, challenge.wants_nonce) == (401, True)
     assert ("dpop-nonce", "n1") in denial.headers
@@ -97,8 +97,8 @@ def test_a_bad_proof_is_told_and_a_nonce_given() -> None:
     "auth.scope-sets-consistent",
     "auth.scope-consistency",
 )
-def test_who_needs_more_scopes_is_told_all_that_the_request_needs() -> None:
-    denial = make().scope_insufficient("Bearer", ["notes:write", "notes:read"])
+def test_insufficient_scope_returns_all_required_scopes() -> None:
+    denial = make_resource().scope_insufficient("Bearer", ["notes:write", "notes:read"])
     assert denial.status == 403
     assert denial.headers == (
         (
@@ -113,14 +113,14 @@ def test_who_needs_more_scopes_is_told_all_that_the_request_needs() -> None:
     assert chosen.wants_more_scope
 
 
-def test_credentials_that_nobody_can_read_are_a_bad_request() -> None:
-    denial = make("off").request_invalid("the Authorization header came more than once")
+def test_ambiguous_credentials_return_400() -> None:
+    denial = make_resource("off").request_invalid("the Authorization header came more than once")
     (challenge,) = challenges(denial)
     assert (denial.status, challenge.error, challenge.scopes) == (400, "invalid_request", ())
 
 
-def test_who_cannot_be_told_apart_at_present_comes_again() -> None:
-    denial = make().unavailable()
+def test_authentication_unavailable_returns_503() -> None:
+    denial = make_resource().unavailable()
     assert (denial.status, denial.headers) == (503, (("retry-after", "5"),))
 
 
@@ -152,8 +152,8 @@ def test_who_cannot_be_told_apart_at_present_comes_again() -> None:
         ),
     ],
 )
-def test_the_document_is_where_clients_look(resource: str, url: str, paths: tuple[str, ...]) -> None:
-    protected = make(resource=resource)
+def test_metadata_published_at_well_known_url(resource: str, url: str, paths: tuple[str, ...]) -> None:
+    protected = make_resource(resource=resource)
     assert (protected.metadata_url, protected.metadata_paths) == (url, paths)
     read = read_protected_resource(protected.metadata.to_json())
     assert read == protected.metadata
@@ -173,7 +173,7 @@ def test_the_document_is_where_clients_look(resource: str, url: str, paths: tupl
     ],
 )
 @pytest.mark.spec("dpop.as-no-none")
-def test_the_document_says_what_is_so(dpop: DpopUse, members: dict[str, object]) -> None:
+def test_metadata_describes_resource(dpop: DpopUse, members: dict[str, object]) -> None:
     protected = ProtectedResource(
         MCP,
         authorization_servers=[AS],
@@ -190,22 +190,22 @@ def test_the_document_says_what_is_so(dpop: DpopUse, members: dict[str, object])
         "resource_documentation": "https://x.example/",
         **members,
     }
-    assert make().metadata.scopes_supported == ("notes:read",)
+    assert make_resource().metadata.scopes_supported == ("notes:read",)
 
 
 @pytest.mark.spec("auth.server-no-offline-access")
-def test_what_cannot_be_is_found_at_once() -> None:
-    assert make(scopes=("a b", "b")).scopes == ("a", "b")
+def test_invalid_configuration_raises() -> None:
+    assert make_resource(scopes=("a b", "b")).scopes == ("a", "b")
     for scopes in (("ü",), ('"',), ("offline_access",)):
         with pytest.raises(ValueError, match="scope"):
-            make(scopes=scopes)
+            make_resource(scopes=scopes)
     with pytest.raises(ValueError, match="at least one authorization server"):
         ProtectedResource(MCP, authorization_servers=[])
     with pytest.raises(ValueError, match="not have a fragment"):
-        make(resource=f"{MCP}#x")
+        make_resource(resource=f"{MCP}#x")
     for url in ("http://mcp.example/mcp", "mcp.example", "/mcp", "https://u@mcp.example/"):
         with pytest.raises(UnsafeUrl):
-            make(resource=url)
+            make_resource(resource=url)
         with pytest.raises(UnsafeUrl):
             ProtectedResource(MCP, authorization_servers=[url])
 
@@ -219,14 +219,14 @@ def test_what_cannot_be_is_found_at_once() -> None:
         (["dpop t1"], "DPoP", "t1"),
     ],
 )
-def test_a_token_is_read_from_its_header(values: list[str], scheme: str, token: str) -> None:
+def test_token_read_from_header(values: list[str], scheme: str, token: str) -> None:
     credentials = bearer_token(values)
     assert credentials == Credentials(scheme=scheme, token=token)
     assert token not in repr(credentials)
 
 
 @pytest.mark.parametrize("values", [[], ["Basic dTpw"], ["Bearerish t1"], [""], ["t1"]])
-def test_other_credentials_are_none(values: list[str]) -> None:
+def test_credentials_of_other_scheme_ignored(values: list[str]) -> None:
     assert bearer_token(values) is None
 
 
@@ -243,14 +243,14 @@ def test_other_credentials_are_none(values: list[str]) -> None:
         ["Bearer t1", ""],
     ],
 )
-def test_credentials_that_can_be_read_in_two_ways_are_refused(values: list[str]) -> None:
+def test_ambiguous_authorization_header_raises(values: list[str]) -> None:
     with pytest.raises(ValueError, match="Authorization header"):
         bearer_token(values)
 
 
 @pytest.mark.property
 @given(st.lists(st.text(max_size=20), max_size=2))
-def test_any_header_is_read_or_refused(values: list[str]) -> None:
+def test_arbitrary_authorization_header_read_or_rejected(values: list[str]) -> None:
     try:
         credentials = bearer_token(values)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which scopes are asked for: the server's word first, what was granted always, and not for ever."""
+"""Selection of scopes, and the limit of step-up requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _select(
     "auth.challenge-authoritative", "auth.challenge-scope-authoritative", "auth.challenge-no-set-assumption",
     "auth.challenge-scope-no-relation", "auth.least-privilege", "auth.scope-least-privilege", "auth.scope-absent-fallback",
 )  # fmt: skip
-def test_the_challenge_goes_before_what_is_set_before_what_is_supported() -> None:
+def test_scopes_of_challenge_before_configured_before_supported() -> None:
     found = _found(("a", "b"))
     assert _select(found, "x") == ("x",)
     assert _select(found, "x", configured=("c",)) == ("x",)
@@ -66,24 +66,24 @@ def test_the_challenge_goes_before_what_is_set_before_what_is_supported() -> Non
 
 
 @pytest.mark.spec("auth.reauth-keeps-scopes", "auth.step-up-union", "auth.step-up")
-def test_what_was_asked_for_and_granted_before_is_asked_for_again() -> None:
+def test_earlier_scopes_requested_again() -> None:
     assert _select(_found(("a",)), "x", previous=TOKENS) == ("requested", "granted", "x")
 
 
 @pytest.mark.spec("auth.refresh-offline-access", "auth.refresh-offline-access-not-otherwise")
-def test_offline_access_is_asked_for_where_it_is_listed() -> None:
+def test_offline_access_requested_if_listed() -> None:
     listed = ("a", "offline_access")
     assert _select(_found(("a",), listed)) == ("a", "offline_access")
     assert _select(_found(("a",), listed), refreshable=False) == ("a",)
     assert _select(_found(("a",), ("a",))) == ("a",)
     assert _select(_found(("a", "offline_access"), ("a",))) == ("a",)
     assert _select(_found(("offline_access", "a"), listed)) == ("offline_access", "a")
-    # Alone it would take the place of the default.
+    # Requested alone, it would replace the default scopes.
     assert _select(_found(None, listed)) == ()
 
 
 @pytest.mark.spec("auth.step-up-retry-limit", "auth.step-up-track")
-def test_more_scopes_are_asked_for_a_few_times_for_each_operation() -> None:
+def test_step_ups_limited_per_operation() -> None:
     steps = StepUps()
     for number in range(STEP_UPS):
         steps.take(TOKENS, "tools/call x", [f"s{number}"])
@@ -100,7 +100,7 @@ def test_more_scopes_are_asked_for_a_few_times_for_each_operation() -> None:
 
 
 @pytest.mark.spec("auth.step-up-retry-limit")
-def test_what_the_token_has_already_is_not_asked_for_again() -> None:
+def test_granted_scopes_not_requested_again() -> None:
     with pytest.raises(
         InsufficientScope, match="the request requires granted, and the token has them: granted scopes: granted"
     ):
@@ -112,7 +112,7 @@ def test_what_the_token_has_already_is_not_asked_for_again() -> None:
         steps.take(bare, "", [])
 
 
-def test_only_some_operations_are_remembered() -> None:
+def test_step_ups_remembered_up_to_limit() -> None:
     steps = StepUps(limit=1)
     for number in range(1_001):
         steps.take(TOKENS, f"tools/call {number}", ["x"])
@@ -126,7 +126,7 @@ _SCOPES = st.lists(st.sampled_from(["a", "b", "c", "offline_access"]), max_size=
 
 @pytest.mark.property
 @given(_SCOPES, st.none() | _SCOPES, st.none() | _SCOPES, _SCOPES, st.none() | _SCOPES, st.booleans())
-def test_nothing_that_is_needed_or_granted_is_ever_left_out(
+def test_selected_scopes_contain_required_and_granted(
     challenged: tuple[str, ...],
     resource: tuple[str, ...] | None,
     server: tuple[str, ...] | None,
@@ -135,16 +135,16 @@ def test_nothing_that_is_needed_or_granted_is_ever_left_out(
     refreshable: bool,
 ) -> None:
     previous = attrs.evolve(TOKENS, scopes=granted, requested_scopes=())
-    chosen = _select(
+    selected = _select(
         _found(resource, server),
         " ".join(challenged),
         configured=configured,
         previous=previous,
         refreshable=refreshable,
     )
-    assert set(granted) <= set(chosen)
-    assert set(challenged) <= set(chosen)
-    assert len(set(chosen)) == len(chosen)
+    assert set(granted) <= set(selected)
+    assert set(challenged) <= set(selected)
+    assert len(set(selected)) == len(selected)
     known = {*challenged, *granted, *(configured or ()), *(resource or ()), "offline_access"}
-    assert set(chosen) <= known
-    assert union(chosen, chosen) == chosen
+    assert set(selected) <= known
+    assert union(selected, selected) == selected

@@ -1,4 +1,4 @@
-"""Reading what others signed: strictly, before a key is looked at."""
+"""Strict parsing of signed JWTs before verification."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
 KEY = EcKey()
 
 
-def compact(header: JsonValue, claims: JsonValue = None, signature: bytes = b"x") -> str:
+def make_jwt(header: JsonValue, claims: JsonValue = None, signature: bytes = b"x") -> str:
     parts = (orjson.dumps(header), orjson.dumps({} if claims is None else claims), signature)
     return ".".join(base64url(part) for part in parts)
 
 
-def test_what_is_signed_is_taken_apart() -> None:
+def test_signed_jwt_parsed() -> None:
     text = sign({"a": [1]}, KEY, header={"typ": "at+jwt", "kid": "k1"})
     signed = read_signed_jwt(text, algorithms=VERIFIED_ALGORITHMS)
     assert (signed.algorithm, signed.key_id, signed.kind, signed.claims) == ("ES256", "k1", "at+jwt", {"a": [1]})
@@ -43,12 +43,12 @@ def test_what_is_signed_is_taken_apart() -> None:
         (None, ""),
     ],
 )
-def test_a_kind_is_compared_in_one_spelling(typ: JsonValue, kind: str) -> None:
-    assert read_signed_jwt(compact({"alg": "ES256", "typ": typ}), algorithms=["ES256"]).kind == kind
+def test_jwt_type_normalized(typ: JsonValue, kind: str) -> None:
+    assert read_signed_jwt(make_jwt({"alg": "ES256", "typ": typ}), algorithms=["ES256"]).kind == kind
 
 
-def test_what_does_not_say_its_kind_is_any_jwt() -> None:
-    signed = read_signed_jwt(compact({"alg": "ES256"}), algorithms=["ES256"])
+def test_jwt_without_type_or_key_id() -> None:
+    signed = read_signed_jwt(make_jwt({"alg": "ES256"}), algorithms=["ES256"])
     assert (signed.kind, signed.key_id) == ("jwt", None)
 
 
@@ -56,19 +56,19 @@ def test_what_does_not_say_its_kind_is_any_jwt() -> None:
 @pytest.mark.parametrize(
     "algorithm", ["none", "None", "nOnE", "HS256", "HS512", "ES256K", "es256", "", None, 7, ["ES256"], {}]
 )
-def test_an_algorithm_that_is_not_listed_is_refused(algorithm: JsonValue) -> None:
+def test_unsupported_algorithm_rejected(algorithm: JsonValue) -> None:
     with pytest.raises(InvalidValue, match="algorithm"):
-        read_signed_jwt(compact({"alg": algorithm}), algorithms=VERIFIED_ALGORITHMS)
+        read_signed_jwt(make_jwt({"alg": algorithm}), algorithms=VERIFIED_ALGORITHMS)
     assert not {"none", "HS256", "HS384", "HS512"} & set(VERIFIED_ALGORITHMS)
 
 
-def test_an_algorithm_has_to_be_one_that_is_wanted_here() -> None:
+def test_algorithm_not_allowed_rejected() -> None:
     with pytest.raises(InvalidValue, match="'RS256' is not allowed; allowed: ES256"):
-        read_signed_jwt(compact({"alg": "RS256"}), algorithms=["ES256"])
+        read_signed_jwt(make_jwt({"alg": "RS256"}), algorithms=["ES256"])
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("", "compact"),
         ("a.b", "compact"),
@@ -81,21 +81,21 @@ def test_an_algorithm_has_to_be_one_that_is_wanted_here() -> None:
         ("aaaaa.e30.eA", "header is not base64url"),
         ("eA.e30.eA", "header is not JSON"),
         ("W10.e30.eA", "header is not a JSON object"),
-        (compact({"alg": "ES256", "crit": ["b64"], "b64": False}), "crit"),
-        (compact({"alg": "ES256", "crit": []}), "crit"),
-        (compact({"alg": "ES256", "kid": 7}), "kid"),
-        (compact({"alg": "ES256", "kid": None}), "kid"),
-        (compact({"alg": "ES256"}, [1]), "payload is not a JSON object"),
-        (compact({"alg": "ES256"})[:-2] + "aaaaa", "signature is not base64url"),
+        (make_jwt({"alg": "ES256", "crit": ["b64"], "b64": False}), "crit"),
+        (make_jwt({"alg": "ES256", "crit": []}), "crit"),
+        (make_jwt({"alg": "ES256", "kid": 7}), "kid"),
+        (make_jwt({"alg": "ES256", "kid": None}), "kid"),
+        (make_jwt({"alg": "ES256"}, [1]), "payload is not a JSON object"),
+        (make_jwt({"alg": "ES256"})[:-2] + "aaaaa", "signature is not base64url"),
     ],
 )
-def test_what_is_no_jwt_is_refused(text: str, why: str) -> None:
-    with pytest.raises(InvalidValue, match=why):
+def test_malformed_jwt_rejected(text: str, reason: str) -> None:
+    with pytest.raises(InvalidValue, match=reason):
         read_signed_jwt(text, algorithms=VERIFIED_ALGORITHMS)
 
 
 @pytest.mark.property
 @given(st.text(alphabet="abcAB01-_.=+/ ", max_size=60) | st.text(max_size=20))
-def test_anything_is_read_or_refused(text: str) -> None:
+def test_arbitrary_text_parsed_or_rejected(text: str) -> None:
     with suppress(InvalidValue):
         assert text.encode().startswith(read_signed_jwt(text, algorithms=VERIFIED_ALGORITHMS).data)

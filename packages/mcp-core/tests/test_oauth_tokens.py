@@ -1,4 +1,4 @@
-"""The token endpoint: forms, authentication, and answers as they really come."""
+"""The token endpoint: request forms, client authentication, and responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oauth_network import ISSUER, MCP, NOW, REDIRECT, Key, json_answer, random_bytes, tokens_document
+from oauth_network import ISSUER, MCP, NOW, REDIRECT, Key, json_response, random_bytes, tokens_document
 
 from mcp_core.errors import TokenRefused
 from mcp_core.jsonrpc.messages import JsonValue
@@ -41,7 +41,7 @@ SECRET = ClientRecord(client_id="me:you +", issuer=ISSUER, client_secret="s3:c%t
     "ema.access-token-grant", "ema.token-exchange", "ema.requested-token-type", "ema.audience", "ema.resource",
     "ema.subject-token", "ema.scope-optional",
 )  # fmt: skip
-def test_each_grant_has_its_form_and_each_form_the_resource() -> None:
+def test_token_request_forms_have_grant_and_resource() -> None:
     scopes = ("a", "b")
     forms = [
         dict(code_form("c0de", verifier="v", redirect_uri=REDIRECT, resource=MCP)),
@@ -84,7 +84,7 @@ def test_each_grant_has_its_form_and_each_form_the_resource() -> None:
         (ClientRecord(client_id="me", issuer=ISSUER, auth_method=AuthMethod.NONE), ("x",), True, AuthMethod.NONE),
     ],
 )
-def test_a_client_authenticates_by_the_best_that_both_can(
+def test_auth_method_preferred_and_supported_chosen(
     client: ClientRecord, listed: tuple[str, ...] | None, *, has_key: bool, expected: AuthMethod
 ) -> None:
     server = AuthorizationServerMetadata(issuer=ISSUER, token_endpoint_auth_methods_supported=listed)
@@ -93,7 +93,7 @@ def test_a_client_authenticates_by_the_best_that_both_can(
         assert choose_auth_method(client, None, has_key=has_key) is expected
 
 
-def test_without_a_common_way_the_ways_are_told() -> None:
+def test_auth_method_without_common_one_raises() -> None:
     server = AuthorizationServerMetadata(issuer=ISSUER, token_endpoint_auth_methods_supported=("tls_client_auth",))
     with pytest.raises(
         TokenRefused,
@@ -102,7 +102,7 @@ def test_without_a_common_way_the_ways_are_told() -> None:
         choose_auth_method(SECRET, server, has_key=False)
 
 
-def _sent(client: ClientRecord, method: AuthMethod, key: Key | None = None) -> tuple[Pairs, dict[str, str]]:
+def _authenticate(client: ClientRecord, method: AuthMethod, key: Key | None = None) -> tuple[Pairs, dict[str, str]]:
     headers, form = authenticate(
         (("grant_type", "x"),), client, method, audience=ISSUER, signer=key, now=NOW, random_bytes=random_bytes()
     )
@@ -112,33 +112,33 @@ def _sent(client: ClientRecord, method: AuthMethod, key: Key | None = None) -> t
 @pytest.mark.spec(
     "client-credentials.auth-method", "client-credentials.secret", "client-credentials.jwt-assertion-type"
 )
-def test_who_the_client_is_stands_where_its_method_says() -> None:
-    assert _sent(PUBLIC, AuthMethod.NONE) == ((), {"grant_type": "x", "client_id": "me"})
-    headers, form = _sent(SECRET, AuthMethod.SECRET_POST)
+def test_client_authentication_placed_by_method() -> None:
+    assert _authenticate(PUBLIC, AuthMethod.NONE) == ((), {"grant_type": "x", "client_id": "me"})
+    headers, form = _authenticate(SECRET, AuthMethod.SECRET_POST)
     assert (headers, form["client_secret"], form["client_id"]) == ((), "s3:c%t ü", "me:you +")
-    ((name, value),), form = _sent(SECRET, AuthMethod.SECRET_BASIC)
+    ((name, value),), form = _authenticate(SECRET, AuthMethod.SECRET_BASIC)
     scheme, _, credentials = value.partition(" ")
     user, _, password = base64.b64decode(credentials).decode("ascii").partition(":")
     assert (name, scheme, unquote_plus(user), unquote_plus(password)) == (
         "Authorization", "Basic", "me:you +", "s3:c%t ü",
     )  # fmt: skip
     assert form == {"grant_type": "x"}
-    headers, form = _sent(PUBLIC, AuthMethod.PRIVATE_KEY_JWT, Key())
+    headers, form = _authenticate(PUBLIC, AuthMethod.PRIVATE_KEY_JWT, Key())
     assert headers == ()
     assert form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
     assert form["client_assertion"].count(".") == 2
 
 
-def test_what_the_method_needs_has_to_be_there() -> None:
+def test_auth_method_without_credentials_raises() -> None:
     for method in (AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST):
         with pytest.raises(TokenRefused, match="must send its secret, but has none"):
-            _sent(PUBLIC, method)
+            _authenticate(PUBLIC, method)
     with pytest.raises(TokenRefused, match="must sign, but has no key"):
-        _sent(SECRET, AuthMethod.PRIVATE_KEY_JWT)
+        _authenticate(SECRET, AuthMethod.PRIVATE_KEY_JWT)
 
 
-def test_a_token_is_read() -> None:
-    answer = json_answer(tokens_document(refresh_token="r", scope="a b", issued_token_type=ID_JAG))
+def test_token_response_read() -> None:
+    answer = json_response(tokens_document(refresh_token="r", scope="a b", issued_token_type=ID_JAG))
     token = read_token_response(answer, issuer=ISSUER)
     assert (token.access_token, token.token_type, token.expires_in) == ("access-1", "Bearer", 3600)
     assert (token.refresh_token, token.scopes, token.issued_token_type) == ("r", ("a", "b"), ID_JAG)
@@ -164,13 +164,15 @@ def test_a_token_is_read() -> None:
         ({"refresh_token": 7}, "refresh_token", None, 1),
     ],
 )
-def test_what_is_odd_is_survived(more: dict[str, JsonValue], name: str, expected: object, notes: int) -> None:
-    token = read_token_response(json_answer({**tokens_document(), **more}), issuer=ISSUER)
+def test_token_response_deviation_tolerated(
+    more: dict[str, JsonValue], name: str, expected: object, notes: int
+) -> None:
+    token = read_token_response(json_response({**tokens_document(), **more}), issuer=ISSUER)
     assert getattr(token, name) == expected
     assert len(token.notes) == notes
 
 
-def test_an_answer_as_a_form_is_read() -> None:
+def test_token_response_as_form_read() -> None:
     body = b"access_token=a%2Bb&token_type=bearer&expires_in=60&scope=x+y"
     answer = FetchedResponse(
         status=200, headers=(("Content-Type", "Application/x-www-form-urlencoded; charset=utf-8"),), body=body
@@ -183,24 +185,24 @@ def test_an_answer_as_a_form_is_read() -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (json_answer({"error": "invalid_grant"}, 400), "invalid_grant", "issued no token: invalid_grant, status 400"),
+        (json_response({"error": "invalid_grant"}, 400), "invalid_grant", "issued no token: invalid_grant, status 400"),
         (
-            json_answer({"error": "invalid_grant", "error_description": "it\r\nended"}, 400),
+            json_response({"error": "invalid_grant", "error_description": "it\r\nended"}, 400),
             "invalid_grant",
             "issued no token: invalid_grant (it ended), status 400",
         ),
         (
-            json_answer({"error": "bad_verification_code"}, 200),
+            json_response({"error": "bad_verification_code"}, 200),
             "bad_verification_code",
             "bad_verification_code, status 200",
         ),
-        (json_answer({}, 500), None, "issued no token: no error was named, status 500"),
-        (json_answer(tokens_document(), 302), None, "no error was named, status 302"),
-        (json_answer({}), None, "returned no access_token"),
-        (json_answer({"access_token": ""}), None, "returned no access_token"),
-        (json_answer({"access_token": "a\r\nX: y"}), None, "an access_token that a header cannot carry"),
-        (json_answer({"access_token": "\xe4"}), None, "an access_token that a header cannot carry"),
-        (json_answer([]), None, "status 200 without a valid document: the document is JSON, but not an object"),
+        (json_response({}, 500), None, "issued no token: no error was named, status 500"),
+        (json_response(tokens_document(), 302), None, "no error was named, status 302"),
+        (json_response({}), None, "returned no access_token"),
+        (json_response({"access_token": ""}), None, "returned no access_token"),
+        (json_response({"access_token": "a\r\nX: y"}), None, "an access_token that a header cannot carry"),
+        (json_response({"access_token": "\xe4"}), None, "an access_token that a header cannot carry"),
+        (json_response([]), None, "status 200 without a valid document: the document is JSON, but not an object"),
         (
             FetchedResponse(status=502, body=b"<html>"),
             None,
@@ -208,7 +210,7 @@ def test_an_answer_as_a_form_is_read() -> None:
         ),
     ],
 )
-def test_what_is_no_token_is_a_typed_error(answer: FetchedResponse, error: str | None, message: str) -> None:
+def test_token_response_without_token_raises(answer: FetchedResponse, error: str | None, message: str) -> None:
     with pytest.raises(TokenRefused) as caught:
         read_token_response(answer, issuer=ISSUER)
     assert message in caught.value.message
@@ -219,17 +221,17 @@ def test_what_is_no_token_is_a_typed_error(answer: FetchedResponse, error: str |
     ("body", "problem"),
     [(b"a=1&" * 101, "more than 100 fields"), (b"a" * 300_000, "has 300000 bytes")],
 )
-def test_a_form_has_bounds_too(body: bytes, problem: str) -> None:
+def test_token_response_form_bounded(body: bytes, problem: str) -> None:
     answer = FetchedResponse(status=200, headers=(("content-type", "application/x-www-form-urlencoded"),), body=body)
     with pytest.raises(TokenRefused, match=problem):
         read_token_response(answer, issuer=ISSUER)
 
 
-def test_an_error_does_not_quote_the_secrets_that_were_sent() -> None:
+def test_token_error_redacts_sent_secrets() -> None:
     sent = (("code", "c0de-1"), ("assertion", "s3cret"), ("scope", "read"), ("code_verifier", "of"))
     assert secrets_of(sent, None) == secrets_of(sent, PUBLIC) == ("c0de-1", "s3cret")
-    said = "code c0de-1 of s3cret for read by s3:c%t ü"
-    answer = json_answer({"error": "bad s3cret", "error_description": said}, 400)
+    description = "code c0de-1 of s3cret for read by s3:c%t ü"
+    answer = json_response({"error": "bad s3cret", "error_description": description}, 400)
     with pytest.raises(TokenRefused) as caught:
         read_token_response(answer, issuer=ISSUER, secrets=secrets_of(sent, SECRET))
     assert caught.value.description == "code <secret> of <secret> for read by <secret>"
@@ -245,11 +247,11 @@ def test_an_error_does_not_quote_the_secrets_that_were_sent() -> None:
         st.none() | st.integers() | st.text(max_size=5) | st.lists(st.text(max_size=2), max_size=2),
     ),
 )
-def test_any_answer_is_a_token_or_a_typed_error(status: int, document: dict[str, JsonValue]) -> None:
+def test_arbitrary_token_response_read_or_rejected(status: int, document: dict[str, JsonValue]) -> None:
     if any(isinstance(value, int) and abs(value) >= 2**63 for value in document.values()):
         return
     try:
-        token = read_token_response(json_answer(document, status), issuer=ISSUER)
+        token = read_token_response(json_response(document, status), issuer=ISSUER)
     except TokenRefused:
         return
     assert 200 <= status < 300
@@ -260,7 +262,7 @@ def test_any_answer_is_a_token_or_a_typed_error(status: int, document: dict[str,
 
 @pytest.mark.property
 @given(st.binary(max_size=60), st.booleans())
-def test_any_bytes_are_a_token_or_a_typed_error(body: bytes, form: bool) -> None:
+def test_arbitrary_bytes_rejected(body: bytes, form: bool) -> None:
     headers = (("content-type", "application/x-www-form-urlencoded"),) if form else ()
     with pytest.raises(TokenRefused):
         read_token_response(FetchedResponse(status=200, headers=headers, body=b"x" + body), issuer=ISSUER)

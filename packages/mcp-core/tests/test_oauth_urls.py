@@ -1,4 +1,4 @@
-"""URLs from peers: one spelling, no disguise, TLS, and nowhere that the server is not itself."""
+"""Validation of URLs from peers: unambiguous syntax, TLS, and allowed networks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PUBLIC = frozenset({AddressClass.PUBLIC})
 LOCAL = PUBLIC | {AddressClass.LOOPBACK}
 
 
-def test_a_url_is_taken_apart_and_kept_as_it_came() -> None:
+def test_url_parsed_and_original_text_kept() -> None:
     url = parse_url("HTTPS://Mcp.Example.:8443/A/b?x=1#y", what="server URL")
     assert (url.scheme, url.host, url.port, url.path, url.query, url.fragment) == (
         "https", "mcp.example", 8443, "/A/b", "x=1", "y",
@@ -52,7 +52,7 @@ def test_a_url_is_taken_apart_and_kept_as_it_came() -> None:
         "https://a.example/" + "x" * 5_000,
     ],
 )  # fmt: skip
-def test_what_two_readers_might_read_differently_is_refused(url: str) -> None:
+def test_url_ambiguous_rejected(url: str) -> None:
     with pytest.raises(UnsafeUrl, match=r"authorization_endpoint .* is not used: ") as caught:
         parse_url(url, what="authorization_endpoint")
     assert isinstance(caught.value, DiscoveryFailed)
@@ -61,7 +61,7 @@ def test_what_two_readers_might_read_differently_is_refused(url: str) -> None:
     assert (caught.value.url, caught.value.what) == (url, "authorization_endpoint")
 
 
-def test_a_user_before_the_host_is_told_as_such() -> None:
+def test_url_with_user_info_rejected_with_reason() -> None:
     with pytest.raises(UnsafeUrl, match="it contains a user name or a password before the host"):
         parse_url("https://user:pw@a.example/", what="x")
 
@@ -91,7 +91,7 @@ def test_a_user_before_the_host_is_told_as_such() -> None:
         ("https://as.example/x#y", PUBLIC, "fragment"),
     ],
 )
-def test_a_peer_may_send_us_only_where_the_server_is(
+def test_peer_url_allowed_only_in_networks_of_server(
     url: str, networks: frozenset[AddressClass], reason: str | None
 ) -> None:
     if reason is None:
@@ -113,12 +113,12 @@ def test_a_peer_may_send_us_only_where_the_server_is(
         ("https://169.254.169.254/mcp", PUBLIC),
     ],
 )
-def test_the_url_of_the_server_tells_where_peers_may_lead(server: str, expected: frozenset[AddressClass]) -> None:
+def test_networks_follow_server_url(server: str, expected: frozenset[AddressClass]) -> None:
     assert networks_of(parse_url(server, what="server URL")) == expected
 
 
 @pytest.mark.spec("security.authorization-url-schemes", "auth.redirect-https-or-localhost")
-def test_a_browser_gets_https_or_this_machine() -> None:
+def test_browser_url_https_or_loopback_accepted() -> None:
     assert check_browser_url("https://10.0.0.1/x").host == "10.0.0.1"
     assert check_browser_url("http://localhost/x").host == "localhost"
     with pytest.raises(UnsafeUrl, match=r"URL 'http://a\.example/' is not used: it is not https"):
@@ -126,7 +126,7 @@ def test_a_browser_gets_https_or_this_machine() -> None:
 
 
 @pytest.mark.spec("security.redirect-targets-validated")
-def test_one_redirect_is_followed_within_the_origin() -> None:
+def test_redirect_followed_once_within_origin() -> None:
     source = "https://a.example/x"
     assert check_redirect(source, "https://A.example:443/y", followed=0, networks=PUBLIC).path == "/y"
     for target, followed, reason in (
@@ -155,11 +155,11 @@ def test_one_redirect_is_followed_within_the_origin() -> None:
         ("http://localhost:1/mcp", "http://localhost:1/mcp"),
     ],
 )
-def test_a_server_has_one_name_as_a_resource(server: str, expected: str) -> None:
+def test_canonical_resource_of_server_url(server: str, expected: str) -> None:
     assert canonical_resource(parse_url(server, what="server URL")) == expected
 
 
-def test_segments_have_one_spelling() -> None:
+def test_url_path_segments_normalized() -> None:
     def segments(path: str) -> tuple[str, ...]:
         return parse_url(f"https://a.example{path}", what="x").segments
 
@@ -172,15 +172,15 @@ def test_segments_have_one_spelling() -> None:
     assert segments("/a//b") == ("a", "", "b")
 
 
-def test_parameters_are_put_behind_those_that_are_there() -> None:
-    def joined(endpoint: str) -> str:
+def test_query_parameters_appended() -> None:
+    def append(endpoint: str) -> str:
         return with_query(parse_url(endpoint, what="x"), [("a", "x y"), ("b", "&=#")], what="x")
 
-    assert joined("https://a.example/x") == "https://a.example/x?a=x%20y&b=%26%3D%23"
-    assert joined("https://a.example/x?") == "https://a.example/x?a=x%20y&b=%26%3D%23"
-    assert joined("https://a.example/x?c=1") == "https://a.example/x?c=1&a=x%20y&b=%26%3D%23"
+    assert append("https://a.example/x") == "https://a.example/x?a=x%20y&b=%26%3D%23"
+    assert append("https://a.example/x?") == "https://a.example/x?a=x%20y&b=%26%3D%23"
+    assert append("https://a.example/x?c=1") == "https://a.example/x?c=1&a=x%20y&b=%26%3D%23"
     with pytest.raises(UnsafeUrl, match="its query has a, b already"):
-        joined("https://a.example/x?b=1&a")
+        append("https://a.example/x?b=1&a")
 
 
 @pytest.mark.parametrize(
@@ -202,20 +202,18 @@ def test_parameters_are_put_behind_those_that_are_there() -> None:
         ("app://cb", "http://127.0.0.1/cb", False),
     ],
 )
-def test_a_redirect_uri_is_the_registered_one_but_for_a_loopback_port(
-    registered: str, used: str, *, matches: bool
-) -> None:
+def test_redirect_uri_matches_except_loopback_port(registered: str, used: str, *, matches: bool) -> None:
     assert redirect_uri_matches(registered, used) is matches
 
 
 @pytest.mark.property
 @given(st.text(max_size=40) | st.text(st.sampled_from("htps:/@.[]0x17fale%\\?#"), max_size=40).map("https://".__add__))
-def test_any_text_is_a_url_or_a_clear_error(text: str) -> None:
+def test_arbitrary_url_parsed_or_rejected(text: str) -> None:
     try:
         url = parse_url(text, what="x")
     except UnsafeUrl:
         return
-    again = parse_url(url.origin + url.path, what="x")
-    assert same_origin(url, again)
-    assert again.segments == url.segments
+    reparsed = parse_url(url.origin + url.path, what="x")
+    assert same_origin(url, reparsed)
+    assert reparsed.segments == url.segments
     assert url.host == url.host.lower()
