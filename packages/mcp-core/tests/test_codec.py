@@ -1,4 +1,4 @@
-"""Bytes and messages: what is taken, what is refused and with which answer, and that bytes do no harm."""
+"""Decoding and encoding of messages: accepted and rejected input, error replies, and hostile input."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ LIMITS = Limits(message_bytes=64 * 1024 * 1024)
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
-def _refused(data: bytes | str, limits: Limits = LIMITS) -> MalformedMessage:
+def _get_malformed(data: bytes | str, limits: Limits = LIMITS) -> MalformedMessage:
     with pytest.raises(MalformedMessage) as caught:
         decode(data.encode() if isinstance(data, str) else data, limits)
     return caught.value
 
 
-def _survived(data: str) -> tuple[Message | Batch, list[str]]:
+def _decode_with_notes(data: str) -> tuple[Message | Batch, list[str]]:
     notes: list[str] = []
     return decode(data.encode(), LIMITS, notes=notes), notes
 
 
-# The four kinds
+# Kinds of messages
 
 
 @pytest.mark.spec(
@@ -79,16 +79,16 @@ def _survived(data: str) -> tuple[Message | Batch, list[str]]:
         ),
     ],
 )
-def test_a_message_and_its_bytes_belong_to_each_other(message: Message | Batch, data: str) -> None:
+def test_message_encoded_and_decoded(message: Message | Batch, data: str) -> None:
     assert encode(message, null_id=True) == data.encode()
-    assert _survived(data) == (message, [])
+    assert _decode_with_notes(data) == (message, [])
     assert decode(memoryview(data.encode())) == message
 
 
 @pytest.mark.spec(
     "jsonrpc.error-id-unreadable", "jsonrpc.error-response-id", "schema.error-id-optional", "schema.error-id-required"
 )
-def test_an_error_without_id_is_written_as_the_revision_wants_it() -> None:
+def test_error_without_id_encoded_per_revision() -> None:
     error = ErrorResponse(None, ErrorObject(-32700, "no"))
 
     assert encode(error, null_id=True) == b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'
@@ -97,18 +97,21 @@ def test_an_error_without_id_is_written_as_the_revision_wants_it() -> None:
         assert decode(encode(error, null_id=null_id)) == error
 
 
-def test_blanks_and_a_byte_order_mark_around_a_message_are_taken_off() -> None:
-    assert _survived(f" \r\n\t{PING.decode()} \r\n") == (Request(1, "ping"), [])
-    assert _survived(f"\ufeff{PING.decode()}") == (Request(1, "ping"), ["a byte order mark precedes the message"])
+def test_whitespace_and_byte_order_mark_around_message_ignored() -> None:
+    assert _decode_with_notes(f" \r\n\t{PING.decode()} \r\n") == (Request(1, "ping"), [])
+    assert _decode_with_notes(f"\ufeff{PING.decode()}") == (
+        Request(1, "ping"),
+        ["a byte order mark precedes the message"],
+    )
 
 
 @pytest.mark.parametrize("members", ['"Method":"tools/call"', '"method\\u0000":"tools/call"', '"ID":2', '"x":{"id":2}'])
-def test_similar_members_are_unknown_members_and_are_ignored(members: str) -> None:
-    assert _survived('{"jsonrpc":"2.0","id":1,"method":"ping",' + members + "}") == (Request(1, "ping"), [])
-    assert _survived("{" + members + ',"jsonrpc":"2.0","id":1,"method":"ping"}') == (Request(1, "ping"), [])
+def test_similar_member_names_ignored(members: str) -> None:
+    assert _decode_with_notes('{"jsonrpc":"2.0","id":1,"method":"ping",' + members + "}") == (Request(1, "ping"), [])
+    assert _decode_with_notes("{" + members + ',"jsonrpc":"2.0","id":1,"method":"ping"}') == (Request(1, "ping"), [])
 
 
-# What is survived
+# Tolerated deviations
 
 
 @pytest.mark.parametrize(
@@ -158,12 +161,12 @@ def test_similar_members_are_unknown_members_and_are_ignored(members: str) -> No
         ),
     ],
 )
-def test_a_deviation_with_a_clear_meaning_is_survived_and_noted(data: str, message: Message, note: str) -> None:
-    assert _survived(data) == (message, [note])
+def test_deviation_with_clear_meaning_tolerated_and_noted(data: str, message: Message, note: str) -> None:
+    assert _decode_with_notes(data) == (message, [note])
     assert decode(data.encode()) == message
 
 
-# What is refused
+# Rejected messages
 
 
 @pytest.mark.spec("jsonrpc.parse-error", "jsonrpc.parse-error-code", "jsonrpc.utf8")
@@ -192,14 +195,14 @@ def test_a_deviation_with_a_clear_meaning_is_survived_and_noted(data: str, messa
         b'{"jsonrpc":"2.0","id":01,"method":"a"}',
     ],
 )
-def test_what_is_no_json_is_answered_with_a_parse_error(data: bytes) -> None:
-    bad = _refused(data)
+def test_invalid_json_returns_parse_error(data: bytes) -> None:
+    bad = _get_malformed(data)
 
     assert bad.code == -32700
     assert bad.reply == ErrorResponse(None, ErrorObject(-32700, "the bytes are not JSON in UTF-8"))
     assert bad.message.startswith("the bytes are not JSON in UTF-8: ")
     assert bad.excerpt == data[:200]
-    assert (bad.__cause__, bad.__context__) == (None, None), "they would keep the whole message in memory"
+    assert (bad.__cause__, bad.__context__) == (None, None), "an exception that keeps the whole message in memory"
 
 
 @pytest.mark.spec("jsonrpc.invalid-request-error", "jsonrpc.invalid-request-code", "jsonrpc.request-id-not-null")
@@ -251,10 +254,8 @@ def test_what_is_no_json_is_answered_with_a_parse_error(data: bytes) -> None:
         ),
     ],
 )
-def test_json_that_is_no_message_is_answered_with_invalid_request(
-    data: str, echoed: RequestId | None, message: str
-) -> None:
-    bad = _refused(data)
+def test_json_not_message_returns_invalid_request(data: str, echoed: RequestId | None, message: str) -> None:
+    bad = _get_malformed(data)
 
     assert bad.code == -32600
     assert message in bad.message
@@ -265,8 +266,8 @@ def test_json_that_is_no_message_is_answered_with_invalid_request(
 
 @pytest.mark.spec("jsonrpc.invalid-params-error", "jsonrpc.invalid-params-code", "schema.params-object")
 @pytest.mark.parametrize("params", ["[1]", '"x"', "0", "false", "[{}]"])
-def test_params_of_another_type_are_invalid_params(params: str) -> None:
-    bad = _refused('{"jsonrpc":"2.0","id":7,"method":"ping","params":' + params + "}")
+def test_params_not_object_return_invalid_params(params: str) -> None:
+    bad = _get_malformed('{"jsonrpc":"2.0","id":7,"method":"ping","params":' + params + "}")
 
     assert bad.code == -32602
     assert bad.reply == ErrorResponse(7, ErrorObject(-32602, "params must be an object"))
@@ -282,8 +283,8 @@ def test_params_of_another_type_are_invalid_params(params: str) -> None:
         '{"jsonrpc":"2.0","method":"n","result":{}}',
     ],
 )
-def test_a_bad_notification_is_not_answered(data: str) -> None:
-    assert _refused(data).reply is None
+def test_malformed_notification_has_no_reply(data: str) -> None:
+    assert _get_malformed(data).reply is None
 
 
 @pytest.mark.spec(
@@ -322,15 +323,15 @@ def test_a_bad_notification_is_not_answered(data: str) -> None:
         ('{"jsonrpc":"2.0","id":1,"result":{"a":1},"result":{}}', "the member 'result' is repeated"),
     ],
 )
-def test_nobody_answers_a_bad_answer(data: str, message: str) -> None:
-    bad = _refused(data)
+def test_malformed_response_has_no_reply(data: str, message: str) -> None:
+    bad = _get_malformed(data)
 
     assert message in bad.message
     assert bad.code == -32600
     assert bad.reply is None
 
 
-# Bounds
+# Limits
 
 
 @pytest.mark.parametrize(
@@ -348,10 +349,10 @@ def test_nobody_answers_a_bad_answer(data: str, message: str) -> None:
         (b'{"jsonrpc":"2.0","id":' + b"9" * 257 + b',"method":"a"}', LIMITS, "id_chars", -32600, None),
     ],
 )
-def test_a_bound_is_named_with_its_setting(
+def test_message_over_limit_names_setting(
     data: bytes, limits: Limits, setting: str, code: int, echoed: RequestId | None
 ) -> None:
-    bad = _refused(data, limits)
+    bad = _get_malformed(data, limits)
 
     assert isinstance(bad.__cause__, LimitExceeded)
     assert bad.__cause__.setting == f"Limits.{setting}"
@@ -362,7 +363,7 @@ def test_a_bound_is_named_with_its_setting(
     assert bad.reply == ErrorResponse(echoed, ErrorObject(code, bad.message))
 
 
-def test_what_just_meets_the_bounds_is_taken() -> None:
+def test_message_at_limits_accepted() -> None:
     limits = Limits(
         message_bytes=len(PING), nesting_depth=1, array_items=1, object_members=3, batch_members=1, id_chars=20
     )
@@ -382,18 +383,18 @@ def test_what_just_meets_the_bounds_is_taken() -> None:
         (b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"n"}]', Limits(batch_members=1)),
     ],
 )
-def test_answers_and_notifications_over_a_bound_are_not_answered(data: bytes, limits: Limits) -> None:
-    assert _refused(data, limits).reply is None
+def test_response_or_notification_over_limit_has_no_reply(data: bytes, limits: Limits) -> None:
+    assert _get_malformed(data, limits).reply is None
 
 
-def test_a_million_members_and_large_values_are_only_large() -> None:
+def test_million_members_and_large_values_decoded() -> None:
     wide = b"{" + b",".join([b'"%d":1' % n for n in range(1_000_000)]) + b"}"
     many = LIMITS.__class__(message_bytes=1 << 26, object_members=1_000_000)
 
-    assert isinstance(_refused(wide).__cause__, LimitExceeded)
-    assert _refused(wide, many).message == "a message must have a method, a result or an error"
+    assert isinstance(_get_malformed(wide).__cause__, LimitExceeded)
+    assert _get_malformed(wide, many).message == "a message must have a method, a result or an error"
     repeated = b'{"jsonrpc":"2.0","id":1,"method":"a",' + b",".join([b'"k":1'] * 150_000) + b"}"
-    assert _refused(repeated).message == "the member 'k' is repeated"
+    assert _get_malformed(repeated).message == "the member 'k' is repeated"
     escaped = b'{"jsonrpc":"2.0","method":"' + b"\\u003a" * 1_000_000 + b'"}'
     assert decode(escaped, LIMITS) == Notification(":" * 1_000_000)
 
@@ -401,19 +402,19 @@ def test_a_million_members_and_large_values_are_only_large() -> None:
 _OVER_A_MIB: Final = "x" * 2**20
 
 
-def test_a_long_request_with_a_repeated_member_is_refused_without_an_id() -> None:
-    bad = _refused(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"%b"}' % _OVER_A_MIB.encode())
+def test_large_request_repeated_member_rejected_without_id() -> None:
+    bad = _get_malformed(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"%b"}' % _OVER_A_MIB.encode())
     assert bad.message == "a member of an object is repeated"
     assert bad.reply == ErrorResponse(None, ErrorObject(-32600, bad.message))
 
 
-def test_a_long_answer_with_a_repeated_member_is_refused_for_its_request() -> None:
-    bad = _refused(b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":"%b"}}' % _OVER_A_MIB.encode())
+def test_large_response_repeated_member_has_answered_id() -> None:
+    bad = _get_malformed(b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":"%b"}}' % _OVER_A_MIB.encode())
     assert bad.answers == 1
     assert bad.reply is None
 
 
-# The whole line, and the next one
+# Lines with an invalid message, followed by a valid one
 
 
 ATTACKS = [
@@ -436,7 +437,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=[repr(attack[:12]) for attack in ATTACKS])
-def test_a_bad_line_gives_one_error_and_the_next_message_is_read(attack: bytes) -> None:
+def test_malformed_line_returns_one_error_next_message_decoded(attack: bytes) -> None:
     framer = LineFramer(Limits())
     outcomes: list[object] = []
     for part in framer.receive_data(b"\n" + attack + b"\r\n\n" + PING + b"\n"):
@@ -459,12 +460,12 @@ def _outcome(data: bytes) -> Message | Batch | MalformedMessage:
 
 @pytest.mark.property
 @given(st.binary() | st.text().map(str.encode))
-def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
+def test_arbitrary_bytes_decoded_or_malformed(data: bytes) -> None:
     check_any_bytes(data)
 
 
 def check_any_bytes(data: bytes) -> None:
-    """Only `MalformedMessage` comes out, and what is taken can be sent again."""
+    """Check that decoding raises only `MalformedMessage`, and that a decoded message can be encoded."""
     message = _outcome(data)
     if isinstance(message, MalformedMessage):
         assert message.reply is None or decode(encode(message.reply, null_id=True)) == message.reply
@@ -496,9 +497,7 @@ _pieces = st.sampled_from(
 
 @pytest.mark.property
 @given(st.lists(st.lists(_pieces, max_size=6), max_size=3), st.booleans(), st.data())
-def test_damaged_messages_are_messages_or_malformed(
-    members: list[list[bytes]], batch: bool, data: st.DataObject
-) -> None:
+def test_damaged_message_decoded_or_malformed(members: list[list[bytes]], batch: bool, data: st.DataObject) -> None:
     text = b",".join(b"{" + b",".join(pieces) + b"}" for pieces in members)
     text = b"[" + text + b"]" if batch else text
     cut = data.draw(st.integers(0, len(text)))
@@ -511,7 +510,7 @@ _values = st.recursive(
     | st.integers(-(10**250), 10**250)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=5), children, max_size=4),
     max_leaves=15,
 )
 _objects = st.dictionaries(st.text(max_size=8), _values, max_size=4)
@@ -527,7 +526,7 @@ _messages = (
 @pytest.mark.property
 @pytest.mark.spec("stdio.one-message-per-line", "jsonrpc.result-id-echo", "jsonrpc.error-id-echo")
 @given(_messages | st.builds(Batch, st.lists(_messages, min_size=1, max_size=4).map(tuple)), st.booleans())
-def test_each_message_survives_the_way_there_on_one_line(message: Message | Batch, null_id: bool) -> None:
+def test_message_round_trip_on_one_line(message: Message | Batch, null_id: bool) -> None:
     data = encode(message, null_id=null_id)
 
     assert LineFramer(Limits()).receive_data(frame(data)) == [data]
@@ -541,7 +540,7 @@ def test_each_message_survives_the_way_there_on_one_line(message: Message | Batc
 
 
 @pytest.mark.spec("batch.receive", "batch.element-kinds")
-def test_the_members_of_a_batch_are_judged_one_by_one() -> None:
+def test_batch_members_checked_separately() -> None:
     batch = decode(
         b'[{"jsonrpc":"2.0","id":1,"method":"a"}, 5, [], [[{}]], {"jsonrpc":"2.0","id":2,"method":7},'
         b' {"jsonrpc":"2.0","method":"n","params":5}, {"jsonrpc":"2.0","id":3,"result":{}}]'
@@ -556,47 +555,47 @@ def test_the_members_of_a_batch_are_judged_one_by_one() -> None:
 
 
 @pytest.mark.spec("batch.empty-array")
-def test_an_empty_batch_is_answered_with_one_error() -> None:
-    bad = _refused("[]")
+def test_empty_batch_returns_one_error() -> None:
+    bad = _get_malformed("[]")
 
     assert bad.reply == ErrorResponse(None, ErrorObject(-32600, "a batch must not be empty"))
 
 
-def test_a_batch_in_which_a_member_is_repeated_is_refused_as_a_whole() -> None:
-    bad = _refused('[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"id":3,"method":"b"}]')
+def test_batch_repeated_member_rejected_entirely() -> None:
+    bad = _get_malformed('[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"id":3,"method":"b"}]')
 
     assert bad.reply == ErrorResponse(None, ErrorObject(-32600, "the member 'id' of an object is repeated"))
 
 
 @pytest.mark.parametrize("member", [None, MalformedMessage("no")])
-def test_only_messages_are_sent_in_a_batch(member: MalformedMessage | None) -> None:
+def test_batch_empty_or_malformed_member_not_encoded(member: MalformedMessage | None) -> None:
     with pytest.raises(LocalProtocolError, match=r"a batch must not be empty|a MalformedMessage cannot be sent"):
         encode(Batch(() if member is None else (member,)), null_id=True)
 
 
-# What is not sent
+# Messages that cannot be encoded
 
 
 @pytest.mark.spec("jsonrpc.request-id-present", "jsonrpc.request-id-fractional")
 @pytest.mark.parametrize("wrong", [True, 1.0, None, b"x"])
-def test_an_id_that_is_none_is_not_sent(wrong: object) -> None:
-    request_id = cast("RequestId", wrong)  # the point of the test: it is none
+def test_invalid_id_not_encoded(wrong: object) -> None:
+    request_id = cast("RequestId", wrong)  # the test needs a value of a wrong type
     for message in (Request(request_id, "a"), ResultResponse(request_id, {})):
         with pytest.raises(LocalProtocolError, match="an id must be a string or an integer"):
             encode(message, null_id=True)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "\ud800", 10**400, b"x"])
-def test_a_value_that_is_no_json_is_not_sent_and_its_place_is_named(value: object) -> None:
-    params = cast("JsonObject", {"arguments": {"x": [value]}})  # the point of the test: it is none
+def test_value_not_json_not_encoded_path_in_error(value: object) -> None:
+    params = cast("JsonObject", {"arguments": {"x": [value]}})  # the test needs a value of a wrong type
     with pytest.raises(LocalProtocolError, match=r"params\.arguments\.x\[0\]"):
         encode(Request(1, "a", params), null_id=True)
 
 
-def test_a_prebuilt_result_is_sent_as_it_is() -> None:
+def test_encoded_fragment_copied_unchanged() -> None:
     fragment = orjson.Fragment(b'{"tools":[null]}')
-    result = cast("JsonObject", fragment)  # stands for an object
-    part: JsonObject = {"tools": cast("JsonValue", orjson.Fragment(b"[]"))}  # stands for an array
+    result = cast("JsonObject", fragment)  # a fragment in place of an object
+    part: JsonObject = {"tools": cast("JsonValue", orjson.Fragment(b"[]"))}  # a fragment in place of an array
 
     assert encode(ResultResponse(1, result), null_id=True) == b'{"jsonrpc":"2.0","id":1,"result":{"tools":[null]}}'
     assert encode(ResultResponse(2**64, part), null_id=True) == (
@@ -605,7 +604,7 @@ def test_a_prebuilt_result_is_sent_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("rest", ['"result": []', '"result": 1, "error": {"code": 1}', '"error": "no"'])
-def test_a_broken_answer_says_which_request_it_was_meant_for(rest: str) -> None:
+def test_malformed_response_has_answered_id(rest: str) -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(b'{"jsonrpc": "2.0", "id": 7, %b}' % rest.encode())
     assert caught.value.answers == 7
@@ -615,7 +614,7 @@ def test_a_broken_answer_says_which_request_it_was_meant_for(rest: str) -> None:
 @pytest.mark.parametrize("value", [b"NaN", b"1e400", b'"\\ud800"', b'"\xff"', b"7" * 5_000, b"[" * 100_000, b'"\x00"'])
 @pytest.mark.parametrize("member", [b"result", b"error"])
 @pytest.mark.parametrize(
-    ("shape", "answers"),
+    ("template", "answers"),
     [
         (b'{"jsonrpc": "2.0", "id": 7, "%b": {"a": %b}}', 7),
         (b' {"id":"caf\xc3\xa9","%b":{"a":%b}}', "caf\u00e9"),
@@ -627,16 +626,16 @@ def test_a_broken_answer_says_which_request_it_was_meant_for(rest: str) -> None:
         (b'{"jsonrpc":"2.0","id":"\xff","%b":{"a":%b}}', None),
     ],
 )
-def test_an_answer_that_cannot_be_read_says_which_request_it_was_meant_for(
-    shape: bytes, answers: int | str | None, member: bytes, value: bytes
+def test_undecodable_response_has_answered_id(
+    template: bytes, answers: int | str | None, member: bytes, value: bytes
 ) -> None:
     with pytest.raises(MalformedMessage) as caught:
-        decode(shape % (member, value))
+        decode(template % (member, value))
     assert caught.value.code == -32700
     assert caught.value.answers == answers
-    instead = stand_in(caught.value)
-    assert (instead and instead.id) == answers
-    assert instead is None or instead.error.code == -32700
+    substitute = stand_in(caught.value)
+    assert (substitute and substitute.id) == answers
+    assert substitute is None or substitute.error.code == -32700
 
 
 @pytest.mark.parametrize(
@@ -649,14 +648,14 @@ def test_an_answer_that_cannot_be_read_says_which_request_it_was_meant_for(
         b'{"result":NaN',
     ],
 )
-def test_what_is_no_answer_or_has_no_id_answers_nothing(data: bytes) -> None:
+def test_undecodable_message_not_response_has_no_answered_id(data: bytes) -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(data)
     assert caught.value.answers is None
     assert caught.value.reply is not None
 
 
-def test_a_message_without_anything_but_an_id_may_be_an_answer() -> None:
+def test_message_with_only_id_may_be_response() -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(b'{"jsonrpc":"2.0","id":7}')
     assert caught.value.answers == 7
@@ -666,12 +665,12 @@ def test_a_message_without_anything_but_an_id_may_be_an_answer() -> None:
     assert caught.value.answers is None
 
 
-def test_a_broken_request_answers_nothing() -> None:
+def test_malformed_request_has_no_answered_id() -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(b'{"jsonrpc": "2.0", "id": 7, "method": "a", "params": 1}')
     assert caught.value.answers is None
 
 
 @pytest.mark.parametrize("message", [Request(1, "ping"), Batch((Request(1, "ping"), Notification("n")))])
-def test_the_line_end_is_written_on_demand(message: Request | Batch) -> None:
+def test_line_end_encoded_on_demand(message: Request | Batch) -> None:
     assert encode(message, null_id=True, line=True) == encode(message, null_id=True) + b"\n"

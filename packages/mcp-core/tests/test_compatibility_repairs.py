@@ -1,4 +1,4 @@
-"""What peers send wrongly is read all the same, and told."""
+"""Compatibility repairs: tolerated deviations of peers, and the notes about them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, REVISIONS,
 SCHEMA: JsonObject = {"type": "object"}
 
 
-def initialized(**server: JsonValue) -> JsonObject:
+def initialize_result(**server: JsonValue) -> JsonObject:
     return {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "a", "version": "1"}, **server}
 
 
-def test_what_is_correct_gets_no_notes() -> None:
-    value, notes = receive(R2025_06_18, initialized(), t.InitializeResult)
+def test_correct_value_has_no_notes() -> None:
+    value, notes = receive(R2025_06_18, initialize_result(), t.InitializeResult)
     assert value.server_info == t.Implementation(name="a", version="1")
     assert notes == ()
 
 
 @pytest.mark.parametrize("absent", [None, "nextCursor", "_meta", "annotations"])
-def test_null_for_what_is_absent_is_no_mistake(absent: str | None) -> None:
+def test_null_for_absent_member_accepted_without_note(absent: str | None) -> None:
     tool: JsonObject = {"name": "a", "inputSchema": SCHEMA, "annotations": None, "description": None, "_meta": None}
     value, notes = receive(R2025_06_18, {"tools": [tool], "nextCursor": None, "_meta": None}, t.ListToolsResult)
     assert value == t.ListToolsResult(tools=(t.Tool(name="a", input_schema=SCHEMA),))
@@ -46,20 +46,20 @@ def test_null_for_what_is_absent_is_no_mistake(absent: str | None) -> None:
     ("raw", "value", "place"),
     [
         (
-            initialized(capabilities={"tools": True, "logging": True, "prompts": None}),
+            initialize_result(capabilities={"tools": True, "logging": True, "prompts": None}),
             t.ServerCapabilities(tools=t.ToolsCapability(), logging={}),
             "capabilities.tools",
         ),
-        (initialized(capabilities={"resources": False}), t.ServerCapabilities(), "capabilities.resources"),
+        (initialize_result(capabilities={"resources": False}), t.ServerCapabilities(), "capabilities.resources"),
         (
-            initialized(capabilities={"tools": {"listChanged": {}}}),
+            initialize_result(capabilities={"tools": {"listChanged": {}}}),
             t.ServerCapabilities(tools=t.ToolsCapability(list_changed=True)),
             "capabilities.tools.listChanged",
         ),
-        (initialized(capabilities=None), t.ServerCapabilities(), "capabilities"),
+        (initialize_result(capabilities=None), t.ServerCapabilities(), "capabilities"),
     ],
 )
-def test_capabilities_may_be_flags(raw: JsonObject, value: t.ServerCapabilities, place: str) -> None:
+def test_capability_flags_repaired(raw: JsonObject, value: t.ServerCapabilities, place: str) -> None:
     found, notes = receive(R2025_06_18, raw, t.InitializeResult)
     assert found.capabilities == value
     assert notes[0].startswith(f"{place}: ")
@@ -74,14 +74,14 @@ def test_capabilities_may_be_flags(raw: JsonObject, value: t.ServerCapabilities,
         (None, t.Implementation(name="", version="")),
     ],
 )
-def test_a_server_that_does_not_quite_say_who_it_is_can_be_used(info: JsonValue, value: t.Implementation) -> None:
-    found, notes = receive(R2025_06_18, initialized(serverInfo=info), t.InitializeResult)
+def test_server_info_incomplete_repaired(info: JsonValue, value: t.Implementation) -> None:
+    found, notes = receive(R2025_06_18, initialize_result(serverInfo=info), t.InitializeResult)
     assert found.server_info == value
     assert notes
 
 
 @pytest.mark.parametrize(
-    ("schema", "read"),
+    ("schema", "expected"),
     [
         ({}, {"type": "object"}),
         (None, {"type": "object"}),
@@ -91,17 +91,17 @@ def test_a_server_that_does_not_quite_say_who_it_is_can_be_used(info: JsonValue,
         ({"type": None}, {"type": "object"}),
     ],
 )
-def test_an_input_schema_that_says_too_little_is_completed(schema: JsonValue, read: JsonObject) -> None:
+def test_input_schema_incomplete_completed(schema: JsonValue, expected: JsonObject) -> None:
     raw: JsonObject = {"tools": [{"name": "a", "inputSchema": schema}]}
     before = copy.deepcopy(raw)
     found, notes = receive(R2025_06_18, raw, t.ListToolsResult)
-    assert found.tools[0].input_schema == read
+    assert found.tools[0].input_schema == expected
     assert notes[0].startswith("tools[0].inputSchema: ")
     assert raw == before
 
 
 @pytest.mark.spec("schema.input-keywords-preserved")
-def test_boolean_subschemas_and_old_dialects_are_no_mistake() -> None:
+def test_boolean_subschemas_and_older_dialects_accepted_without_note() -> None:
     schema: JsonObject = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -114,16 +114,16 @@ def test_boolean_subschemas_and_old_dialects_are_no_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "read"), [(True, None), ({}, None), ({"properties": {}}, {"type": "object", "properties": {}})]
+    ("schema", "expected"), [(True, None), ({}, None), ({"properties": {}}, {"type": "object", "properties": {}})]
 )
-def test_an_output_schema_that_says_nothing_is_left_out(schema: JsonValue, read: JsonObject | None) -> None:
+def test_output_schema_empty_removed(schema: JsonValue, expected: JsonObject | None) -> None:
     tool: JsonObject = {"name": "a", "inputSchema": SCHEMA, "outputSchema": schema}
     found, notes = receive(R2025_06_18, tool, t.Tool)
-    assert found.output_schema == read
+    assert found.output_schema == expected
     assert notes
 
 
-def test_one_bad_tool_does_not_hide_the_others() -> None:
+def test_invalid_tool_removed_from_list() -> None:
     raw: JsonObject = {"tools": [{"inputSchema": SCHEMA}, {"name": "b", "inputSchema": SCHEMA}, "x"]}
     found, notes = receive(R2025_06_18, raw, t.ListToolsResult)
     assert [tool.name for tool in found.tools] == ["b"]
@@ -134,16 +134,16 @@ def test_one_bad_tool_does_not_hide_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "read"),
+    ("content", "expected"),
     [
         (None, ()),
         ({"type": "text", "text": "a"}, (t.TextContent(text="a"),)),
         ("a", (t.TextContent(text="a"),)),
     ],
 )
-def test_structured_content_may_come_without_content(content: JsonValue, read: tuple[t.ContentBlock, ...]) -> None:
+def test_structured_content_without_content_accepted(content: JsonValue, expected: tuple[t.ContentBlock, ...]) -> None:
     found, notes = receive(R2025_06_18, {"content": content, "structuredContent": {"a": 1}}, t.CallToolResult)
-    assert found.content == read
+    assert found.content == expected
     assert found.structured_content == {"a": 1}
     assert notes == ("content: the content is an array of blocks",)
 
@@ -157,9 +157,7 @@ def test_structured_content_may_come_without_content(content: JsonValue, read: t
         ({"roots": [{}] * 100_000}, t.ListRootsResult),
     ],
 )
-def test_a_value_with_very_many_mistakes_is_refused_before_all_are_repaired(
-    raw: JsonObject, cls: type[t.WireObject]
-) -> None:
+def test_value_with_too_many_deviations_rejected_early(raw: JsonObject, cls: type[t.WireObject]) -> None:
     repaired = 0
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -175,7 +173,7 @@ def test_a_value_with_very_many_mistakes_is_refused_before_all_are_repaired(
     assert repaired <= 21_010
 
 
-def test_as_many_mistakes_as_real_peers_make_are_repaired() -> None:
+def test_value_with_many_deviations_repaired() -> None:
     good: list[JsonValue] = [{"name": "a", "inputSchema": {"type": "object"}}] * 5_000
     wrong: list[JsonValue] = [{}] * 400
     value, notes = receive(R2025_11_25, {"tools": [*good, *wrong]}, t.ListToolsResult)
@@ -183,27 +181,28 @@ def test_as_many_mistakes_as_real_peers_make_are_repaired() -> None:
     assert len(notes) == 2 * 400
 
 
-def test_content_that_is_nothing_like_blocks_is_refused() -> None:
+def test_content_not_array_rejected() -> None:
     with pytest.raises(InvalidValue, match="content: expected an array, got a number"):
         receive(R2025_06_18, {"content": 5}, t.CallToolResult)
 
 
-def test_structured_content_that_no_object_is_left_out_where_it_has_to_be_one() -> None:
+def test_structured_content_not_object_removed_where_required() -> None:
     found, notes = receive(R2025_11_25, {"content": [], "structuredContent": [1]}, t.CallToolResult)
     assert found.structured_content is t.ABSENT
     assert notes == ("structuredContent: left out: expected an object, got an array",)
 
 
 @pytest.mark.parametrize(
-    ("level", "read"), [("WARN", "warning"), ("Error", "error"), ("fatal", "critical"), ("loud", "info"), (3, "info")]
+    ("level", "expected"),
+    [("WARN", "warning"), ("Error", "error"), ("fatal", "critical"), ("loud", "info"), (3, "info")],
 )
-def test_an_unknown_log_level_is_read_as_the_nearest(level: JsonValue, read: str) -> None:
+def test_log_level_unknown_mapped_to_nearest(level: JsonValue, expected: str) -> None:
     found, notes = receive(R2025_06_18, {"level": level, "data": 1}, t.LoggingMessageNotificationParams)
-    assert found.level == read
+    assert found.level == expected
     assert len(notes) == 1
 
 
-def test_a_log_message_may_lack_its_level_and_its_data() -> None:
+def test_log_message_without_level_and_data_repaired() -> None:
     found, notes = receive(R2025_06_18, {}, t.LoggingMessageNotificationParams)
     assert (found.level, found.data) == ("info", None)
     assert len(notes) == 2
@@ -221,29 +220,27 @@ def test_a_log_message_may_lack_its_level_and_its_data() -> None:
     ],
 )
 @pytest.mark.spec("caching.negative-ttl-zero", "caching.absent-ttl-zero", "jsonrpc.result-type-absent-is-complete")
-def test_bad_cache_hints_mean_not_to_cache(raw: JsonObject, ttl: int, scope: str) -> None:
+def test_cache_hints_invalid_mean_no_caching(raw: JsonObject, ttl: int, scope: str) -> None:
     found, notes = receive(R2026_07_28, {"tools": [], **raw}, t.ListToolsResult)
     assert (found.ttl_ms, found.cache_scope, found.result_type) == (ttl, scope, "complete")
     assert "resultType: the result type is missing; read as complete" in notes
 
 
-@pytest.mark.parametrize(("size", "read", "noted"), [(3.7, 3, True), (float("nan"), None, True), ("3", None, True)])
-def test_a_size_that_is_no_whole_number_is_read_as_far_as_possible(
-    size: JsonValue, read: int | None, *, noted: bool
-) -> None:
+@pytest.mark.parametrize(("size", "expected", "noted"), [(3.7, 3, True), (float("nan"), None, True), ("3", None, True)])
+def test_size_not_integer_rounded_or_removed(size: JsonValue, expected: int | None, *, noted: bool) -> None:
     found, notes = receive(R2025_06_18, {"uri": "a:b", "name": "a", "size": size}, t.Resource)
-    assert found.size == read
+    assert found.size == expected
     assert bool(notes) is noted
 
 
-def test_whole_numbers_and_mistakes_elsewhere_do_not_meet() -> None:
+def test_integer_with_zero_fraction_accepted_beside_repair() -> None:
     raw: JsonObject = {"uri": "a:b", "name": "a", "size": 3.0, "title": 5}
     found, notes = receive(R2025_06_18, raw, t.Resource)
     assert found.size == 3
     assert notes == ("title: left out: expected a string, got a number",)
 
 
-def test_annotations_out_of_their_bounds_are_brought_back() -> None:
+def test_annotations_out_of_bounds_clamped() -> None:
     raw: JsonObject = {"priority": 7, "audience": ["user", "robot", {}], "lastModified": 5}
     block: JsonObject = {"type": "text", "text": "a", "annotations": raw}
     found, notes = receive(R2025_06_18, {"content": [block]}, t.CallToolResult)
@@ -251,13 +248,13 @@ def test_annotations_out_of_their_bounds_are_brought_back() -> None:
     assert len(notes) == 3
 
 
-def test_prompt_messages_may_be_plain_strings_of_unknown_roles() -> None:
+def test_prompt_message_as_string_with_unknown_role_repaired() -> None:
     found, notes = receive(R2025_06_18, {"messages": [{"role": "system", "content": "a"}]}, t.GetPromptResult)
     assert found.messages == (t.PromptMessage(role="assistant", content=t.TextContent(text="a")),)
     assert len(notes) == 2
 
 
-def test_a_message_of_sampling_may_be_several_blocks_with_mistakes() -> None:
+def test_sampling_content_blocks_repaired() -> None:
     raw: JsonObject = {
         "role": "assistant",
         "model": "m",
@@ -271,7 +268,7 @@ def test_a_message_of_sampling_may_be_several_blocks_with_mistakes() -> None:
     assert notes == ("content[0].annotations: left out: expected an object, got an array",)
 
 
-def test_sizes_of_icons_may_be_one_string() -> None:
+def test_icon_sizes_as_string_split() -> None:
     raw: JsonObject = {
         "name": "a",
         "version": "1",
@@ -282,7 +279,7 @@ def test_sizes_of_icons_may_be_one_string() -> None:
     assert len(notes) == 2
 
 
-def test_an_unknown_action_is_a_cancellation() -> None:
+def test_elicitation_action_unknown_read_as_cancel() -> None:
     found, notes = receive(R2025_06_18, {"action": "dismiss"}, t.ElicitResult)
     assert found.action == "cancel"
     assert notes
@@ -303,21 +300,21 @@ def test_an_unknown_action_is_a_cancellation() -> None:
         (R2026_07_28, {"progressToken": [], "progress": 1}, t.ProgressNotificationParams, "progressToken"),
     ],
 )
-def test_what_decides_is_not_repaired(revision: Revision, raw: JsonValue, cls: type[object], path: str) -> None:
+def test_essential_member_not_repaired(revision: Revision, raw: JsonValue, cls: type[object], path: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         receive(revision, raw, cls)
     assert caught.value.path == path
     assert caught.value.raw is raw
 
 
-def test_what_is_beyond_repair_is_told_with_what_came() -> None:
+def test_unrepairable_value_raises_with_raw_value() -> None:
     raw: JsonObject = {"protocolVersion": 5, "capabilities": True}
     with pytest.raises(InvalidValue, match="protocolVersion") as caught:
         receive(R2025_06_18, raw, t.InitializeResult)
     assert caught.value.raw is raw
 
 
-def test_a_union_is_repaired_as_the_class_it_is() -> None:
+def test_union_repaired_as_matching_class() -> None:
     raw: JsonObject = {
         "message": "a",
         "requestedSchema": {"type": "object", "properties": {"a": {"type": "string", "format": "phone", "title": 5}}},
@@ -328,7 +325,7 @@ def test_a_union_is_repaired_as_the_class_it_is() -> None:
     assert len(notes) == 2
 
 
-def test_the_tables_name_what_exists() -> None:
+def test_repair_tables_name_existing_members() -> None:
     names = {
         member.wire
         for revision in REVISIONS.values()
@@ -344,8 +341,8 @@ def test_the_tables_name_what_exists() -> None:
 @given(
     raw=st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-        lambda inner: (
-            st.lists(inner, max_size=3)
+        lambda children: (
+            st.lists(children, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
                     [
@@ -361,7 +358,7 @@ def test_the_tables_name_what_exists() -> None:
                         "size",
                     ]
                 ),
-                inner,
+                children,
                 max_size=4,
             )
         ),
@@ -369,7 +366,7 @@ def test_the_tables_name_what_exists() -> None:
     ),
     cls=st.sampled_from(wire_classes(R2026_07_28)),
 )
-def test_nothing_but_a_clear_refusal_comes_of_nonsense(raw: JsonValue, cls: type[t.WireObject]) -> None:
+def test_arbitrary_value_repaired_or_rejected(raw: JsonValue, cls: type[t.WireObject]) -> None:
     try:
         value, _ = receive(R2026_07_28, raw, cls)
     except InvalidValue:

@@ -1,4 +1,4 @@
-"""JSON and the types, in each revision."""
+"""Conversion between JSON and the wire types in each revision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mcp_core.revisions import (
 TEXT = t.TextContent(text="hello")
 
 
-def test_the_converter_of_a_revision_is_one_object() -> None:
+def test_converter_cached_per_revision() -> None:
     assert converter(LATEST) is converter(LATEST)
     assert repr(converter(R2025_06_18)) == "<WireConverter 2025-06-18>"
 
@@ -48,14 +48,14 @@ def test_the_converter_of_a_revision_is_one_object() -> None:
         (None, "expected a value, got null"),
     ],
 )
-def test_a_number_is_neither_a_boolean_nor_a_string_nor_infinite(raw: JsonValue, message: str) -> None:
+def test_number_of_wrong_type_or_not_finite_rejected(raw: JsonValue, message: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         converter(LATEST).structure({"progressToken": 1, "progress": raw}, t.ProgressNotificationParams)
     assert caught.value.path == "progress"
     assert str(caught.value).endswith(message) or "is missing" in str(caught.value)
 
 
-def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
+def test_integer_with_zero_fraction_accepted() -> None:
     raw: JsonObject = {"uri": "file:///a", "name": "a", "size": 3.0}
     assert repr(converter(LATEST).structure(raw, t.Resource).size) == "3"
     for bad in (3.5, True, "3", math.inf):
@@ -64,7 +64,7 @@ def test_a_whole_number_may_be_written_with_a_fraction_of_zero() -> None:
 
 
 @pytest.mark.spec("schema.annotations-priority")
-def test_numbers_keep_to_their_bounds_in_both_directions() -> None:
+def test_number_bounds_checked_in_both_directions() -> None:
     for priority, problem in ((1.5, "1.5 is more than 1"), (-1, "-1 is less than 0")):
         with pytest.raises(InvalidValue, match=f"priority: {problem}"):
             converter(LATEST).structure({"priority": priority}, t.Annotations)
@@ -73,7 +73,7 @@ def test_numbers_keep_to_their_bounds_in_both_directions() -> None:
     assert converter(LATEST).structure({"priority": 1}, t.Annotations).priority == 1
 
 
-def test_the_path_leads_to_the_place() -> None:
+def test_error_path_names_nested_member() -> None:
     raw: JsonObject = {
         "content": [{"type": "text", "text": "a"}, {"type": "text", "text": 5}],
         "resultType": "complete",
@@ -85,21 +85,21 @@ def test_the_path_leads_to_the_place() -> None:
     assert caught.value.raw is raw
 
 
-def test_a_path_quotes_names_that_are_no_words() -> None:
+def test_error_path_quotes_names_with_spaces() -> None:
     raw: JsonObject = {"name": "p", "arguments": {"a b": 1}, "_meta": {}}
     with pytest.raises(InvalidValue) as caught:
         converter(LATEST).structure(raw, t.GetPromptRequestParams)
     assert caught.value.path == 'arguments["a b"]'
 
 
-def test_content_of_an_unknown_kind_is_kept_and_sent_again() -> None:
+def test_content_unknown_type_preserved() -> None:
     block: JsonObject = {"type": "hologram", "beam": [1]}
     value = converter(LATEST).structure({"content": [block], "resultType": "complete"}, t.CallToolResult)
     assert value.content == (t.UnknownContent(type="hologram", extra={"beam": [1]}),)
     assert converter(LATEST).unstructure(value)["content"] == [block]
 
 
-def test_content_that_a_revision_lacks_is_unknown_there() -> None:
+def test_content_type_missing_in_revision_is_unknown_content() -> None:
     raw: JsonObject = {"content": [{"type": "audio", "data": "", "mimeType": "audio/wav"}]}
     (old,) = converter(R2024_11_05).structure(raw, t.CallToolResult).content
     (new,) = converter(R2025_03_26).structure(raw, t.CallToolResult).content
@@ -123,12 +123,12 @@ def test_content_that_a_revision_lacks_is_unknown_there() -> None:
         (R2025_11_25, t.ElicitRequestURLParams(message="a", url="https://a.example"), "elicitationId"),
     ],
 )
-def test_what_an_older_peer_would_misunderstand_is_refused(revision: Revision, value: t.WireObject, place: str) -> None:
+def test_value_incompatible_with_older_revision_raises(revision: Revision, value: t.WireObject, place: str) -> None:
     with pytest.raises(LocalProtocolError, match=rf"^{type(value).__name__}\.{place}: .*revision {revision}"):
         converter(revision).unstructure(value)
 
 
-def test_what_an_older_peer_can_do_without_is_left_out() -> None:
+def test_optional_member_missing_in_older_revision_omitted() -> None:
     result = t.CallToolResult(
         content=(t.TextContent(text="a", meta={"k": 1}),), structured_content={"a": 1}, meta={"m": 1}
     )
@@ -144,7 +144,7 @@ def test_what_an_older_peer_can_do_without_is_left_out() -> None:
     }
 
 
-def test_a_type_that_a_revision_lacks_is_refused_in_both_directions() -> None:
+def test_type_missing_in_revision_raises_in_both_directions() -> None:
     with pytest.raises(LocalProtocolError, match="revision 2024-11-05 has no AudioContent"):
         converter(R2024_11_05).unstructure(t.AudioContent(data="", mime_type=""))
     with pytest.raises(LocalProtocolError, match="revision 2024-11-05 has no AudioContent"):
@@ -152,7 +152,7 @@ def test_a_type_that_a_revision_lacks_is_refused_in_both_directions() -> None:
 
 
 @pytest.mark.spec("tools.structured-client-any-json", "tools.structured-any-json")
-def test_null_is_structured_content_where_any_json_is() -> None:
+def test_null_structured_content_allowed_where_any_json_is() -> None:
     raw: JsonObject = {"content": [], "structuredContent": None, "resultType": "complete"}
     assert converter(R2026_07_28).structure(raw, t.CallToolResult).structured_content is None
     assert converter(R2026_07_28).unstructure(t.CallToolResult(content=(), structured_content=None)) == raw
@@ -160,7 +160,7 @@ def test_null_is_structured_content_where_any_json_is() -> None:
     assert old.structured_content is t.ABSENT
 
 
-def test_null_is_the_lifetime_of_a_task_that_is_kept_for_ever() -> None:
+def test_null_task_ttl_means_unlimited() -> None:
     raw: JsonObject = {"taskId": "1", "status": "working", "createdAt": "", "lastUpdatedAt": "", "ttl": None}
     task = converter(R2025_11_25).structure(raw, t.Task)
     assert task.ttl is None
@@ -170,13 +170,13 @@ def test_null_is_the_lifetime_of_a_task_that_is_kept_for_ever() -> None:
 
 
 @pytest.mark.parametrize("data", [None, False, 0, "", [], {}])
-def test_log_data_may_be_any_json(data: JsonValue) -> None:
+def test_log_data_any_json_accepted(data: JsonValue) -> None:
     raw: JsonObject = {"level": "info", "data": data}
     value = converter(LATEST).structure(raw, t.LoggingMessageNotificationParams)
     assert converter(LATEST).unstructure(value) == raw
 
 
-def test_a_task_has_what_its_status_needs() -> None:
+def test_task_missing_member_for_status_rejected() -> None:
     raw: JsonObject = {"taskId": "1", "status": "failed", "createdAt": "", "lastUpdatedAt": "", "ttlMs": None}
     with pytest.raises(InvalidValue, match="error: is missing"):
         converter(LATEST).structure(raw, t.DetailedTask)
@@ -187,7 +187,7 @@ def test_a_task_has_what_its_status_needs() -> None:
 
 
 @pytest.mark.spec("mrtr.at-least-one-field")
-def test_a_result_that_asks_for_input_says_what_for_or_brings_its_state() -> None:
+def test_input_required_result_without_requests_and_state_rejected() -> None:
     convert = converter(LATEST)
     with pytest.raises(InvalidValue, match="must have inputRequests or requestState"):
         convert.structure({"resultType": "input_required"}, t.InputRequiredResult)
@@ -214,7 +214,7 @@ def test_a_result_that_asks_for_input_says_what_for_or_brings_its_state() -> Non
         ({"mode": "url", "message": "a", "url": "https://a.example", "elicitationId": "1"}, t.ElicitRequestURLParams),
     ],
 )
-def test_the_modes_of_elicitation_are_told_apart(raw: JsonObject, cls: type[object]) -> None:
+def test_elicitation_modes_distinguished(raw: JsonObject, cls: type[object]) -> None:
     value = converter(R2025_11_25).structure(raw, ELICITATION_CREATE.params)
     assert type(value) is cls
     if cls is t.ElicitRequestFormParams:
@@ -236,7 +236,7 @@ def test_the_modes_of_elicitation_are_told_apart(raw: JsonObject, cls: type[obje
     ],
 )
 @pytest.mark.spec("elicitation.form-schema-flat")
-def test_the_fields_of_a_form_are_told_apart(raw: JsonObject, cls: type[object]) -> None:
+def test_form_fields_distinguished_by_type(raw: JsonObject, cls: type[object]) -> None:
     form = converter(LATEST).structure({"type": "object", "properties": {"f": raw}}, t.RequestedSchema)
     assert type(form.properties["f"]) is cls
     assert converter(LATEST).unstructure(form)["properties"] == {"f": raw}
@@ -251,12 +251,12 @@ def test_the_fields_of_a_form_are_told_apart(raw: JsonObject, cls: type[object])
         ("x", "expected an object, got a string"),
     ],
 )
-def test_a_field_that_no_form_may_have_is_refused(field: JsonValue, message: str) -> None:
+def test_form_field_unsupported_rejected(field: JsonValue, message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         converter(LATEST).structure({"type": "object", "properties": {"f": field}}, t.RequestedSchema)
 
 
-def test_resource_contents_are_text_or_bytes() -> None:
+def test_resource_contents_text_or_blob() -> None:
     for raw, cls in (({"text": "a"}, t.TextResourceContents), ({"blob": "YQ=="}, t.BlobResourceContents)):
         value = converter(R2025_06_18).structure({"contents": [{"uri": "a:b", **raw}]}, t.ReadResourceResult)
         assert type(value.contents[0]) is cls
@@ -264,13 +264,13 @@ def test_resource_contents_are_text_or_bytes() -> None:
         converter(R2025_06_18).structure({"contents": [{"uri": "a:b"}]}, t.ReadResourceResult)
 
 
-def test_answers_are_told_apart_by_what_they_have() -> None:
-    answers: JsonObject = {
+def test_input_responses_distinguished_by_members() -> None:
+    responses: JsonObject = {
         "a": {"action": "decline"},
         "b": {"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m"},
         "c": {"roots": []},
     }
-    raw: JsonObject = {"name": "t", "inputResponses": answers, "_meta": {}}
+    raw: JsonObject = {"name": "t", "inputResponses": responses, "_meta": {}}
     found = converter(LATEST).structure(raw, t.CallToolRequestParams).input_responses
     assert found is not None
     assert [type(each) for each in found.values()] == [t.ElicitResult, t.CreateMessageResult, t.ListRootsResult]
@@ -287,14 +287,14 @@ def test_answers_are_told_apart_by_what_they_have() -> None:
         (True, "inputSchema"),
     ],
 )
-def test_an_input_schema_describes_an_object(schema: JsonValue, path: str) -> None:
+def test_input_schema_not_object_rejected(schema: JsonValue, path: str) -> None:
     with pytest.raises(InvalidValue) as caught:
         converter(LATEST).structure({"name": "a", "inputSchema": schema}, t.Tool)
     assert caught.value.path == path
 
 
 @pytest.mark.spec("tools.output-schema-any")
-def test_an_output_schema_describes_an_object_until_2025_11_25() -> None:
+def test_output_schema_must_describe_object_until_2025_11_25() -> None:
     raw: JsonObject = {"name": "a", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}}
     assert converter(R2026_07_28).structure(raw, t.Tool).output_schema == {"type": "array"}
     with pytest.raises(InvalidValue, match=r"outputSchema\.type"):
@@ -319,28 +319,28 @@ def test_an_output_schema_describes_an_object_until_2025_11_25() -> None:
         (t.Tool(name="a", input_schema={}), r"inputSchema\.type: is missing"),
     ],
 )
-def test_a_value_that_is_not_what_its_type_says_is_not_sent(value: t.WireObject, message: str) -> None:
+def test_value_of_wrong_type_raises_on_unstructure(value: t.WireObject, message: str) -> None:
     with pytest.raises(LocalProtocolError, match=message):
         converter(R2025_11_25).unstructure(value)
 
 
-def test_a_list_is_sent_like_a_tuple() -> None:
+def test_list_unstructured_like_tuple() -> None:
     roots = t.ListRootsResult(roots=cast("tuple[t.Root, ...]", [t.Root(uri="file:///")]))
     assert converter(LATEST).unstructure(roots) == {"roots": [{"uri": "file:///"}]}
 
 
-def test_a_known_member_goes_before_an_unknown_one_of_the_same_name() -> None:
+def test_known_member_overrides_extra_of_same_name() -> None:
     value = t.Resource(uri="a:b", name="b", title="new", extra={"title": "old", "x": 1})
     assert converter(LATEST).unstructure(value)["title"] == "new"
     assert converter(R2024_11_05).unstructure(value)["title"] == "old"
 
 
-def test_a_choice_of_scalars_names_them() -> None:
+def test_error_for_scalar_choice_names_types() -> None:
     with pytest.raises(InvalidValue, match="progressToken: expected a number or a string, got a boolean"):
         converter(LATEST).structure({"progressToken": True, "progress": 1}, t.ProgressNotificationParams)
 
 
-def test_a_problem_is_told_with_its_place() -> None:
+def test_problem_returns_path_and_cause() -> None:
     convert = converter(LATEST)
     assert convert.problem({"uri": "file:///"}, Ref(t.Root)) is None
     assert convert.problem({}, Ref(t.Root)) == "uri: is missing"
@@ -350,7 +350,7 @@ def test_a_problem_is_told_with_its_place() -> None:
 
 
 @pytest.mark.spec("schema.elicit-result", "schema.elicit-result-arrays", "elicitation.content-values")
-def test_the_user_may_fill_in_whatever_a_form_can_ask_for() -> None:
+def test_elicit_result_content_types_round_trip() -> None:
     content: JsonObject = {"a": "x", "b": 1, "c": 2.5, "d": False, "e": ["x", "y"]}
     raw: JsonObject = {"action": "accept", "content": content}
     value = converter(R2025_11_25).structure(raw, t.ElicitResult)
@@ -358,12 +358,12 @@ def test_the_user_may_fill_in_whatever_a_form_can_ask_for() -> None:
     assert converter(R2025_11_25).unstructure(value) == raw
 
 
-def test_a_value_cannot_be_changed() -> None:
+def test_wire_object_is_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        TEXT.text = "b"  # type: ignore[misc]  # that is what is tested
+        TEXT.text = "b"  # type: ignore[misc]  # the test assigns to a frozen attribute
 
 
-def test_an_extension_can_have_types_of_its_own() -> None:
+def test_extension_type_converted() -> None:
     @t.wire(since=R2026_07_28)
     class Move(t.RequestParams):
         to_square: str

@@ -1,4 +1,4 @@
-"""Each class of each revision, there and back, whole and mutilated."""
+"""Conversion of each class in each revision: round trips, unknown members, and missing or wrong members."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mcp_core.revisions import (
 
 
 def example(form: Form, revision: Revision) -> JsonValue:
-    """The smallest JSON of a form."""
+    """Return the smallest JSON value of a form."""
     match form:
         case Scalar(kind):
             scalars: JsonObject = {"string": "x", "integer": 1, "number": 0.5, "boolean": True}
@@ -50,24 +50,24 @@ def example(form: Form, revision: Revision) -> JsonValue:
 
 
 def smallest(cls: type[t.WireObject], revision: Revision, *, full: bool = False) -> JsonObject:
-    """The smallest, or the fullest, JSON object of a class."""
+    """Return the smallest JSON object of a class, or one with all members."""
     described = wire_class(cls, revision)
     found: JsonObject = {} if described.tag is None else {described.tag[0]: described.tag[1]}
     for member in described.members:
         if member.required or full:
             found[member.wire] = example(member.form, revision)
     if described.needs is not None:
-        member, needed = described.needs
-        for value, other in needed.items():
+        member, required_by_value = described.needs
+        for value, required in required_by_value.items():
             if found[member.wire] == value:
-                found[other.wire] = example(other.form, revision)
+                found[required.wire] = example(required.form, revision)
     for member in described.any_of[-1:]:
         found[member.wire] = example(member.form, revision)
     return found
 
 
 def wrong_for(form: Form) -> JsonValue:
-    """JSON that is not of a form."""
+    """Return JSON that is not of a form."""
     match form:
         case Array():
             return {}
@@ -83,20 +83,20 @@ IDS = [f"{revision}-{cls.__name__}" for revision, cls in CASES]
 
 @pytest.mark.spec("meta.more-types", "sampling.preserve-meta", "sampling.meta-preserved")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
-def test_each_class_comes_back_as_it_was(revision: Revision, cls: type[t.WireObject]) -> None:
+def test_class_round_trip_preserves_members(revision: Revision, cls: type[t.WireObject]) -> None:
     convert = converter(revision)
     for raw in (smallest(cls, revision), smallest(cls, revision, full=True)):
         value = convert.structure(raw, cls)
         again = convert.unstructure(value)
         assert convert.structure(again, cls) == value
-        # What is not sent again has the value that its absence means.
+        # A member that is not written again has the value that its absence means.
         assert {k: v for k, v in raw.items() if k not in again} in ({}, {"mode": "form"})
         assert {k: raw[k] for k in again} == again
 
 
 @pytest.mark.spec("schema.result-open", "meta.unknown-keys-ignored", "meta.object", "tasks.immediate-response-meta")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
-def test_each_unknown_member_is_kept_and_sent_again(revision: Revision, cls: type[t.WireObject]) -> None:
+def test_class_unknown_member_preserved(revision: Revision, cls: type[t.WireObject]) -> None:
     raw: JsonObject = {**smallest(cls, revision), "x-unknown": {"deep": [1, None]}}
     value = converter(revision).structure(raw, cls)
     assert value.extra["x-unknown"] == {"deep": [1, None]}
@@ -105,7 +105,7 @@ def test_each_unknown_member_is_kept_and_sent_again(revision: Revision, cls: typ
 
 @pytest.mark.spec("meta.object")
 @pytest.mark.parametrize(("revision", "cls"), CASES, ids=IDS)
-def test_a_missing_or_wrong_member_is_refused_by_its_name(revision: Revision, cls: type[t.WireObject]) -> None:
+def test_class_missing_or_wrong_member_rejected_with_path(revision: Revision, cls: type[t.WireObject]) -> None:
     convert = converter(revision)
     good = smallest(cls, revision, full=True)
     described = wire_class(cls, revision)

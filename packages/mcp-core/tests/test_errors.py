@@ -1,4 +1,4 @@
-"""The tree of errors: blame, codes, circumstances."""
+"""The error classes: blame, codes, context."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2026_07_28
 
 
-def test_every_error_is_below_one_root() -> None:
+def test_errors_derive_from_mcp_error() -> None:
     found = [getattr(errors, name) for name in errors.__all__]
     exceptions = [each for each in found if isinstance(each, type) and issubclass(each, Exception)]
     assert len(exceptions) > 15
     assert all(issubclass(each, McpError) for each in exceptions)
 
 
-def test_the_blame_for_a_broken_rule_has_to_be_known() -> None:
+def test_protocol_error_without_blame_raises() -> None:
     with pytest.raises(TypeError, match="the blame must be known"):
-        ProtocolError("somebody broke something")
-    assert LocalProtocolError("we did").code == ErrorCode.INVALID_REQUEST
-    remote = RemoteProtocolError("they did", code=ErrorCode.INVALID_PARAMS, anchor="basic#meta")
+        ProtocolError("a rule was broken")
+    assert LocalProtocolError("local").code == ErrorCode.INVALID_REQUEST
+    remote = RemoteProtocolError("remote", code=ErrorCode.INVALID_PARAMS, anchor="basic#meta")
     assert (remote.code, remote.anchor) == (ErrorCode.INVALID_PARAMS, "basic#meta")
 
 
-def test_an_error_tells_what_it_happened_to() -> None:
+def test_error_text_contains_context() -> None:
     error = RequestFailed("no such city", code=7)
     assert str(error) == "no such city [7]"
     error.context = ErrorContext(
@@ -63,13 +63,13 @@ def test_an_error_tells_what_it_happened_to() -> None:
     assert ErrorContext().describe() == ""
 
 
-def test_a_limit_names_its_setting() -> None:
+def test_limit_exceeded_names_setting() -> None:
     error = LimitExceeded("line length in bytes", observed=12, allowed=10, setting="Limits.message_bytes")
     assert str(error) == "line length in bytes: 12 is over the limit of 10; the setting is Limits.message_bytes"
     assert (error.observed, error.allowed) == (12, 10)
 
 
-def test_an_invalid_value_says_where() -> None:
+def test_invalid_value_names_path() -> None:
     assert (
         str(InvalidValue("expected a string", path="content[0].text", raw=[])) == "content[0].text: expected a string"
     )
@@ -92,14 +92,14 @@ def test_an_invalid_value_says_where() -> None:
         (-32019, RequestFailed),
     ],
 )
-def test_a_received_error_has_the_most_telling_class(code: int, kind: type[RequestFailed]) -> None:
+def test_request_failed_returns_specific_class_for_code(code: int, kind: type[RequestFailed]) -> None:
     error = request_failed(code, "text", {"a": 1})
     assert type(error) is kind
     assert (error.code, error.message, error.data) == (code, "text", {"a": 1})
 
 
 @pytest.mark.spec("version.unsupported-data-supported", "version.unsupported-data-requested")
-def test_an_unsupported_version_names_what_there_is() -> None:
+def test_unsupported_version_lists_supported_versions() -> None:
     error = UnsupportedProtocolVersion.of("2030-01-01", ["2026-07-28", "2025-11-25"])
     assert error.code == -32022
     assert error.data == {"supported": ["2026-07-28", "2025-11-25"], "requested": "2030-01-01"}
@@ -111,14 +111,14 @@ def test_an_unsupported_version_names_what_there_is() -> None:
 
 
 @pytest.mark.spec("capability.missing-required-data")
-def test_a_missing_capability_and_a_missing_resource_are_named() -> None:
+def test_missing_capability_and_resource_named() -> None:
     missing = MissingRequiredClientCapability.of({"sampling": {}}, "sampling/createMessage")
     assert missing.data == {"requiredCapabilities": {"sampling": {}}}
     assert "sampling/createMessage" in missing.message
     assert ResourceNotFound.of("note://x").data == {"uri": "note://x"}
 
 
-def test_deadlines_negotiation_and_processes_say_what_failed() -> None:
+def test_timeout_negotiation_and_process_errors_have_details() -> None:
     assert (
         str(RequestTimeout("no answer", deadline="idle", seconds=60)) == "no answer: the idle deadline of 60 s passed"
     )
@@ -128,20 +128,20 @@ def test_deadlines_negotiation_and_processes_say_what_failed() -> None:
 
 
 @pytest.mark.spec("error.legacy-range-no-new-codes", "error.legacy-range-avoid")
-def test_of_the_codes_that_everybody_used_only_that_of_a_missing_resource_is_ours() -> None:
+def test_error_code_of_legacy_range_only_resource_not_found() -> None:
     assert {code for code in ErrorCode if -32019 <= code <= -32000} == {ErrorCode.RESOURCE_NOT_FOUND}
     assert R2026_07_28.resource_not_found == ErrorCode.INVALID_PARAMS
 
 
 @pytest.mark.spec("error.local-errors-distinct")
-def test_what_went_wrong_here_is_not_taken_for_an_error_of_the_peer() -> None:
+def test_local_errors_are_not_request_failed() -> None:
     for code in range(-32_800, 100):
         assert isinstance(request_failed(code, "x"), RequestFailed)
     for local in (LocalProtocolError, RequestTimeout, LimitExceeded, NegotiationFailed, ProcessFailed, ConnectionEnded):
         assert not issubclass(local, RequestFailed)
 
 
-def test_the_capabilities_that_are_missing_are_named_as_people_write_them() -> None:
+def test_missing_capabilities_named_with_dots() -> None:
     needed: JsonObject = {"sampling": {"tools": {}}, "roots": {}, "elicitation": {"url": {}, "form": {}}}
     error = MissingRequiredClientCapability.of(needed, "it")
     assert error.message.endswith("not declared: sampling.tools, roots, elicitation.url, elicitation.form")

@@ -1,4 +1,4 @@
-"""What is repeated of what a peer sent."""
+"""Excerpts of data from a peer in messages."""
 
 from __future__ import annotations
 

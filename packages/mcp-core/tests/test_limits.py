@@ -1,4 +1,4 @@
-"""The bounds: their defaults, their ranges, and that each is explained."""
+"""The limits: defaults, ranges, and error messages."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import pytest
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits
 
 
-def test_a_client_reads_larger_messages_than_a_server() -> None:
+def test_client_message_limit_larger_than_server_limit() -> None:
     assert attrs.asdict(Limits()) == attrs.asdict(SERVER_LIMITS)
     assert SERVER_LIMITS.message_bytes == 4 * 1024 * 1024
     assert CLIENT_LIMITS.message_bytes == 16 * 1024 * 1024
 
 
-def test_an_event_may_hold_a_message_of_the_largest_size_unless_told_otherwise() -> None:
+def test_event_bytes_default_exceeds_message_bytes() -> None:
     assert Limits(message_bytes=1_000).event_bytes == 1_000 + 64 * 1024
     assert attrs.evolve(Limits(), event_bytes=7).event_bytes == 7
 
 
 @pytest.mark.parametrize("name", [field.name for field in attrs.fields(Limits)])
-def test_each_bound_refuses_what_is_no_positive_integer(name: str) -> None:
+def test_limit_not_positive_integer_raises(name: str) -> None:
     with pytest.raises(ValueError, match=rf"Limits\.{name} must be .*, not -1"):
         attrs.evolve(Limits(), **{name: -1})
     for wrong in ("5", 5.0, None, True):
-        changes = {name: cast("int", wrong)}  # the point of the test: it is none
+        changes = {name: cast("int", wrong)}  # the test needs a value of a wrong type
         with pytest.raises(TypeError, match=rf"Limits\.{name} must be an int"):
             attrs.evolve(Limits(), **changes)
 
 
 @pytest.mark.parametrize("name", ["waiting_requests", "waiting_bytes", "junk_lines"])
-def test_some_bounds_may_be_zero(name: str) -> None:
+def test_queue_and_junk_limits_may_be_zero(name: str) -> None:
     assert getattr(attrs.evolve(Limits(), **{name: 0}), name) == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
+    ("name", "minimum"),
     [
         ("message_bytes", 1),
         ("nesting_depth", 1),
@@ -50,13 +50,13 @@ def test_some_bounds_may_be_zero(name: str) -> None:
         ("outgoing_bytes", 1),
     ],
 )
-def test_the_others_have_a_least_value(name: str, least: int) -> None:
-    assert getattr(attrs.evolve(Limits(), **{name: least}), name) == least
+def test_limit_below_minimum_raises(name: str, minimum: int) -> None:
+    assert getattr(attrs.evolve(Limits(), **{name: minimum}), name) == minimum
     with pytest.raises(ValueError, match=rf"Limits\.{name} must be"):
-        attrs.evolve(Limits(), **{name: least - 1})
+        attrs.evolve(Limits(), **{name: minimum - 1})
 
 
-def test_nesting_stays_below_what_can_be_written_again() -> None:
+def test_nesting_depth_bounded_by_encoder() -> None:
     assert Limits(nesting_depth=250).nesting_depth == 250
     with pytest.raises(ValueError, match="from 1 to 250, not 251"):
         Limits(nesting_depth=251)

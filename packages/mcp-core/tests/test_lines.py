@@ -1,4 +1,4 @@
-"""Lines: what comes out depends on the bytes, never on their portions, and a long line costs no memory."""
+"""Framing of lines: independent of portions, and long lines use no memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp_core.limits import Limits
 SMALL = Limits(message_bytes=10)
 
 
-def _shown(frames: list[bytes | LimitExceeded]) -> list[bytes | str]:
+def _to_text(frames: list[bytes | LimitExceeded]) -> list[bytes | str]:
     return [str(item) if isinstance(item, LimitExceeded) else item for item in frames]
 
 
@@ -28,7 +28,7 @@ def _frames(data: bytes, cuts: list[int], limits: Limits = SMALL) -> list[bytes 
     for cut in [*sorted(cuts), len(data)]:
         frames += framer.receive_data(data[start:cut])
         start = cut
-    return _shown(frames + framer.receive_eof())
+    return _to_text(frames + framer.receive_eof())
 
 
 @pytest.mark.spec("stdio.newline-delimited", "stdio.one-message-per-line", "stdio.crlf-tolerated", "stdio.unicode")
@@ -48,7 +48,7 @@ def _frames(data: bytes, cuts: list[int], limits: Limits = SMALL) -> list[bytes 
         (b"\0\n\xff\n", [b"\0", b"\xff"]),
     ],
 )
-def test_lines_end_with_lf_and_blanks_do_not_count(data: bytes, frames: list[bytes]) -> None:
+def test_lines_split_at_lf_and_trimmed(data: bytes, frames: list[bytes]) -> None:
     assert _frames(data, []) == frames
     assert _frames(data, list(range(len(data)))) == frames
 
@@ -64,7 +64,7 @@ def test_lines_end_with_lf_and_blanks_do_not_count(data: bytes, frames: list[byt
         (b"x" * 10 + b"\r\r", 12),
     ],
 )
-def test_a_long_line_is_skipped_and_reported_with_its_size(line: bytes, size: int) -> None:
+def test_long_line_skipped_and_size_reported(line: bytes, size: int) -> None:
     message = f"line length in bytes: {size} is over the limit of 10; the setting is Limits.message_bytes"
     data = b"a\n" + line + b"\nb\n" + line
 
@@ -73,7 +73,7 @@ def test_a_long_line_is_skipped_and_reported_with_its_size(line: bytes, size: in
 
 
 @pytest.mark.parametrize("line", [b"x" * 10, b"x" * 10 + b"\r", b" " * 11, b" " + b"x" * 10])
-def test_a_line_of_just_the_allowed_size_is_taken(line: bytes) -> None:
+def test_line_of_limit_size_accepted(line: bytes) -> None:
     frames = [line.strip()] if line.strip() else []
 
     assert _frames(line + b"\n", []) == frames
@@ -90,13 +90,13 @@ _lines = st.lists(
 @pytest.mark.property
 @given(_lines | st.binary(), st.data())
 @example(b"x" * 12 + b"\n" + b"a\n", None)
-def test_frames_do_not_depend_on_portions(data: bytes, draw: st.DataObject | None) -> None:
+def test_frames_independent_of_portions(data: bytes, draw: st.DataObject | None) -> None:
     cuts = [] if draw is None else draw.draw(st.lists(st.integers(0, len(data))))
     check_portions(data, cuts)
 
 
 def check_portions(data: bytes, cuts: list[int]) -> None:
-    """The whole, byte by byte, and in the given portions give the same; and just what a simple reader gives."""
+    """Check that portions do not matter, and that the frames are those of a simple reader."""
     expected: list[bytes | str] = []
     for line in data.split(b"\n"):
         if len(line) > 11 or len(line.strip(b" \t\r")) > 10:
@@ -112,13 +112,13 @@ def check_portions(data: bytes, cuts: list[int]) -> None:
 
 @pytest.mark.property
 @given(st.lists(st.binary(min_size=1, max_size=9).map(lambda item: item.replace(b"\n", b"_").replace(b"\r", b"_"))))
-def test_what_is_framed_comes_out(payloads: list[bytes]) -> None:
+def test_framed_payloads_received(payloads: list[bytes]) -> None:
     stream = b"".join(frame(payload) for payload in payloads)
 
     assert _frames(stream, []) == [payload.strip(b" \t") for payload in payloads if payload.strip(b" \t")]
 
 
-def test_a_line_without_end_is_counted_and_not_kept() -> None:
+def test_line_without_end_counted_and_not_buffered() -> None:
     framer = LineFramer(Limits(message_bytes=1024 * 1024))
     portion = b"x" * 65536
     tracemalloc.start()
@@ -138,7 +138,7 @@ def test_a_line_without_end_is_counted_and_not_kept() -> None:
     assert framer.skipping == 0
 
 
-def test_a_large_line_byte_by_byte_needs_little_more_than_its_size() -> None:
+def test_large_line_byte_by_byte_uses_little_memory() -> None:
     size = 300_000
     framer = LineFramer(Limits(message_bytes=size))
     tracemalloc.start()
@@ -153,7 +153,7 @@ def test_a_large_line_byte_by_byte_needs_little_more_than_its_size() -> None:
     assert framer.receive_data(b"\r\n") == [b"x" * size]
 
 
-def test_nothing_is_taken_after_the_end() -> None:
+def test_receive_after_eof_raises() -> None:
     framer = LineFramer(SMALL)
     framer.receive_data(b"a")
 
@@ -165,14 +165,14 @@ def test_nothing_is_taken_after_the_end() -> None:
 
 
 @pytest.mark.spec("stdio.newline-delimited")
-def test_a_message_with_a_line_end_is_not_sent() -> None:
+def test_frame_message_with_line_break_raises() -> None:
     assert frame("\u2028".encode()) == "\u2028\n".encode()
     for payload in (b"a\nb", b"a\rb", b"a\n"):
         with pytest.raises(LocalProtocolError, match="message contains a line break"):
             frame(payload)
 
 
-def test_blank_lines_by_the_thousand_are_skipped_at_once() -> None:
+def test_blank_lines_skipped_without_calls_per_line() -> None:
     framer = LineFramer(Limits())
     calls: list[str] = []
 

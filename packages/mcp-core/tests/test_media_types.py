@@ -15,7 +15,7 @@ from mcp_core.types import AudioContent, BlobResourceContents, ImageContent
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 HTML = b"<!DOCTYPE html><script>alert(1)</script>"
 
-RIGHT = [
+MATCHING = [
     ("application/gzip", b"\x1f\x8b\x08"),
     ("application/pdf", b"%PDF-1.7"),
     ("application/pdf", b"junk before\n%PDF-1.4"),
@@ -45,8 +45,8 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("claimed", "data"), RIGHT)
-def test_content_that_is_what_it_says_is_found_so(claimed: str, data: bytes) -> None:
+@pytest.mark.parametrize(("claimed", "data"), MATCHING)
+def test_content_of_claimed_type_confirmed(claimed: str, data: bytes) -> None:
     assert check_media_type(claimed, data) is True
 
 
@@ -54,13 +54,13 @@ def test_content_that_is_what_it_says_is_found_so(claimed: str, data: bytes) -> 
 @pytest.mark.parametrize(
     "data", [b"", b"MZ\x90\x00", HTML, b"#!/bin/sh\n"], ids=["nothing", "program", "page", "script"]
 )
-def test_content_that_is_something_else_is_refused(claimed: str, data: bytes) -> None:
+def test_content_of_other_kind_raises(claimed: str, data: bytes) -> None:
     with pytest.raises(InvalidValue, match="but starts with"):
         check_media_type(claimed, data)
 
 
-def test_one_kind_is_not_taken_for_another() -> None:
-    for claimed, data in RIGHT:
+def test_content_of_other_known_type_raises() -> None:
+    for claimed, data in MATCHING:
         for other in ("image/png", "image/jpeg", "audio/wav", "image/webp", "application/pdf"):
             if _BEGINNINGS[other] != _BEGINNINGS.get(claimed.lower().partition(";")[0]):
                 with pytest.raises(InvalidValue):
@@ -68,31 +68,31 @@ def test_one_kind_is_not_taken_for_another() -> None:
 
 
 @pytest.mark.parametrize("claimed", ["text/plain", "application/json", "image/x-own", "", "png"])
-def test_of_other_media_types_nothing_is_known(claimed: str) -> None:
+def test_unknown_media_type_not_checked(claimed: str) -> None:
     assert check_media_type(claimed, PNG) is False
 
 
 @pytest.mark.property
 @given(st.sampled_from(sorted(_BEGINNINGS)), st.binary(max_size=200))
-def test_any_bytes_are_judged(claimed: str, data: bytes) -> None:
-    judged = False
+def test_arbitrary_bytes_checked_by_signature(claimed: str, data: bytes) -> None:
+    is_checked = False
     with suppress(InvalidValue):
-        judged = check_media_type(claimed, data)
-    begins = re.match(_BEGINNINGS[claimed], data, re.DOTALL) is not None
-    assert judged is begins
+        is_checked = check_media_type(claimed, data)
+    matches = re.match(_BEGINNINGS[claimed], data, re.DOTALL) is not None
+    assert is_checked is matches
 
 
 @pytest.mark.parametrize(
     "beginning", [b"<!--" + b"-" * 100_000, b"<" * 100_000, b"\n" * 100_000, b"<?xml" + b">" * 99_999]
 )
-def test_content_that_is_made_to_take_long_does_not(beginning: bytes) -> None:
+def test_content_with_expensive_prefix_rejected(beginning: bytes) -> None:
     with pytest.raises(InvalidValue):
         check_media_type("image/svg+xml", beginning)
 
 
-def test_contents_are_checked_where_that_is_asked_for() -> None:
+def test_content_types_checked_on_request() -> None:
     claimed = "image/png"
-    for right, wrong in (
+    for read_matching, read_other in (
         (ImageContent.of_bytes(PNG, claimed).data_bytes, ImageContent.of_bytes(HTML, claimed).data_bytes),
         (AudioContent.of_bytes(PNG, claimed).data_bytes, AudioContent.of_bytes(HTML, claimed).data_bytes),
         (
@@ -100,13 +100,13 @@ def test_contents_are_checked_where_that_is_asked_for() -> None:
             BlobResourceContents(uri="a:b", blob=base64.b64encode(HTML).decode(), mime_type=claimed).blob_bytes,
         ),
     ):
-        assert right(check_type=True) == PNG
-        assert wrong() == HTML
+        assert read_matching(check_type=True) == PNG
+        assert read_other() == HTML
         with pytest.raises(InvalidValue, match="declared as image/png"):
-            wrong(check_type=True)
+            read_other(check_type=True)
         with pytest.raises(LimitExceeded, match="max_bytes"):
-            wrong(max_bytes=10, check_type=True)
+            read_other(max_bytes=10, check_type=True)
 
 
-def test_a_blob_that_says_nothing_of_itself_is_not_checked() -> None:
+def test_blob_without_media_type_not_checked() -> None:
     assert BlobResourceContents(uri="a:b", blob="AAAA").blob_bytes(check_type=True) == b"\0\0\0"

@@ -1,4 +1,4 @@
-"""The memory of all peers together, and who occupies it."""
+"""The memory budget of all peers, and its owners."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ KIB = 1024
 
 
 def memory_of(value: JsonValue) -> int:
-    """Return the bytes of a parsed value, with everything in it; what is shared counts once."""
-    seen: dict[int, object] = {}
-    waiting: list[object] = [value]
-    while waiting:
-        each = waiting.pop()
-        if id(each) not in seen:
-            seen[id(each)] = each
+    """Return the bytes of a parsed value with all its parts; shared parts count once."""
+    found: dict[int, object] = {}
+    pending: list[object] = [value]
+    while pending:
+        each = pending.pop()
+        if id(each) not in found:
+            found[id(each)] = each
             if isinstance(each, dict):
-                waiting += [*each, *each.values()]
+                pending += [*each, *each.values()]
             elif isinstance(each, list):
-                waiting += each
-    return sum(map(sys.getsizeof, seen.values()))
+                pending += each
+    return sum(map(sys.getsizeof, found.values()))
 
 
 def test_charge_released_frees_the_memory_and_forgets_the_owner() -> None:
@@ -46,22 +46,22 @@ def test_charge_released_frees_the_memory_and_forgets_the_owner() -> None:
     assert (budget.used, budget.held_by("a"), budget.owners) == (0, 0, 0)
 
 
-def test_kept_charge_over_five_eighths_is_refused_and_names_the_setting() -> None:
+def test_kept_charge_over_five_eighths_rejected_and_names_setting() -> None:
     budget = MemoryBudget(1_000)
     held = budget.charge("a", 600)
-    with pytest.raises(LimitExceeded, match=r"Limits\.total_bytes") as refused:
+    with pytest.raises(LimitExceeded, match=r"Limits\.total_bytes") as caught:
         held.resize(700)
-    assert (refused.value.observed, refused.value.allowed) == (700, 625)
+    assert (caught.value.observed, caught.value.allowed) == (700, 625)
     assert (held.size, budget.used, budget.refused) == (600, 600, 1)
 
 
-def test_moderate_owners_share_an_eighth_that_is_never_taken_whole() -> None:
+def test_moderate_owners_share_bounded_eighth() -> None:
     budget = MemoryBudget(256 * 1024 * KIB)
     budget.charge("large", 160 * 1024 * KIB)
     with pytest.raises(LimitExceeded):
         budget.charge("demanding", 300 * KIB)
     budget.charge("ordinary", 200 * KIB)
-    # However many come, what each may hold becomes smaller, down to what a small owner may always hold.
+    # With more owners, the share of each becomes smaller, down to the size that a small owner may always hold.
     for number in range(3_000):
         with contextlib.suppress(LimitExceeded):
             budget.charge(number, 100 * KIB)
@@ -74,7 +74,7 @@ def test_moderate_owners_share_an_eighth_that_is_never_taken_whole() -> None:
         budget.charge(("small", number), 16 * KIB)
 
 
-def test_small_owner_is_served_while_a_large_one_holds_all_it_can() -> None:
+def test_small_owner_accepted_while_large_owner_holds_maximum() -> None:
     budget = MemoryBudget(4 * SMALL_OWNERS * KIB)
     budget.charge("large", 5 * SMALL_OWNERS * KIB // 2)
     for number in range(SMALL_OWNERS // 2):
@@ -89,7 +89,7 @@ def test_small_owner_is_served_while_a_large_one_holds_all_it_can() -> None:
     budget.charge("late", KIB)
 
 
-def test_newest_body_of_the_largest_owner_makes_room_for_a_smaller_owner() -> None:
+def test_newest_body_of_largest_owner_dropped_for_smaller_owner() -> None:
     budget = MemoryBudget(1_000)
     dropped: list[str] = []
     bodies: dict[str, MemoryCharge] = {}
@@ -107,7 +107,7 @@ def test_newest_body_of_the_largest_owner_makes_room_for_a_smaller_owner() -> No
     assert dropped == ["new", "other"]
 
 
-def test_largest_owner_asking_for_more_is_refused_instead_of_others() -> None:
+def test_largest_owner_over_limit_rejected() -> None:
     budget = MemoryBudget(1_000)
     small, large = budget.droppable("small"), budget.droppable("large")
     small.resize(400)
@@ -117,7 +117,7 @@ def test_largest_owner_asking_for_more_is_refused_instead_of_others() -> None:
     assert (small.size, large.size, small.dropped, large.dropped) == (400, 600, None, None)
 
 
-def test_kept_work_is_never_dropped_for_others() -> None:
+def test_kept_charge_never_dropped() -> None:
     budget = MemoryBudget(1_000)
     kept = budget.charge("large", 600)
     body = budget.droppable("small")
@@ -127,7 +127,7 @@ def test_kept_work_is_never_dropped_for_others() -> None:
     assert (kept.size, body.size) == (600, 400)
 
 
-def test_body_that_is_complete_becomes_kept_or_is_released() -> None:
+def test_completed_body_kept_or_released() -> None:
     budget = MemoryBudget(1_000)
     body = budget.droppable("a")
     body.resize(400)
@@ -140,23 +140,23 @@ def test_body_that_is_complete_becomes_kept_or_is_released() -> None:
     assert (budget.used, other.size) == (600, 0)
 
 
-def test_memory_that_recedes_is_reported_once() -> None:
+def test_receded_memory_reported_once() -> None:
     budget = MemoryBudget(8_000)
-    little = budget.charge("a", 999)
-    little.release()
+    small_charge = budget.charge("a", 999)
+    small_charge.release()
     assert not budget.has_receded()
-    much = budget.charge("a", 1_000)
+    large_charge = budget.charge("a", 1_000)
     assert not budget.has_receded()
-    much.resize(251)
+    large_charge.resize(251)
     assert not budget.has_receded()
-    much.resize(250)
+    large_charge.resize(250)
     assert budget.has_receded()
     assert not budget.has_receded()
-    much.release()
+    large_charge.release()
     assert not budget.has_receded()
 
 
-def test_memory_that_comes_and_goes_is_reported_once_for_each_budget() -> None:
+def test_repeatedly_released_memory_reported_once_per_budget() -> None:
     budget = MemoryBudget(8_000)
     budget.charge("a", 500)
     for _ in range(4):
@@ -166,24 +166,24 @@ def test_memory_that_comes_and_goes_is_reported_once_for_each_budget() -> None:
     assert not budget.has_receded()
 
 
-def test_request_whose_client_left_is_dropped_for_a_smaller_owner() -> None:
+def test_abandoned_charge_dropped_for_smaller_owner() -> None:
     budget = MemoryBudget(1_000)
     dropped: list[str] = []
-    left, other = budget.charge("large", 580), budget.charge("other", 40)
+    abandoned, other = budget.charge("large", 580), budget.charge("other", 40)
     with pytest.raises(LimitExceeded):
         budget.charge("small", 500)
-    left.abandon(lambda: dropped.append("left"))
+    abandoned.abandon(lambda: dropped.append("abandoned"))
     budget.charge("small", 500)
-    assert (dropped, left.size, other.size, budget.used) == (["left"], 0, 40, 540)
-    assert left.dropped is not None
-    gone = budget.charge("gone", 0)
-    gone.abandon(lambda: dropped.append("gone"))
-    gone.release()
-    assert dropped == ["left"]
+    assert (dropped, abandoned.size, other.size, budget.used) == (["abandoned"], 0, 40, 540)
+    assert abandoned.dropped is not None
+    released = budget.charge("released", 0)
+    released.abandon(lambda: dropped.append("released"))
+    released.release()
+    assert dropped == ["abandoned"]
 
 
 class Budgets(RuleBasedStateMachine):
-    """Any sequence of charges: the sums are right, the bounds hold, and nothing kept is dropped."""
+    """Random sequences of charges: sums are correct, limits hold, and kept charges are not dropped."""
 
     charges = Bundle("charges")
     total = 1_000
@@ -217,13 +217,13 @@ class Budgets(RuleBasedStateMachine):
         except LimitExceeded:
             assert size > before
             assert charge.size == before
-            # Nothing was dropped in vain that is smaller than who asked.
-            gone = [
-                was
-                for was, each in zip(others, [e for e in self.alive if e.owner != charge.owner], strict=True)
-                if was and not each.size
+            # No charge of an owner smaller than this one was dropped without need.
+            dropped_sizes = [
+                size_before
+                for size_before, each in zip(others, [e for e in self.alive if e.owner != charge.owner], strict=True)
+                if size_before and not each.size
             ]
-            assert all(was <= self.total for was in gone)
+            assert all(size_before <= self.total for size_before in dropped_sizes)
         else:
             assert charge.size == size
             assert self.budget.held_by(charge.owner) == held + size - before
@@ -268,7 +268,7 @@ DENSE = {
 
 
 @pytest.mark.parametrize("text", DENSE.values(), ids=DENSE)
-def test_estimate_of_dense_json_is_at_least_its_memory(text: bytes) -> None:
+def test_estimate_of_dense_json_covers_its_memory(text: bytes) -> None:
     needed = len(text) + memory_of(orjson.loads(text))
     assert needed <= parsed_size(text) <= 4 * needed
 
@@ -281,9 +281,9 @@ def test_estimate_of_dense_json_is_at_least_its_memory(text: bytes) -> None:
         | st.integers(-(2**63), 2**63)
         | st.floats(allow_nan=False, allow_infinity=False)
         | st.text(),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        lambda children: st.lists(children) | st.dictionaries(st.text(), children),
     )
 )
-def test_estimate_is_at_least_the_memory_of_the_text_and_its_objects(value: JsonValue) -> None:
+def test_estimate_of_arbitrary_json_covers_its_memory(value: JsonValue) -> None:
     text = orjson.dumps({"value": value, "padding": "x" * 300})
     assert parsed_size(text) >= len(text) + memory_of(orjson.loads(text))

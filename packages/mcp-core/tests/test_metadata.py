@@ -29,7 +29,7 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     ],
 )
 @pytest.mark.spec("meta.prefix-format", "meta.prefix-label-format", "meta.name-format", "meta.label-format")
-def test_an_application_may_put_its_own_members_into_meta(members: JsonObject) -> None:
+def test_own_meta_members_accepted(members: JsonObject) -> None:
     check_members(members)
 
 
@@ -37,14 +37,14 @@ def test_an_application_may_put_its_own_members_into_meta(members: JsonObject) -
     "key", ["", "-a", "a-", "a b", "1.com/x", "a..b/x", "a./x", "a/b/c", "com.example/-", "é", "a\n"]
 )
 @pytest.mark.spec("meta.prefix-format", "meta.prefix-label-format", "meta.name-format", "meta.label-format")
-def test_what_is_no_key_is_refused_by_name(key: str) -> None:
+def test_invalid_meta_key_rejected_with_name(key: str) -> None:
     with pytest.raises(LocalProtocolError, match=re.escape(repr(key))):
         check_members({key: 1})
 
 
-def test_a_key_that_is_no_text_is_refused() -> None:
+def test_meta_key_not_string_rejected() -> None:
     with pytest.raises(LocalProtocolError, match="1 is not a valid key of _meta"):
-        check_members({1: 1})  # type: ignore[dict-item]  # as whoever has no type checker writes
+        check_members({1: 1})  # type: ignore[dict-item]  # as in code without a type checker
 
 
 @pytest.mark.parametrize(
@@ -59,21 +59,21 @@ def test_a_key_that_is_no_text_is_refused() -> None:
     ],
 )
 @pytest.mark.spec("meta.reserved-keys-not-redefined", "meta.reserved-prefix-any", "meta.reserved-prefix-second-label")
-def test_keys_of_the_protocol_are_refused(key: str) -> None:
+def test_reserved_meta_keys_rejected(key: str) -> None:
     with pytest.raises(LocalProtocolError, match=f"'{key}' of _meta is set by the protocol itself"):
         check_members({key: "x"})
 
 
 @pytest.mark.parametrize(("key", "value"), [("traceparent", "1"), ("tracestate", ""), ("baggage", "a"), ("baggage", 1)])
 @pytest.mark.spec("meta.trace-context-format", "meta.baggage-format")
-def test_a_trace_that_is_none_is_refused(key: str, value: JsonValue) -> None:
+def test_invalid_trace_context_rejected(key: str, value: JsonValue) -> None:
     with pytest.raises(LocalProtocolError, match=f"the W3C format of {key}"):
         check_members({key: value})
 
 
 @pytest.mark.spec("meta.trace-context-format")
 @pytest.mark.parametrize(
-    ("text", "right"),
+    ("text", "valid"),
     [
         (PARENT, True),
         (PARENT.replace("00-", "cc-", 1) + "-more", True),
@@ -87,13 +87,13 @@ def test_a_trace_that_is_none_is_refused(key: str, value: JsonValue) -> None:
         (None, False),
     ],
 )
-def test_a_traceparent_has_four_parts(text: JsonValue, right: bool) -> None:
-    assert is_traceparent(text) is right
+def test_traceparent_format_checked(text: JsonValue, valid: bool) -> None:
+    assert is_traceparent(text) is valid
 
 
 @pytest.mark.spec("meta.trace-context-format")
 @pytest.mark.parametrize(
-    ("text", "right"),
+    ("text", "valid"),
     [
         ("a=1", True),
         ("a=1,,\tb@c=2 ", True),
@@ -108,13 +108,13 @@ def test_a_traceparent_has_four_parts(text: JsonValue, right: bool) -> None:
         (7, False),
     ],
 )
-def test_a_tracestate_is_a_list_of_pairs(text: JsonValue, right: bool) -> None:
-    assert is_tracestate(text) is right
+def test_tracestate_format_checked(text: JsonValue, valid: bool) -> None:
+    assert is_tracestate(text) is valid
 
 
 @pytest.mark.spec("meta.baggage-format")
 @pytest.mark.parametrize(
-    ("text", "right"),
+    ("text", "valid"),
     [
         ("userId=alice,serverNode=DF%2028,isProduction=false", True),
         ("a=", True),
@@ -128,19 +128,19 @@ def test_a_tracestate_is_a_list_of_pairs(text: JsonValue, right: bool) -> None:
         ({}, False),
     ],
 )
-def test_baggage_is_a_list_of_entries(text: JsonValue, right: bool) -> None:
-    assert is_baggage(text) is right
+def test_baggage_format_checked(text: JsonValue, valid: bool) -> None:
+    assert is_baggage(text) is valid
 
 
 @pytest.mark.property
 @given(st.text(alphabet="a0=;,-_ \t\n%/.@", max_size=60))
-def test_whatever_is_said_of_a_trace_is_judged_without_an_error(text: str) -> None:
-    for judge in (is_traceparent, is_tracestate, is_baggage):
-        assert judge(text) in {True, False}
+def test_arbitrary_trace_context_checked_without_error(text: str) -> None:
+    for is_valid in (is_traceparent, is_tracestate, is_baggage):
+        assert is_valid(text) in {True, False}
 
 
 @pytest.mark.spec("capability.extension-id-format")
-def test_the_name_of_an_extension_has_a_prefix() -> None:
+def test_extension_identifier_has_prefix() -> None:
     assert IDENTIFIER.fullmatch("com.example/search")
     assert not IDENTIFIER.fullmatch("search")
     assert not IDENTIFIER.fullmatch("com.example/")

@@ -41,18 +41,18 @@ from mcp_core.revisions import (
 )
 
 
-def test_a_row_says_who_it_is() -> None:
+def test_definition_repr_has_kind_and_name() -> None:
     assert repr(TOOLS_CALL) == "<Method tools/call>"
     assert repr(NOTIFICATIONS_TASKS) == "<Notification notifications/tasks>"
 
 
-def test_roles_contain_each_other() -> None:
+def test_role_both_contains_client_and_server() -> None:
     assert Side.CLIENT in Side.BOTH
     assert Side.SERVER in Side.SERVER
     assert Side.CLIENT not in Side.SERVER
 
 
-def test_one_name_may_be_two_rows_of_different_revisions() -> None:
+def test_method_name_unique_per_revision() -> None:
     assert methods(R2025_11_25)["tasks/get"] is TASKS_GET
     assert methods(R2026_07_28)["tasks/get"] is EXTENSION_TASKS_GET
     assert "tasks/get" not in methods(R2025_06_18)
@@ -62,7 +62,7 @@ def test_one_name_may_be_two_rows_of_different_revisions() -> None:
             assert len(names) == len(set(names))
 
 
-def test_a_row_is_found_by_its_params() -> None:
+def test_definition_found_by_params() -> None:
     for revision in REVISIONS.values():
         for row in METHODS:
             if revision in row.revisions or revision in row.input_request:
@@ -75,14 +75,14 @@ def test_a_row_is_found_by_its_params() -> None:
 
 
 @pytest.mark.spec("mrtr.input-requests-kinds", "jsonrpc.server-no-requests")
-def test_servers_ask_within_results_in_2026_07_28_and_by_requests_before() -> None:
+def test_client_requests_sent_in_results_since_2026_07_28() -> None:
     assert set(input_requests(R2026_07_28).values()) == {ROOTS_LIST, SAMPLING_CREATE_MESSAGE, ELICITATION_CREATE}
     assert not input_requests(R2025_11_25)
     assert all(row.sender is Side.CLIENT for row in methods(R2026_07_28).values())
 
 
 @pytest.mark.spec("mrtr.allowed-methods", "mrtr.not-on-other-methods")
-def test_the_kinds_of_result_follow_from_the_revision() -> None:
+def test_result_types_follow_revision() -> None:
     assert TOOLS_CALL.results(R2025_06_18) == {"complete": t.CallToolResult}
     assert TOOLS_CALL.results(R2025_11_25) == {"complete": t.CallToolResult}
     assert TOOLS_CALL.task_results[R2025_11_25] is t.CreateTaskResult
@@ -95,22 +95,22 @@ def test_the_kinds_of_result_follow_from_the_revision() -> None:
     assert TOOLS_LIST.results(R2026_07_28).keys() == {"complete"}
 
 
-def test_only_the_server_reports_progress_in_2026_07_28() -> None:
+def test_progress_sender_in_2026_07_28_is_server() -> None:
     assert NOTIFICATIONS_PROGRESS.sender_in(R2025_11_25) is Side.BOTH
     assert NOTIFICATIONS_PROGRESS.sender_in(R2026_07_28) is Side.SERVER
 
 
-def test_completion_needs_a_capability_since_2025_03_26() -> None:
+def test_completion_requires_capability_since_2025_03_26() -> None:
     assert R2024_11_05 not in COMPLETION_COMPLETE.capability_revisions
     assert R2025_03_26 in COMPLETION_COMPLETE.capability_revisions
 
 
-def test_what_a_filter_asks_for_is_a_member_of_the_filter() -> None:
+def test_notification_filter_members_exist() -> None:
     for row in NOTIFICATIONS:
         assert row.filter_member is None or hasattr(t.SubscriptionFilter(), row.filter_member)
 
 
-def test_names_from_before_the_specification_are_aliases_and_never_rows() -> None:
+def test_aliases_are_not_definitions() -> None:
     assert ALIASES["$/logTrace"].definition is NOTIFICATIONS_MESSAGE
     assert ALIASES["notifications/resources/changed"].definition is NOTIFICATIONS_RESOURCES_UPDATED
     for revision in REVISIONS.values():

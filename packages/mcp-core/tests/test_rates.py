@@ -16,7 +16,7 @@ STEPS = st.lists(
 
 @pytest.mark.property
 @given(STEPS)
-def test_never_more_than_a_full_bucket_and_what_flows_in(steps: list[tuple[float, float, str]]) -> None:
+def test_rate_never_exceeds_bucket_and_refill(steps: list[tuple[float, float, str]]) -> None:
     rates = Rates(Rate(10, 60))
     now = 0.0
     taken: dict[str, float] = {"a": 0.0, "b": 0.0}
@@ -34,7 +34,7 @@ def test_never_more_than_a_full_bucket_and_what_flows_in(steps: list[tuple[float
 
 @pytest.mark.property
 @given(STEPS)
-def test_after_the_time_that_was_told_it_may_happen(steps: list[tuple[float, float, str]]) -> None:
+def test_take_after_returned_wait_succeeds(steps: list[tuple[float, float, str]]) -> None:
     rates = Rates(Rate(10, 60))
     now = 0.0
     for pause, amount, key in steps:
@@ -45,14 +45,14 @@ def test_after_the_time_that_was_told_it_may_happen(steps: list[tuple[float, flo
             assert rates.take(key, now, amount) == 0
 
 
-def test_a_clock_that_goes_back_gives_nothing() -> None:
+def test_clock_set_back_refills_nothing() -> None:
     rates = Rates(Rate(1, 1))
     assert rates.take("a", 10) == 0
     assert rates.take("a", 5) == 1
     assert rates.take("a", 10.5) == 0.5
 
 
-def test_what_did_not_happen_is_given_back_up_to_a_full_bucket() -> None:
+def test_give_back_up_to_full_bucket() -> None:
     rates = Rates(Rate(2))
     rates.take("a", 0, 2)
     rates.give_back("a", 1)
@@ -60,23 +60,23 @@ def test_what_did_not_happen_is_given_back_up_to_a_full_bucket() -> None:
     rates.give_back("a", 100)
     assert rates.take("a", 0, 2) == 0
     assert rates.take("a", 0) == 30
-    rates.give_back("nobody", 1)
+    rates.give_back("unknown", 1)
     assert len(rates) == 1
 
 
-def test_so_many_keys_are_remembered_and_those_used_least_recently_are_forgotten() -> None:
+def test_keys_bounded_least_recently_used_forgotten() -> None:
     rates = Rates(Rate(1))
     for key in range(10_000):
         rates.take(key, 0)
     rates.take(0, 0)
-    rates.take("one more", 0)
+    rates.take("new", 0)
     assert len(rates) == 10_000
     assert rates.take(0, 0) > 0
     assert rates.take(1, 0) == 0
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf])
-def test_a_rate_is_above_nothing(wrong: float) -> None:
+def test_rate_not_positive_and_finite_raises(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"Rate\.amount must be a finite number above 0"):
         Rate(wrong)
     with pytest.raises(ValueError, match=r"Rate\.seconds must be a finite number above 0"):
@@ -84,7 +84,7 @@ def test_a_rate_is_above_nothing(wrong: float) -> None:
     assert str(Rate(60)) == "60 in 60 s"
 
 
-def test_nobody_fills_a_bucket_by_taking_less_than_nothing() -> None:
+def test_negative_amount_does_not_refill() -> None:
     rates = Rates(Rate(10))
     assert rates.take("a", 0, 10) == 0
     assert rates.take("a", 0, -1_000) == 0

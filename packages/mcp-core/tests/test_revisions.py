@@ -1,4 +1,4 @@
-"""The rows of the revisions."""
+"""The table of revisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mcp_core.revisions import (
 )
 
 
-def test_there_are_five_revisions_of_two_eras() -> None:
+def test_revisions_and_their_eras() -> None:
     assert list(REVISIONS) == ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
     assert all(revision.name == name for name, revision in REVISIONS.items())
     assert {revision.era for revision in LEGACY} == {Era.LEGACY}
@@ -37,7 +37,7 @@ def test_there_are_five_revisions_of_two_eras() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trait", "holders"),
+    ("trait", "expected"),
     [
         ("batching", {R2025_03_26}),
         ("server_requests", set(LEGACY)),
@@ -53,25 +53,25 @@ def test_there_are_five_revisions_of_two_eras() -> None:
         ("disconnect_cancels", {R2026_07_28}),
     ],
 )
-def test_what_is_particular_about_a_revision_is_a_trait(trait: str, holders: set[Revision]) -> None:
+def test_revision_traits(trait: str, expected: set[Revision]) -> None:
     assert trait in {each.name for each in attrs.fields(Revision)}
-    assert {revision for revision in REVISIONS.values() if getattr(revision, trait)} == holders
+    assert {revision for revision in REVISIONS.values() if getattr(revision, trait)} == expected
 
 
-def test_codes_differ_by_revision() -> None:
+def test_error_codes_follow_revision() -> None:
     assert [revision.resource_not_found for revision in REVISIONS.values()] == [-32002] * 4 + [-32602]
     assert [revision.missing_client_capability for revision in REVISIONS.values()] == [-32600] * 4 + [-32021]
     assert [revision.missing_url_elicitation for revision in REVISIONS.values()] == [None] * 3 + [-32042, None]
 
 
-def test_a_span_of_revisions_is_a_set() -> None:
+def test_between_returns_set_of_revisions() -> None:
     assert between() == set(REVISIONS.values())
     assert between(R2025_06_18) == {R2025_06_18, R2025_11_25, R2026_07_28}
     assert between(None, R2025_03_26) == {R2024_11_05, R2025_03_26}
     assert between(R2025_11_25, R2025_11_25) == {R2025_11_25}
 
 
-def test_names_are_found_and_the_newest_is_preferred() -> None:
+def test_known_and_preferred_revisions() -> None:
     assert known(["2026-07-28", "1999-01-01", "2024-11-05"]) == (R2024_11_05, R2026_07_28)
     assert preferred([R2025_03_26, R2025_11_25, R2024_11_05]) is R2025_11_25
     assert preferred([]) is None

@@ -1,4 +1,4 @@
-"""Whatever the official schemas allow comes back as it was; whatever we send they allow."""
+"""Values of the official schemas: received values are preserved, and sent values are valid."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
 TEXT: Final = st.text(alphabet=st.characters(codec="utf-8"), max_size=8)
 JSON: Final[st.SearchStrategy[JsonValue]] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(TEXT, children, max_size=3),
     max_leaves=4,
 )
-# The generator knows neither null nor fractions here.
+# The generator produces no null and no fractions here.
 JSON_VALUE: Final[st.SearchStrategy[JsonValue]] = st.integers() | TEXT | st.lists(TEXT, max_size=2)
 
 
 class Target(NamedTuple):
-    """A part of an official schema, and the class that stands for it."""
+    """A part of an official schema, and the class for it."""
 
     pointer: str
     node: JsonValue
@@ -53,13 +53,13 @@ class Official:
         self.revision: Revision = REVISIONS.get(source, R2026_07_28)
         self.definitions = load(source)
         self.key = "definitions" if self.revision.name < "2025-11-25" else "$defs"
-        ours = {cls.__name__: cls for cls in wire_classes(self.revision)}
+        classes = {cls.__name__: cls for cls in wire_classes(self.revision)}
         params_of: dict[str, object] = {name: row.params for name, row in methods(self.revision).items()}
         params_of |= {name: row.params for name, row in notifications(self.revision).items()}
         self.targets: list[Target] = []
         for name, node in self.definitions.items():
-            named = "DetailedTask" if name in TASK_VARIANTS else RENAMED.get(source, {}).get(name, name)
-            cls = ours.get(named)
+            class_name = "DetailedTask" if name in TASK_VARIANTS else RENAMED.get(source, {}).get(name, name)
+            cls = classes.get(class_name)
             if cls is not None:
                 self.targets.append(Target(f"#/{self.key}/{name}", node, cls))
             properties = merged(node, self.definitions).get("properties", {})
@@ -72,7 +72,7 @@ class Official:
                 and "allOf" not in node
             ):
                 row_params = params_of[str(method["const"])]
-                found = next((each for each in ours.values() if each is row_params), None)
+                found = next((each for each in classes.values() if each is row_params), None)
                 if found is not None:
                     self.targets.append(Target(f"#/{self.key}/{name}/properties/params", params, found))
         self._strategies: dict[str, st.SearchStrategy[JsonValue]] = {}
@@ -85,7 +85,7 @@ class Official:
         if not isinstance(node, dict) or not node:
             return JSON
         if "$ref" in node:
-            return self._named(str(node["$ref"]).rpartition("/")[2])
+            return self._deferred(str(node["$ref"]).rpartition("/")[2])
         if "const" in node:
             return st.just(node["const"])
         if "enum" in node:
@@ -96,13 +96,13 @@ class Official:
             return st.one_of([self.values(each) for each in node["anyOf"]])
         if "allOf" in node:
             assert isinstance(node["allOf"], list)
-            return st.tuples(*(self.values(each) for each in node["allOf"])).map(_joined)
+            return st.tuples(*(self.values(each) for each in node["allOf"])).map(_merge)
         kind = node.get("type")
         if isinstance(kind, list):
             return st.one_of([self.values({**node, "type": each}) for each in kind])
         return self._object(node) if kind == "object" else self._plain(node)
 
-    def _named(self, name: str) -> st.SearchStrategy[JsonValue]:
+    def _deferred(self, name: str) -> st.SearchStrategy[JsonValue]:
         if name == "JSONValue":
             return JSON_VALUE
         if name not in self._strategies:
@@ -142,16 +142,16 @@ class Official:
             return st.just({})
         if not properties:
             return st.dictionaries(TEXT, self.values(more), max_size=2)
-        # What nobody defined may be there, too.
+        # Unknown members are allowed too.
         unknown = st.dictionaries(st.sampled_from(["x-a", "x-b"]), self.values(more), max_size=1)
         known = st.fixed_dictionaries(
             {name: self.values(properties[name]) for name in properties if name in required},
             optional={name: self.values(properties[name]) for name in properties if name not in required},
         )
-        return st.tuples(unknown, known).map(_joined)
+        return st.tuples(unknown, known).map(_merge)
 
 
-def _joined(parts: tuple[JsonValue, ...]) -> JsonValue:
+def _merge(parts: tuple[JsonValue, ...]) -> JsonValue:
     found: JsonObject = {}
     for part in parts:
         assert isinstance(part, dict)
@@ -165,12 +165,12 @@ def official(source: str) -> Official:
 
 
 def same(raw: JsonValue, sent: JsonValue) -> bool:
-    """Whether the same was sent as was received, but for members that have the value which their absence means."""
+    """Return whether the same was sent as received, except members whose value equals the meaning of their absence."""
     if isinstance(raw, dict) and isinstance(sent, dict):
-        gone = {name: value for name, value in raw.items() if name not in sent}
+        omitted = {name: value for name, value in raw.items() if name not in sent}
         return (
             sent.keys() <= raw.keys()
-            and all(value in (False, "form") for value in gone.values())
+            and all(value in (False, "form") for value in omitted.values())
             and all(same(raw[name], value) for name, value in sent.items())
         )
     if isinstance(raw, list) and isinstance(sent, list):
@@ -182,44 +182,44 @@ def same(raw: JsonValue, sent: JsonValue) -> bool:
 @pytest.mark.parametrize("source", SOURCES)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=200)
 @given(data=st.data())
-def test_what_the_official_schema_allows_comes_back_as_it_was(source: str, data: st.DataObject) -> None:
-    side = official(source)
-    target = data.draw(st.sampled_from(side.targets), label="definition")
-    raw = data.draw(side.values(target.node), label="value")
+def test_official_value_preserved_in_round_trip(source: str, data: st.DataObject) -> None:
+    definitions = official(source)
+    target = data.draw(st.sampled_from(definitions.targets), label="definition")
+    raw = data.draw(definitions.values(target.node), label="value")
     assert isinstance(raw, dict)
     if target.cls.__name__ == "InputRequiredResult":
-        # The pages say these two things of it, the schema does not.
+        # The text of the specification requires these two members, the schema does not.
         raw |= {"resultType": "input_required", "requestState": "s"}
-    convert = converter(side.revision)
+    convert = converter(definitions.revision)
     sent = convert.unstructure(convert.structure(raw, target.cls))
     assert same(raw, sent)
-    side.validator(target.pointer).validate(sent)
+    definitions.validator(target.pointer).validate(sent)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=200)
 @given(data=st.data())
-def test_a_member_may_be_missing_exactly_where_the_official_schema_says_so(source: str, data: st.DataObject) -> None:
-    side = official(source)
-    target = data.draw(st.sampled_from(side.targets), label="definition")
-    raw = data.draw(side.values(target.node), label="value")
+def test_member_required_as_in_official_schema(source: str, data: st.DataObject) -> None:
+    definitions = official(source)
+    target = data.draw(st.sampled_from(definitions.targets), label="definition")
+    raw = data.draw(definitions.values(target.node), label="value")
     assert isinstance(raw, dict)
     if target.cls.__name__ == "InputRequiredResult":
         raw |= {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
-    gone = data.draw(st.sampled_from([*raw, ""]), label="removed")
-    less = {name: value for name, value in raw.items() if name != gone}
+    removed = data.draw(st.sampled_from([*raw, ""]), label="removed")
+    reduced = {name: value for name, value in raw.items() if name != removed}
     name = target.cls.__name__
-    ours = jsonschema_rs.Draft202012Validator({**schemas(side.revision), "$ref": f"#/$defs/{name}"})
-    if side.validator(target.pointer).is_valid(less):
-        converter(side.revision).structure(less, target.cls)
-        ours.validate(less)
+    validator = jsonschema_rs.Draft202012Validator({**schemas(definitions.revision), "$ref": f"#/$defs/{name}"})
+    if definitions.validator(target.pointer).is_valid(reduced):
+        converter(definitions.revision).structure(reduced, target.cls)
+        validator.validate(reduced)
     else:
         with pytest.raises(InvalidValue) as caught:
-            converter(side.revision).structure(less, target.cls)
-        assert caught.value.path in {gone, f'["{gone}"]'}
-        assert not ours.is_valid(less)
+            converter(definitions.revision).structure(reduced, target.cls)
+        assert caught.value.path in {removed, f'["{removed}"]'}
+        assert not validator.is_valid(reduced)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_each_source_has_its_targets(source: str) -> None:
+def test_official_source_has_targets(source: str) -> None:
     assert len(official(source).targets) > 40

@@ -1,4 +1,4 @@
-"""The types and the table of methods are those of the official schemas, in each revision."""
+"""Comparison of the types and the table of methods with the official schemas of each revision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mcp_core.types import TaskStatus
 SOURCES: Final = [*REVISIONS, EXTENSION_TASKS]
 
 
-def test_the_official_schemas_are_there_where_they_have_to_be() -> None:
+def test_official_schemas_available_on_ci() -> None:
     if folder() is None and os.environ.get("CI") != "true":
         pytest.skip("not run: there is no folder with the official schemas; set MCP_SCHEMA_DIR")
     assert folder() is not None
@@ -42,7 +42,7 @@ needs_schemas = pytest.mark.skipif(folder() is None, reason="not run: no officia
 
 
 class Comparison:
-    """The official definitions of one source, beside what we make of them."""
+    """The official definitions of one source, and the generated schemas for it."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -68,12 +68,12 @@ class Comparison:
         return found
 
     def deviated(self, name: str, found: JsonObject) -> JsonObject:
-        """The sketch of an official definition, with our deviations put into it."""
+        """Return the sketch of an official definition after applying the documented deviations."""
         for row in DEVIATIONS:
             if row.definition == name:
                 before = json.dumps(members(found)[row.member])
                 after = before.replace(json.dumps(row.official), json.dumps(row.ours))
-                assert after != before, f"the deviation {row} is not one in {self.source}"
+                assert after != before, f"the deviation {row} does not occur in {self.source}"
                 members(found)[row.member] = json.loads(after)
         return found
 
@@ -99,12 +99,12 @@ def definitions() -> Iterator[tuple[str, str]]:
             yield source, name
 
 
-def same_type(comparison: Comparison, name: str, definition: JsonObject) -> None:
+def check_type(comparison: Comparison, name: str, definition: JsonObject) -> None:
     ours = comparison.renamed.get(name, name)
     assert comparison.of_ours(ours) == comparison.deviated(ours, comparison.of_official(definition))
 
 
-def same_params(comparison: Comparison, method: str, definition: JsonObject) -> None:
+def check_params(comparison: Comparison, method: str, definition: JsonObject) -> None:
     found = merged(definition, comparison.official)
     properties = found["properties"]
     assert isinstance(properties, dict)
@@ -113,14 +113,14 @@ def same_params(comparison: Comparison, method: str, definition: JsonObject) -> 
     requests, notes = methods(comparison.revision), notifications(comparison.revision)
     row_params: object = requests[method].params if method in requests else notes[method].params
     candidates = get_args(row_params) or (row_params,)
-    alive = [cls for cls in wire_classes(comparison.revision) if cls in candidates]
+    existing = [cls for cls in wire_classes(comparison.revision) if cls in candidates]
     official = sketch(params, comparison.official, keep=comparison.keep, renamed=comparison.renamed)
-    if len(alive) > 1:
-        listed = [{"is": "ref", "to": cls.__name__} for cls in alive]
+    if len(existing) > 1:
+        listed = [{"is": "ref", "to": cls.__name__} for cls in existing]
         assert sorted(listed, key=str) == sorted(official["of"], key=str)  # type: ignore[arg-type]  # a list of objects
         return
-    ours = comparison.of_ours(alive[0].__name__)
-    # Where the params stand in place, what holds for all params is not repeated.
+    ours = comparison.of_ours(existing[0].__name__)
+    # Inline params do not repeat what holds for all params.
     members(official).setdefault("_meta", members(ours)["_meta"])
     if params is None or official["is"] == "map":
         official = {"is": "object", "members": {"_meta": members(ours)["_meta"]}}
@@ -229,7 +229,7 @@ def same_params(comparison: Comparison, method: str, definition: JsonObject) -> 
 )
 @needs_schemas
 @pytest.mark.parametrize(("source", "name"), list(definitions()))
-def test_each_official_definition_is_what_we_have(source: str, name: str) -> None:
+def test_official_definition_equals_generated_schema(source: str, name: str) -> None:
     comparison = Comparison(source)
     definition = comparison.official[name]
     method = method_of(definition, comparison.official)
@@ -250,15 +250,15 @@ def test_each_official_definition_is_what_we_have(source: str, name: str) -> Non
     elif name in ERROR_CODES:
         assert json.dumps({"const": int(ERROR_CODES[name])})[1:-1] in json.dumps(definition)
     elif name in TASK_VARIANTS:
-        same_variant(comparison, name)
+        check_variant(comparison, name)
     elif name in ANY_VARIANT and source == EXTENSION_TASKS:
         text = json.dumps(definition)
         assert all(json.dumps(status) in text for status in get_args(TaskStatus))
         assert method is None or method in notifications(comparison.revision)
     elif comparison.renamed.get(name, name) in comparison.ours:
-        same_type(comparison, name, definition)
+        check_type(comparison, name, definition)
     elif method is not None:
-        same_params(comparison, method, definition)
+        check_params(comparison, method, definition)
     elif name.endswith("ResultResponse") and source == R2026_07_28.name and not name.startswith("JSONRPC"):
         result = name.removesuffix("Response")
         row = next(row for row in METHODS if row.result.__name__ == result)
@@ -269,26 +269,26 @@ def test_each_official_definition_is_what_we_have(source: str, name: str) -> Non
         assert name in NO_CLASS
 
 
-def same_variant(comparison: Comparison, name: str) -> None:
-    """A kind of task is `DetailedTask` with one status, and one more member that has to be there."""
+def check_variant(comparison: Comparison, name: str) -> None:
+    """Check a kind of task: `DetailedTask` with one status and one more required member."""
     official = members(comparison.of_official(comparison.official[name]))
     ours = members(comparison.of_ours("DetailedTask"))
     needed = TASK_VARIANTS[name]
     for member, value in official.items():
-        mine = ours[member]
+        our_value = ours[member]
         assert isinstance(value, list)
-        assert isinstance(mine, list)
+        assert isinstance(our_value, list)
         if member == "status":
             assert isinstance(value[1], dict)
-            assert json.dumps(value[1]["values"])[1:-1] in json.dumps(mine[1])
+            assert json.dumps(value[1]["values"])[1:-1] in json.dumps(our_value[1])
         else:
-            assert value[1] == mine[1]
-            assert value[0] is (mine[0] or member == needed)
+            assert value[1] == our_value[1]
+            assert value[0] is (our_value[0] or member == needed)
     assert set(ours) - set(official) == {"inputRequests", "result", "error"} - {needed}
 
 
 @needs_schemas
-def test_each_class_of_ours_has_an_official_definition_or_a_reason() -> None:
+def test_class_without_official_definition_has_reason() -> None:
     without: set[str] = set()
     for revision in REVISIONS.values():
         sources = [revision.name, *([EXTENSION_TASKS] if revision is R2026_07_28 else [])]
@@ -301,7 +301,7 @@ def test_each_class_of_ours_has_an_official_definition_or_a_reason() -> None:
 
 
 @needs_schemas
-def test_no_reason_is_given_for_what_does_not_exist() -> None:
+def test_documented_reasons_concern_existing_names() -> None:
     every = {cls.__name__ for revision in REVISIONS.values() for cls in wire_classes(revision)}
     named = {name for source in SOURCES for name in load(source)}
     assert every >= INLINE
@@ -310,7 +310,7 @@ def test_no_reason_is_given_for_what_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
-def test_each_row_is_reached_by_its_name(revision: Revision) -> None:
+def test_definition_found_by_name(revision: Revision) -> None:
     for row in METHODS:
         assert (methods(revision).get(row.name) is row) == (revision in row.revisions)
         assert (input_requests(revision).get(row.name) is row) == (revision in row.input_request)
@@ -318,7 +318,7 @@ def test_each_row_is_reached_by_its_name(revision: Revision) -> None:
         assert (notifications(revision).get(note.name) is note) == (revision in note.revisions)
 
 
-def test_a_schema_refers_only_to_what_its_revision_has() -> None:
+def test_schema_references_exist_in_revision() -> None:
     for revision in REVISIONS.values():
         names = {cls.__name__ for cls in wire_classes(revision)}
         for cls in wire_classes(revision):
@@ -326,7 +326,7 @@ def test_a_schema_refers_only_to_what_its_revision_has() -> None:
             assert {each.split('"')[0] for each in text.split("#/$defs/")[1:]} <= names
 
 
-def test_a_type_that_cannot_stand_on_the_wire_is_refused() -> None:
+def test_unsupported_type_raises() -> None:
     with pytest.raises(TypeError, match="has no form"):
         form_of(set[str])
     with pytest.raises(TypeError, match="has no form"):

@@ -1,4 +1,4 @@
-"""What a skill has to be."""
+"""Requirements on skills."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def skill(*files: SkillResource, uri: str = "skill://acme/tidy/SKILL.md", front:
     return Skill(uri=uri, frontmatter=front, resources=files or (file("SKILL.md"),))
 
 
-# --- one file --------------------------------------------------------------------------------------------------------
+# --- SKILL.md --------------------------------------------------------------------------------------------------------
 
 
-def test_a_digest_is_written_as_entries_have_it() -> None:
+def test_digest_format() -> None:
     assert digest(b"abc") == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
@@ -57,7 +57,7 @@ def test_a_digest_is_written_as_entries_have_it() -> None:
         ("---\na: x\x85---\n---\n", "a: x\x85---\n", ""),
     ],
 )
-def test_a_skill_is_yaml_between_dashes_and_text(text: str, block: str, body: str) -> None:
+def test_front_matter_and_body_split(text: str, block: str, body: str) -> None:
     assert split(text) == (block, body)
 
 
@@ -65,13 +65,13 @@ def test_a_skill_is_yaml_between_dashes_and_text(text: str, block: str, body: st
     ("text", "line"),
     [("", 1), ("name: a\n", 1), ("\ufeff---\n---\n", 1), (" ---\n---\n", 1), ("---\na: 1\n", 3)],
 )
-def test_what_does_not_begin_or_end_with_dashes_is_refused(text: str, line: int) -> None:
+def test_front_matter_without_delimiter_rejected(text: str, line: int) -> None:
     with pytest.raises(InvalidFrontMatter) as caught:
         split(text)
     assert caught.value.line == line
 
 
-def test_yaml_has_a_bound() -> None:
+def test_front_matter_over_limit_rejected() -> None:
     fits = "a" * (MAX_FRONT_MATTER_BYTES - 1)
     assert split(f"---\n{fits}\n---\n")[0] == f"{fits}\n"
     with pytest.raises(InvalidFrontMatter, match="more than 16384 bytes"):
@@ -81,13 +81,13 @@ def test_yaml_has_a_bound() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "0", "pdf-2", "a" * 64])
-def test_names_of_skills(name: str) -> None:
+def test_skill_name_valid_accepted(name: str) -> None:
     assert is_skill_name(name)
     assert front_matter_problem({"name": name, "description": "x"}, name) is None
 
 
 @pytest.mark.parametrize("name", ["", "A", "a--b", "-a", "a-", "a_b", "ä", "a b", "a/b", "a" * 65, "a\n"])
-def test_names_that_no_skill_has(name: str) -> None:
+def test_skill_name_invalid_rejected(name: str) -> None:
     assert not is_skill_name(name)
     assert "name must be" in str(front_matter_problem({"name": name, "description": "x"}, name))
 
@@ -107,17 +107,17 @@ def test_names_that_no_skill_has(name: str) -> None:
     ],
     ids=str,
 )
-def test_front_matter_that_no_skill_has(changes: JsonObject, problem: str) -> None:
+def test_front_matter_invalid_member_rejected(changes: JsonObject, problem: str) -> None:
     assert str(front_matter_problem({**FRONT, **changes}, "tidy")).startswith(problem)
 
 
-def test_description_has_to_be_there_and_all_else_may_be() -> None:
+def test_front_matter_description_required_other_members_optional() -> None:
     assert "description" in str(front_matter_problem({"name": "tidy"}, "tidy"))
     more: JsonObject = {"compatibility": "any", "metadata": {"version": 1}, "allowed-tools": "Bash", "new": [1]}
     assert front_matter_problem({**FRONT, **more}, "tidy") is None
 
 
-def test_some_keys_of_metadata_are_reserved() -> None:
+def test_reserved_metadata_keys_returned() -> None:
     assert reserved_metadata({"metadata": {"io.modelcontextprotocol/x": 1, "y": 2}}) == ["io.modelcontextprotocol/x"]
     assert reserved_metadata({}) == []
     assert reserved_metadata({"metadata": "x"}) == []
@@ -127,7 +127,7 @@ def test_some_keys_of_metadata_are_reserved() -> None:
     ("one", "other"),
     [(1, 1.0), ({"a": [1, {"b": None}], "c": 2}, {"c": 2, "a": [1, {"b": None}]}), ([], []), ("x", "x"), (True, True)],
 )
-def test_json_that_is_the_same(one: JsonValue, other: JsonValue) -> None:
+def test_json_equal_values_same(one: JsonValue, other: JsonValue) -> None:
     assert same(one, other)
     assert same(other, one)
 
@@ -146,12 +146,12 @@ def test_json_that_is_the_same(one: JsonValue, other: JsonValue) -> None:
         ({}, []),
     ],
 )
-def test_json_that_differs(one: JsonValue, other: JsonValue) -> None:
+def test_json_different_values_not_same(one: JsonValue, other: JsonValue) -> None:
     assert not same(one, other)
     assert not same(other, one)
 
 
-# --- all files -------------------------------------------------------------------------------------------------------
+# --- entries ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_json_that_differs(one: JsonValue, other: JsonValue) -> None:
         ("skill://tidy//SKILL.md", None, ""),
     ],
 )
-def test_the_directory_and_the_name_of_a_skill_stand_in_its_uri(uri: str, root: str | None, name: str) -> None:
+def test_skill_root_and_name_read_from_uri(uri: str, root: str | None, name: str) -> None:
     assert root_of(uri) == root
     assert name_of(uri) == name
 
 
-def test_a_complete_entry_has_no_problem() -> None:
+def test_complete_entry_has_no_problem() -> None:
     files = [file("SKILL.md", MAX_SKILL_BYTES), *(file(f"f/{number}.md") for number in range(MAX_SKILL_FILES - 1))]
     assert entry_problem(skill(*files)) is None
     assert entry_problem(Skill(uri="skill://tidy/SKILL.md", frontmatter=FRONT, resources="dynamic")) is None
@@ -202,7 +202,7 @@ def test_a_complete_entry_has_no_problem() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_entry_that_must_not_be_loaded_says_why(entry: Skill, problem: str) -> None:
+def test_invalid_entry_has_problem(entry: Skill, problem: str) -> None:
     assert problem in str(entry_problem(entry))
 
 
@@ -224,13 +224,13 @@ def test_an_entry_that_must_not_be_loaded_says_why(entry: Skill, problem: str) -
         ("file:///etc/passwd", None),
     ],
 )
-def test_references_lead_to_files_of_the_skill_and_nowhere_else(reference: str, uri: str | None) -> None:
+def test_reference_resolved_within_skill(reference: str, uri: str | None) -> None:
     assert resolve("skill://tidy", reference) == uri
 
 
 @pytest.mark.property
 @given(st.text(alphabet="ab./%2eE:\\?#", max_size=20))
-def test_no_reference_leads_out_of_a_skill(reference: str) -> None:
+def test_arbitrary_reference_stays_within_skill(reference: str) -> None:
     found = resolve("skill://tidy", reference)
     assert found is None or (found.startswith("skill://tidy/") and ".." not in found.split("/"))
 
@@ -238,7 +238,7 @@ def test_no_reference_leads_out_of_a_skill(reference: str) -> None:
 # --- on the wire -----------------------------------------------------------------------------------------------------
 
 
-def test_the_files_of_a_skill_are_a_list_or_the_word_dynamic() -> None:
+def test_skill_resources_list_or_dynamic() -> None:
     convert = converter(R2026_07_28)
     raw: JsonObject = {"uri": "skill://tidy/SKILL.md", "frontmatter": FRONT, "resources": "dynamic"}
     assert convert.structure(raw, Skill).resources == "dynamic"
@@ -260,6 +260,6 @@ def test_the_files_of_a_skill_are_a_list_or_the_word_dynamic() -> None:
         convert.structure(raw, Skill)
 
 
-def test_no_revision_before_has_skills() -> None:
+def test_skill_type_missing_in_legacy_revisions() -> None:
     with pytest.raises(LocalProtocolError, match="has no Skill"):
         converter(R2025_11_25).structure({}, Skill)

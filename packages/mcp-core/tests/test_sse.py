@@ -1,4 +1,4 @@
-"""Server-sent events: every way to write them is understood, in any portions, and none of them costs memory."""
+"""Parsing and writing of server-sent events: independent of portions, with bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = Limits(event_bytes=20)
 def _parse(
     data: bytes, cuts: list[int], limits: Limits = SERVER_LIMITS
 ) -> tuple[list[Event | str], str, int | None, int]:
-    """The events, the last id, the retry time and what was discarded at the end."""
+    """Return the events, the last id, the retry time, and the number of bytes discarded at the end."""
     parser = SseParser(limits)
     events: list[Event | LimitExceeded] = []
     start = 0
@@ -28,8 +28,8 @@ def _parse(
         events += parser.receive_data(data[start:cut])
         start = cut
     discarded = parser.receive_eof()
-    shown = [str(item) if isinstance(item, LimitExceeded) else item for item in events]
-    return shown, parser.last_event_id, parser.retry, discarded
+    texts = [str(item) if isinstance(item, LimitExceeded) else item for item in events]
+    return texts, parser.last_event_id, parser.retry, discarded
 
 
 def _events(data: bytes, limits: Limits = SERVER_LIMITS) -> list[Event | str]:
@@ -78,17 +78,17 @@ def _events(data: bytes, limits: Limits = SERVER_LIMITS) -> list[Event | str]:
         (b"event: \xff\nid: \xc3\ndata: \xff\n\n", [Event(event="\ufffd", id="\ufffd", data=b"\xff")]),
     ],
 )
-def test_streams_mean_what_the_standard_says(stream: bytes, events: list[Event]) -> None:
+def test_event_stream_parsed_per_standard(stream: bytes, events: list[Event]) -> None:
     assert _events(stream) == events
 
 
 @pytest.mark.spec("sse.priming-event", "sse.data-is-json-rpc")
 @pytest.mark.parametrize("stream", [b"id: 7\ndata:\n\n", b"id: 7\ndata: \n\n", b"id: 7\n\n"])
-def test_an_event_that_only_has_an_id_is_given_out_without_data(stream: bytes) -> None:
+def test_event_with_id_only_returned_without_data(stream: bytes) -> None:
     assert _events(stream) == [Event(id="7", data=b"")]
 
 
-def test_the_last_id_and_the_retry_time_outlive_their_event() -> None:
+def test_last_event_id_and_retry_kept_after_event() -> None:
     stream = b"id: 1\nretry: 5\ndata: a\n\ndata: b\n\nid: 3\nretry: 9\ndata: unfinished"
 
     events, last_id, retry, discarded = _parse(stream, [])
@@ -114,12 +114,12 @@ def test_the_last_id_and_the_retry_time_outlive_their_event() -> None:
         (b"data: " + b"x" * 100 + b"\ndata: 1", 113),
     ],
 )
-def test_an_event_that_the_end_cuts_off_is_told_by_its_size(stream: bytes, discarded: int) -> None:
+def test_truncated_event_discarded_and_size_reported(stream: bytes, discarded: int) -> None:
     for cuts in ([], list(range(len(stream)))):
         assert _parse(stream, cuts, SMALL)[3] == discarded
 
 
-def _over(size: int) -> str:
+def _limit_error(size: int) -> str:
     return f"event size in bytes: {size} is over the limit of 20; the setting is Limits.event_bytes"
 
 
@@ -135,34 +135,34 @@ def _over(size: int) -> str:
         (b"unknown: " + b"x" * 12, 21),
     ],
 )
-def test_an_event_that_is_too_large_is_skipped_and_reported_with_its_size(stream: bytes, size: int) -> None:
-    assert _events(stream + b"\n\ndata: b\n\n", SMALL) == [_over(size), Event(data=b"b")]
+def test_event_over_limit_skipped_and_size_reported(stream: bytes, size: int) -> None:
+    assert _events(stream + b"\n\ndata: b\n\n", SMALL) == [_limit_error(size), Event(data=b"b")]
 
 
 @pytest.mark.parametrize(
     "stream", [b"data: " + b"x" * 14, b"data: 1\ndata:2\ndata:3\n", b"\xef\xbb\xbfdata: " + b"x" * 14]
 )
-def test_an_event_of_just_the_allowed_size_is_taken(stream: bytes) -> None:
+def test_event_of_limit_size_accepted(stream: bytes) -> None:
     (event,) = _events(stream + b"\n\n", SMALL)
 
     assert isinstance(event, Event)
 
 
 @pytest.mark.parametrize("stream", [b"id: 7\ndata: " + b"x" * 50, b"data: " + b"x" * 50 + b"\nid: 7"])
-def test_a_stream_is_resumed_behind_an_event_that_was_too_large(stream: bytes) -> None:
+def test_event_over_limit_updates_last_event_id(stream: bytes) -> None:
     assert _parse(stream + b"\n\n", [], SMALL)[1] == "7"
 
 
 @pytest.mark.spec("http.sse-client-ignores-comments")
 @pytest.mark.parametrize("start", [b": ", b"\xef\xbb\xbf:"])
-def test_comments_do_not_count_however_long_they_are(start: bytes) -> None:
+def test_comments_do_not_count_toward_limit(start: bytes) -> None:
     stream = start + b"x" * 1_000 + b"\ndata: 1\n" + b": y" * 1_000 + b"\n\n"
 
     assert _events(stream, SMALL) == [Event(data=b"1")]
 
 
 @pytest.mark.parametrize("start", [b":", b"data: ", b"\xef\xbb\xbf:", b"data: 1\n\n:"])
-def test_a_line_without_end_is_not_kept(start: bytes) -> None:
+def test_line_without_end_not_buffered(start: bytes) -> None:
     parser = SseParser(Limits(event_bytes=1024 * 1024))
     portion = b"x" * 65536
     parser.receive_data(start)
@@ -178,7 +178,7 @@ def test_a_line_without_end_is_not_kept(start: bytes) -> None:
     assert parser.receive_data(b"\n\ndata: next\n\n")[-1] == Event(data=b"next")
 
 
-def test_endless_lines_of_an_event_without_end_are_not_kept() -> None:
+def test_event_without_end_not_buffered() -> None:
     parser = SseParser(Limits(event_bytes=64 * 1024))
     portion = b"data: " + b"x" * 1018 + b"\n"
     tracemalloc.start()
@@ -195,7 +195,7 @@ def test_endless_lines_of_an_event_without_end_are_not_kept() -> None:
     assert (error.observed, error.setting) == (4096 * 1024, "Limits.event_bytes")
 
 
-def test_nothing_is_taken_after_the_end() -> None:
+def test_receive_after_eof_raises() -> None:
     parser = SseParser(SMALL)
     parser.receive_eof()
 
@@ -234,13 +234,13 @@ _pieces = st.lists(
 @pytest.mark.property
 @given(_pieces | st.binary(), st.data())
 @example(b"\r\n\r\n", None)
-def test_events_do_not_depend_on_portions(data: bytes, draw: st.DataObject | None) -> None:
+def test_events_independent_of_portions(data: bytes, draw: st.DataObject | None) -> None:
     cuts = [] if draw is None else draw.draw(st.lists(st.integers(0, len(data))))
     check_portions(data, cuts)
 
 
 def check_portions(data: bytes, cuts: list[int]) -> None:
-    """The whole, byte by byte, and in the given portions give the same events, and nothing is raised."""
+    """Check that the events do not depend on portions, and that nothing is raised."""
     for limits in (SMALL, SERVER_LIMITS):
         whole = _parse(data, [], limits)
         assert _parse(data, list(range(len(data))), limits) == whole
@@ -253,15 +253,13 @@ _data = st.binary(max_size=30).map(lambda item: item.replace(b"\r", b"\n"))
 
 @pytest.mark.property
 @given(_data, st.none() | _line, st.none() | _line, st.none() | st.integers(0, 10**15 - 1), _line)
-def test_what_is_written_is_parsed(
-    data: bytes, event: str | None, id: str | None, retry: int | None, comment: str
-) -> None:
+def test_encoded_event_parsed(data: bytes, event: str | None, id: str | None, retry: int | None, comment: str) -> None:
     stream = encode_comment(comment) + encode_event(data, event=event, id=id, retry=retry) + encode_comment()
 
     assert _events(stream) == [Event(data=data, event=event or "message", id=id, retry=retry)]
 
 
-def test_events_are_written_plainly() -> None:
+def test_event_encoding_format() -> None:
     assert encode_event(b"{}") == b"data: {}\n\n"
     assert encode_event(b"{}", event="message", id="1", retry=5) == b"event: message\nid: 1\nretry: 5\ndata: {}\n\n"
     assert encode_event(b"a\nb") == b"data: a\ndata: b\n\n"
@@ -271,7 +269,7 @@ def test_events_are_written_plainly() -> None:
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"])
-def test_a_name_an_id_or_a_comment_is_one_line(text: str) -> None:
+def test_event_field_with_line_break_raises(text: str) -> None:
     with pytest.raises(LocalProtocolError, match="the name of an event must be one line"):
         encode_event(event=text)
     with pytest.raises(LocalProtocolError, match="the id of an event must be one line"):
@@ -280,7 +278,7 @@ def test_a_name_an_id_or_a_comment_is_one_line(text: str) -> None:
         encode_comment(text)
 
 
-def test_what_would_not_arrive_as_it_is_is_not_sent() -> None:
+def test_event_field_not_representable_raises() -> None:
     for data in (b"a\rb", b"a\r\nb"):
         with pytest.raises(LocalProtocolError, match="must not contain CR"):
             encode_event(data)
@@ -293,7 +291,7 @@ def test_what_would_not_arrive_as_it_is_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("line", [b"\n", b":\n", b": keep-alive\n\n", b"\r\n"])
-def test_lines_that_say_nothing_by_the_thousand_cost_no_calls_of_the_parser(line: bytes) -> None:
+def test_empty_lines_and_comments_parsed_without_calls_per_line(line: bytes) -> None:
     parser = SseParser(Limits())
     calls: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The life of a task: which status may follow which, and how it is told in either form."""
+"""Transitions of a task, and its forms in both revisions."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from mcp_core.types import (
 )
 
 STATUSES: tuple[TaskStatus, ...] = ("working", "input_required", "completed", "failed", "cancelled")
-BEGUN = TaskState(id="t", created_at=1_700_000_000.0, updated_at=1_700_000_000.0, ttl=60_000, poll_interval=1_000)
+NEW_TASK = TaskState(id="t", created_at=1_700_000_000.0, updated_at=1_700_000_000.0, ttl=60_000, poll_interval=1_000)
 
 
 @pytest.mark.spec("tasks.valid-transitions", "tasks.status-transitions", "schema.task-status", "tasks.status-values")
 @pytest.mark.parametrize("before", STATUSES)
 @pytest.mark.parametrize("after", STATUSES)
-def test_only_the_transitions_of_the_specification_are_possible(before: TaskStatus, after: TaskStatus) -> None:
+def test_task_transitions_follow_specification(before: TaskStatus, after: TaskStatus) -> None:
     allowed = {
         "working": {"input_required", "completed", "failed", "cancelled"},
         "input_required": {"working", "completed", "failed", "cancelled"},
     }.get(before, set())
-    state = attrs.evolve(BEGUN, status=before)
+    state = attrs.evolve(NEW_TASK, status=before)
     if after in allowed:
         assert state.moved(after, 1_700_000_001.0).status == after
     else:
@@ -52,20 +52,20 @@ def test_only_the_transitions_of_the_specification_are_possible(before: TaskStat
 
 
 @pytest.mark.spec("tasks.starts-working")
-def test_a_task_begins_as_working() -> None:
-    assert BEGUN.status == "working"
-    assert not BEGUN.terminal
+def test_task_begins_as_working() -> None:
+    assert NEW_TASK.status == "working"
+    assert not NEW_TASK.terminal
 
 
-class Life(RuleBasedStateMachine):
-    """Whatever is done to a task, in whatever order: an end is an end, and time does not stand still."""
+class TaskMachine(RuleBasedStateMachine):
+    """Random changes of a task: a terminal status is final, and times increase."""
 
     statuses = Bundle("statuses")
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = BEGUN
-        self.now = BEGUN.created_at
+        self.state = NEW_TASK
+        self.now = NEW_TASK.created_at
         self.ended: TaskState | None = None
 
     @rule(target=statuses, status=st.sampled_from(STATUSES), later=st.floats(0, 1e6), message=st.none() | st.text())
@@ -93,31 +93,31 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.state.terminal)
     @rule(message=st.text())
-    def note_too_late(self, message: str) -> None:
+    def note_after_end(self, message: str) -> None:
         with pytest.raises(LocalProtocolError, match="cannot change"):
             self.state.noted(message, self.now)
 
     @invariant()
-    def an_end_stays(self) -> None:
+    def terminal_state_is_final(self) -> None:
         if self.ended is not None:
             assert self.state == self.ended
-        assert self.state.id == BEGUN.id
-        assert self.state.created_at == BEGUN.created_at
+        assert self.state.id == NEW_TASK.id
+        assert self.state.created_at == NEW_TASK.created_at
 
 
-TestLife = pytest.mark.spec("tasks.terminal-is-final")(Life.TestCase)
+TestTaskMachine = pytest.mark.spec("tasks.terminal-is-final")(TaskMachine.TestCase)
 
 
 @pytest.mark.spec("tasks.created-at", "tasks.last-updated-at")
-def test_times_are_written_in_utc() -> None:
+def test_timestamp_in_utc() -> None:
     assert timestamp(1_700_000_000.5) == "2023-11-14T22:13:20.500Z"
 
 
 @pytest.mark.property
 @given(st.datetimes(datetime.fromisoformat("1970-01-01"), datetime.fromisoformat("9999-12-31")))
-def test_times_are_those_of_the_calendar(moment: datetime) -> None:
+def test_timestamp_equals_calendar(moment: datetime) -> None:
     moment = moment.replace(microsecond=moment.microsecond // 1000 * 1000, tzinfo=UTC)
-    # Half a millisecond, so that no rounding of a float decides.
+    # Half a millisecond more, so that the rounding of the float does not matter.
     expected = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     assert timestamp(moment.timestamp() + 0.0005) == expected
 
@@ -125,18 +125,18 @@ def test_times_are_those_of_the_calendar(moment: datetime) -> None:
 @pytest.mark.parametrize(
     "day", ["1970-01-01", "1972-02-29", "1999-12-31", "2000-02-29", "2000-03-01", "2100-02-28", "2100-03-01"]
 )
-def test_days_at_which_calendars_go_wrong_are_right(day: str) -> None:
+def test_timestamp_of_leap_days(day: str) -> None:
     assert timestamp(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) == f"{day}T00:00:00.000Z"
 
 
-def test_a_task_may_be_forgotten_when_its_time_has_passed() -> None:
-    assert BEGUN.expires_at == 1_700_000_060.0
-    assert attrs.evolve(BEGUN, ttl=None).expires_at is None
+def test_task_expiry_follows_ttl() -> None:
+    assert NEW_TASK.expires_at == 1_700_000_060.0
+    assert attrs.evolve(NEW_TASK, ttl=None).expires_at is None
 
 
 @pytest.mark.spec("schema.task", "schema.task-results-flat", "schema.task-status-params", "tasks.ttl-in-get")
-def test_the_form_of_2025_11_25_has_its_names_and_says_null_for_ever() -> None:
-    state = attrs.evolve(BEGUN, ttl=None, message="half")
+def test_task_form_of_2025_11_25() -> None:
+    state = attrs.evolve(NEW_TASK, ttl=None, message="half")
     for kind in (Task, GetTaskResult, CancelTaskResult, TaskStatusNotificationParams):
         assert converter(R2025_11_25).unstructure(as_task(state, kind)) == {
             "taskId": "t",
@@ -150,9 +150,9 @@ def test_the_form_of_2025_11_25_has_its_names_and_says_null_for_ever() -> None:
 
 
 @pytest.mark.spec("tasks.task-fields", "tasks.result-type-task")
-def test_the_extension_says_that_a_task_was_made_without_questions_or_results() -> None:
-    made = converter(R2026_07_28).unstructure(as_extension_task(BEGUN, CreateExtensionTaskResult))
-    assert made == {
+def test_created_extension_task_form() -> None:
+    created = converter(R2026_07_28).unstructure(as_extension_task(NEW_TASK, CreateExtensionTaskResult))
+    assert created == {
         "resultType": "task",
         "taskId": "t",
         "status": "working",
@@ -164,8 +164,8 @@ def test_the_extension_says_that_a_task_was_made_without_questions_or_results() 
 
 
 @pytest.mark.spec("tasks.failed-on-tool-error", "tasks.tool-error-completed", "tasks.failed-only-jsonrpc")
-def test_a_tool_that_reports_an_error_is_a_failed_task_in_one_form_and_a_completed_one_in_the_other() -> None:
-    state = BEGUN.moved("completed", 1_700_000_001.0, result={"content": [], "isError": True})
+def test_tool_error_failed_in_legacy_completed_in_extension() -> None:
+    state = NEW_TASK.moved("completed", 1_700_000_001.0, result={"content": [], "isError": True})
     old = as_task(state, GetTaskResult)
     assert old.status == "failed"
     assert old.status_message == "the tool reported an error; see the result"
@@ -177,8 +177,8 @@ def test_a_tool_that_reports_an_error_is_a_failed_task_in_one_form_and_a_complet
 
 
 @pytest.mark.spec("tasks.failed-error-field", "tasks.get-failed")
-def test_a_failed_task_has_its_error() -> None:
-    state = BEGUN.moved("failed", 1_700_000_001.0, message="no", error={"code": -32603, "message": "no"})
+def test_failed_task_has_error() -> None:
+    state = NEW_TASK.moved("failed", 1_700_000_001.0, message="no", error={"code": -32603, "message": "no"})
     assert as_task(state, Task).status == "failed"
     wire = converter(R2026_07_28).unstructure(as_extension_task(state, GetExtensionTaskResult))
     assert wire["error"] == {"code": -32603, "message": "no"}
@@ -190,18 +190,18 @@ def test_a_failed_task_has_its_error() -> None:
 
 
 @pytest.mark.spec("tasks.get-input-required")
-def test_questions_are_told_only_while_they_are_asked() -> None:
+def test_input_requests_only_in_input_required_status() -> None:
     form = RequestedSchema(properties={})
-    question = ElicitRequest(params=ElicitRequestFormParams(message="?", requested_schema=form))
-    asking = as_extension_task(BEGUN.moved("input_required", 1.0), GetExtensionTaskResult, {"q": question})
-    assert asking.input_requests == {"q": question}
-    assert as_extension_task(BEGUN.moved("input_required", 1.0), GetExtensionTaskResult).input_requests == {}
-    assert as_extension_task(BEGUN, GetExtensionTaskResult, {"q": question}).input_requests is None
+    request = ElicitRequest(params=ElicitRequestFormParams(message="?", requested_schema=form))
+    task = as_extension_task(NEW_TASK.moved("input_required", 1.0), GetExtensionTaskResult, {"q": request})
+    assert task.input_requests == {"q": request}
+    assert as_extension_task(NEW_TASK.moved("input_required", 1.0), GetExtensionTaskResult).input_requests == {}
+    assert as_extension_task(NEW_TASK, GetExtensionTaskResult, {"q": request}).input_requests is None
 
 
 @pytest.mark.spec("tasks.related-task-meta", "schema.related-task")
-def test_what_belongs_to_a_task_says_so_and_keeps_its_other_metadata() -> None:
-    told = ProgressNotificationParams(progress_token=1, progress=1)
-    assert with_related_task(told, "t").meta == {"io.modelcontextprotocol/related-task": {"taskId": "t"}}
+def test_related_task_added_to_meta() -> None:
+    progress = ProgressNotificationParams(progress_token=1, progress=1)
+    assert with_related_task(progress, "t").meta == {"io.modelcontextprotocol/related-task": {"taskId": "t"}}
     more = ProgressNotificationParams(progress_token=1, progress=1, meta={"a/b": 1})
     assert with_related_task(more, "t").meta == {"a/b": 1, "io.modelcontextprotocol/related-task": {"taskId": "t"}}

@@ -29,7 +29,7 @@ CALL = MiddlewareMessage(
 )
 
 
-def test_a_call_is_told_with_its_tool_and_without_its_arguments() -> None:
+def test_tool_call_described_with_tool_without_arguments() -> None:
     facts = describe_message(CALL)
     assert facts.span_name == "tools/call add"
     assert facts.common == {
@@ -41,7 +41,7 @@ def test_a_call_is_told_with_its_tool_and_without_its_arguments() -> None:
     assert "s3cr3t" not in repr(facts)
 
 
-def test_a_prompt_and_a_resource_are_told_by_name_and_uri() -> None:
+def test_prompt_and_resource_described_by_name_and_uri() -> None:
     prompt = describe_message(
         attrs.evolve(CALL, method="prompts/get", params=GetPromptRequestParams(name="hello"), revision=None)
     )
@@ -51,13 +51,13 @@ def test_a_prompt_and_a_resource_are_told_by_name_and_uri() -> None:
     read = describe_message(
         attrs.evolve(CALL, method="resources/read", params=ReadResourceRequestParams(uri="a:b"), id=None)
     )
-    assert read.span_name == "resources/read"  # there are too many URIs to name spans after them
+    assert read.span_name == "resources/read"  # not in the span name: too many different URIs
     assert read.attributes["mcp.resource.uri"] == "a:b"
     assert "mcp.resource.uri" not in read.common
     assert "jsonrpc.request.id" not in read.attributes
 
 
-def test_what_a_peer_names_is_told_up_to_a_length() -> None:
+def test_names_of_peer_shortened() -> None:
     facts = describe_message(attrs.evolve(CALL, params=CallToolRequestParams(name="x" * 5_000)))
     assert len(facts.span_name) < 1_100
     assert len(facts.names["gen_ai.tool.name"]) == 1_024
@@ -75,44 +75,42 @@ def test_what_a_peer_names_is_told_up_to_a_length() -> None:
         (-31999, True, False),
     ],
 )
-def test_an_error_is_a_failure_of_whoever_asked_and_sometimes_of_whoever_answers(
-    code: int, incoming: bool, failed: bool
-) -> None:
-    what = outcome(attrs.evolve(CALL, incoming=incoming), RequestFailed("no", code=code))
-    assert what.failed is failed
-    assert what.attributes["rpc.response.status_code"] == str(code)
-    assert what.attributes.get("error.type") == (str(code) if failed else None)
-    assert what.description == ("no" if failed else None)
-    assert not what.known
+def test_error_is_failure_depending_on_code_and_direction(code: int, incoming: bool, failed: bool) -> None:
+    result = outcome(attrs.evolve(CALL, incoming=incoming), RequestFailed("no", code=code))
+    assert result.failed is failed
+    assert result.attributes["rpc.response.status_code"] == str(code)
+    assert result.attributes.get("error.type") == (str(code) if failed else None)
+    assert result.description == ("no" if failed else None)
+    assert not result.known
 
 
 @pytest.mark.parametrize("result", [{"isError": True}, CallToolResult(content=(), is_error=True)])
-def test_a_tool_that_failed_is_a_failure(result: object) -> None:
+def test_tool_error_is_failure(result: object) -> None:
     assert outcome(CALL, result) == Outcome({"error.type": "tool_error"}, failed=True)
 
 
 @pytest.mark.parametrize("result", [{}, {"isError": "yes"}, CallToolResult(content=()), EmptyResult(), None])
-def test_any_other_result_is_none(result: object) -> None:
+def test_result_without_error_is_no_failure(result: object) -> None:
     assert outcome(CALL, result) == Outcome({})
 
 
-def test_an_exception_is_told_by_its_class_only() -> None:
-    what = outcome(CALL, ConnectionEnded("the password was s3cr3t"))
-    assert what == Outcome({"error.type": "mcp_core.errors.ConnectionEnded"}, failed=True)
+def test_exception_described_by_class_only() -> None:
+    result = outcome(CALL, ConnectionEnded("the password was s3cr3t"))
+    assert result == Outcome({"error.type": "mcp_core.errors.ConnectionEnded"}, failed=True)
 
 
-def test_a_cancellation_is_no_failure() -> None:
+def test_cancellation_is_no_failure() -> None:
     assert outcome(CALL, asyncio.CancelledError()) == Outcome({})
 
 
-def test_a_propagator_is_given_the_texts_in_meta() -> None:
+def test_propagator_receives_text_members_of_meta() -> None:
     meta: JsonObject = {"traceparent": "t", "progressToken": 3, "baggage": ["x"]}
     assert carried(attrs.evolve(CALL, raw={"_meta": meta})) == {"traceparent": "t"}
     assert carried(attrs.evolve(CALL, raw={"_meta": "x"})) == {}
     assert carried(CALL) == {}
 
 
-def test_what_a_propagator_carries_goes_into_meta_and_replaces_nothing() -> None:
+def test_propagated_members_added_to_meta_without_overwriting() -> None:
     own = attrs.evolve(CALL, params=CallToolRequestParams(name="add", meta={"traceparent": "own"}))
     sent = carrying(own, {"traceparent": "t", "baggage": "b"}).params
     assert isinstance(sent, CallToolRequestParams)

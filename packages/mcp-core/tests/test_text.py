@@ -1,4 +1,4 @@
-"""JSON text: nothing is rounded, merged or repaired in silence, whatever the bytes are."""
+"""Reading and writing of JSON text without loss."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ _scalars = (
     | _names
 )
 json_values = st.recursive(
-    _scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(_names, inner, max_size=5), max_leaves=30
+    _scalars,
+    lambda children: st.lists(children, max_size=5) | st.dictionaries(_names, children, max_size=5),
+    max_leaves=30,
 )
 
 
 def _same(left: JsonValue, right: JsonValue) -> bool:
-    """Equality that tells 1 from 1.0 and from True."""
+    """Return whether two values are equal, and distinguish 1, 1.0 and True."""
     return json.dumps(left) == json.dumps(right)
 
 
 @pytest.mark.property
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
-def test_what_another_writer_wrote_is_read_exactly(value: JsonValue, ascii_only: bool, indent: int | None) -> None:
+def test_json_of_other_writer_read_exactly(value: JsonValue, ascii_only: bool, indent: int | None) -> None:
     data = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
 
     found, excess, repetitions = read(data, LIMITS)
@@ -54,7 +56,7 @@ def test_what_another_writer_wrote_is_read_exactly(value: JsonValue, ascii_only:
 
 @pytest.mark.property
 @given(json_values)
-def test_what_is_written_is_read_again(value: JsonValue) -> None:
+def test_json_round_trip(value: JsonValue) -> None:
     data = write(value)
 
     assert b"\n" not in data
@@ -63,8 +65,8 @@ def test_what_is_written_is_read_again(value: JsonValue) -> None:
 
 
 @st.composite
-def _spelt(draw: st.DrawFn, name: str) -> str:
-    """A JSON string for `name`, any character of it spelt as an escape."""
+def _escaped(draw: st.DrawFn, name: str) -> str:
+    """Return a JSON string for `name` in which any character may be escaped."""
     return (
         '"' + "".join(f"\\u{ord(c):04{draw(st.sampled_from('xX'))}}" if draw(st.booleans()) else c for c in name) + '"'
     )
@@ -72,13 +74,13 @@ def _spelt(draw: st.DrawFn, name: str) -> str:
 
 @st.composite
 def _objects(draw: st.DrawFn, depth: int = 0) -> str:
-    """The text of an object whose member names may be repeated, in any spelling."""
+    """Return the text of an object whose member names may be repeated and escaped."""
     members = []
     for name in draw(st.lists(st.sampled_from(["id", "method", "a:b", ":"]), max_size=4)):
         choices = ["1", '":"', '"\\u003a\\u003A"', '"\\\\u003a"', '"\\"id\\":2"', "[{}]"]
-        inner = draw(st.sampled_from(choices)) if depth > 2 or draw(st.booleans()) else draw(_objects(depth + 1))
+        value = draw(st.sampled_from(choices)) if depth > 2 or draw(st.booleans()) else draw(_objects(depth + 1))
         blank = draw(st.sampled_from(["", " ", "\t\n"]))
-        members.append(f"{draw(_spelt(name))}{blank}:{blank}{inner}")
+        members.append(f"{draw(_escaped(name))}{blank}:{blank}{value}")
     return "{" + ",".join(members) + "}"
 
 
@@ -87,34 +89,34 @@ def _objects(draw: st.DrawFn, depth: int = 0) -> str:
 @example('{"method":"a","m\\u0065thod":"b"}')
 @example('{"id":{"a":1,"a":2}}')
 @example('{"a":"\\u003a\\u003a","a":""}')
-def test_a_repeated_name_is_found_at_any_depth_and_in_any_spelling(data: str) -> None:
+def test_repeated_member_found_at_any_depth_and_escaping(data: str) -> None:
     repeated: list[set[str]] = []
 
-    def look(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    def collect(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             repeated.append({name for name in names if names.count(name) > 1})
         return dict(pairs)
 
-    expected = json.loads(data, object_pairs_hook=look)
+    expected = json.loads(data, object_pairs_hook=collect)
 
     value, excess, repetitions = read(data.encode(), LIMITS)
 
     assert value == expected
     assert excess is None
-    # Of several the first and the last are enough.
+    # The first and the last repetition are reported.
     assert [set(names) for _, names in repetitions] == (repeated[:1] + repeated[1:][-1:])
 
 
 @pytest.mark.parametrize("before", ["{}", "[" * 100 + "]" * 100])
-def test_repeated_members_of_many_objects_are_named_for_two_of_them(before: str) -> None:
+def test_repeated_members_of_many_objects_reported_for_two(before: str) -> None:
     text = f'{{"a":[{before},' + '{"b":0,"b":0},' * 5_000 + '{}],"c":0,"c":0}'
     value, _, repetitions = read(text.encode(), LIMITS)
     assert [names for _, names in repetitions] == [{"b"}, {"c"}]
     assert repetitions[-1][0] is value
 
 
-def test_a_very_long_text_with_repeated_members_is_not_searched_for_their_names() -> None:
+def test_repeated_members_in_long_text_reported_without_names() -> None:
     text = '{"a":"' + "x" * 2**20 + '","b":{"c":1,"c":2}}'
     _, _, repetitions = read(text.encode(), LIMITS)
     assert repetitions == (({}, frozenset()),)
@@ -122,7 +124,7 @@ def test_a_very_long_text_with_repeated_members_is_not_searched_for_their_names(
 
 @pytest.mark.parametrize("collecting", [True, False])
 @pytest.mark.parametrize("text", [b"[" + b"[]," * 30_000 + b"[]]", b"[" + b"[]," * 30_000 + b"[}]"])
-def test_a_long_text_is_read_without_garbage_collections(text: bytes, collecting: bool) -> None:
+def test_long_text_read_without_garbage_collection(text: bytes, collecting: bool) -> None:
     collections: list[str] = []
 
     def note(phase: str, _: object) -> None:
@@ -141,7 +143,7 @@ def test_a_long_text_is_read_without_garbage_collections(text: bytes, collecting
     assert len(collections) <= 2 * 2
 
 
-def test_a_repetition_names_the_object_it_stands_in() -> None:
+def test_repetition_reports_its_object() -> None:
     value, _, repetitions = read(b'{"a":{"x":1},"a":{"x":2,"y":3}}', LIMITS)
 
     ((container, names),) = repetitions
@@ -151,12 +153,12 @@ def test_a_repetition_names_the_object_it_stands_in() -> None:
 
 @pytest.mark.property
 @given(st.binary() | st.text().map(str.encode))
-def test_any_bytes_are_read_or_refused_as_no_json(data: bytes) -> None:
+def test_arbitrary_bytes_read_or_rejected(data: bytes) -> None:
     check_any_bytes(data)
 
 
 def check_any_bytes(data: bytes) -> None:
-    """Agrees with another strict reader on what is JSON."""
+    """Compare the result with another strict reader."""
     try:
         value = read(data, LIMITS)[0]
     except ValueError:
@@ -179,7 +181,7 @@ def check_any_bytes(data: bytes) -> None:
         10**307,
     ],
 )
-def test_integers_beyond_64_bits_are_exact_both_ways(number: int) -> None:
+def test_integers_beyond_64_bits_exact_in_both_directions(number: int) -> None:
     value = {"n": [number, (number,)], "m": number}
 
     data = write(cast("JsonValue", value))  # a tuple is written as an array
@@ -188,13 +190,13 @@ def test_integers_beyond_64_bits_are_exact_both_ways(number: int) -> None:
     assert read(data, LIMITS)[0] == {"n": [number, [number]], "m": number}
 
 
-def test_a_large_float_stays_a_float() -> None:
+def test_large_float_remains_float() -> None:
     assert read(b"[1e22, 18446744073709551616.0]", LIMITS)[0] == [1e22, 18446744073709551616.0]
     assert all(isinstance(item, float) for item in cast("list[JsonValue]", read(b"[1e22, 1e19]", LIMITS)[0]))  # a list
 
 
-def test_a_release_of_orjson_without_a_sign_in_exponents_would_be_noticed() -> None:
-    """The text of a float that was an integer must have the character that the reader looks for."""
+def test_orjson_writes_sign_in_exponents() -> None:
+    """Check that the text of a float that was an integer has the character that the reader searches for."""
     assert text._EXPONENT in orjson.dumps(float(2**64))
     assert text._EXPONENT in orjson.dumps(float(-(2**63) - 1025))
     assert text._EXPONENT in orjson.dumps(1e308)
@@ -207,7 +209,7 @@ def _nested(depth: int, kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ["array", "object"])
 @pytest.mark.parametrize("allowed", [1, 2, 128, 250])
-def test_the_depth_is_exact(allowed: int, kind: str) -> None:
+def test_nesting_depth_counted_exactly(allowed: int, kind: str) -> None:
     limits = Limits(nesting_depth=allowed)
 
     assert read(_nested(allowed, kind), limits)[1] is None
@@ -218,25 +220,25 @@ def test_the_depth_is_exact(allowed: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("blanks", [0, 9_000])
-def test_the_depth_is_exact_in_long_texts_too(blanks: int) -> None:
-    """Long texts are not looked at for brackets first."""
+def test_nesting_depth_counted_exactly_in_long_text(blanks: int) -> None:
+    """Check long texts, which skip the search for brackets."""
     assert read(_nested(128, "array") + b" " * blanks, LIMITS)[1] is None
     assert read(_nested(129, "array") + b" " * blanks, LIMITS)[1] is not None
 
 
-def test_brackets_in_strings_and_side_by_side_are_no_depth() -> None:
+def test_brackets_in_strings_do_not_count_as_depth() -> None:
     data = orjson.dumps(["[{" * 500, *([[]] * 500)])
 
     assert read(data, LIMITS)[1] is None
 
 
 @pytest.mark.parametrize("depth", [2_000, 100_000])
-def test_a_depth_beyond_the_reader_is_refused_without_recursion(depth: int) -> None:
+def test_excessive_depth_rejected_without_recursion(depth: int) -> None:
     with pytest.raises(ValueError, match="limit"):
         read(b"[" * depth + b"]" * depth, LIMITS)
 
 
-def test_the_items_of_an_array_are_counted() -> None:
+def test_array_items_counted() -> None:
     limits = Limits(array_items=10, object_members=1_000)
 
     assert read(orjson.dumps({"a": [[1, 2.5]] * 10}), limits)[1] is None
@@ -247,7 +249,7 @@ def test_the_items_of_an_array_are_counted() -> None:
     assert (excess.setting, excess.observed, excess.allowed) == ("Limits.array_items", 11, 10)
 
 
-def test_the_members_of_an_object_are_counted() -> None:
+def test_object_members_counted() -> None:
     limits = Limits(array_items=1_000, object_members=10)
 
     assert read(orjson.dumps([{str(n): n for n in range(10)}] * 4), limits)[1] is None
@@ -257,11 +259,11 @@ def test_the_members_of_an_object_are_counted() -> None:
     assert (excess.setting, excess.observed, excess.allowed) == ("Limits.object_members", 11, 10)
 
 
-def test_commas_in_a_string_are_no_items() -> None:
+def test_commas_in_strings_do_not_count_as_items() -> None:
     assert read(b'"' + b"," * 50 + b'"', Limits(array_items=10, object_members=10)) == ("," * 50, None, ())
 
 
-def test_the_least_text_of_too_many_items_is_found() -> None:
+def test_shortest_text_over_item_limit_rejected() -> None:
     excess = read(b"[1,1]", Limits(array_items=1))[1]
 
     assert excess is not None
@@ -283,12 +285,12 @@ def test_the_least_text_of_too_many_items_is_found() -> None:
         ((1, {2: 3}), "the name 2 of a member of "),
     ],
 )
-def test_what_json_cannot_say_is_refused_with_its_place(value: object, place: str) -> None:
+def test_value_not_json_rejected_with_path(value: object, place: str) -> None:
     with pytest.raises(LocalProtocolError, match=place):
-        write(cast("JsonValue", value))  # the point of the test: it is none
+        write(cast("JsonValue", value))  # the test needs a value that is not JSON
 
 
-def test_what_is_too_deep_or_contains_itself_is_refused() -> None:
+def test_value_too_deep_or_recursive_rejected() -> None:
     deep: JsonValue = []
     for _ in range(100_000):
         deep = [deep]
@@ -301,14 +303,14 @@ def test_what_is_too_deep_or_contains_itself_is_refused() -> None:
         write(loop)
 
 
-def test_null_and_the_word_null_are_no_reason_to_refuse() -> None:
+def test_null_and_text_null_written() -> None:
     value: JsonValue = {"a": None, "b": "null", "c": [1.5, True, {"d": None}]}
 
     assert json.loads(write(value)) == value
 
 
-def test_a_fragment_is_copied_beside_anything() -> None:
-    fragment = cast("JsonValue", orjson.Fragment(b'{"ready":null}'))  # stands for a value
+def test_fragment_copied_beside_any_value() -> None:
+    fragment = cast("JsonValue", orjson.Fragment(b'{"ready":null}'))  # a fragment in place of a value
 
     assert write({"a": fragment, "n": None}) == b'{"a":{"ready":null},"n":null}'
     assert write({"a": fragment, "n": 2**64}) == b'{"a":{"ready":null},"n":18446744073709551616}'
@@ -318,13 +320,13 @@ def test_a_fragment_is_copied_beside_anything() -> None:
         write({"a": fragment, "b": "\udfff"})
 
 
-def test_one_object_in_several_places_is_written_in_each() -> None:
+def test_shared_object_written_repeatedly() -> None:
     shared: JsonValue = {"n": 2**64}
 
     assert write([shared, shared]) == b'[{"n":18446744073709551616},{"n":18446744073709551616}]'
 
 
-def test_writing_leaves_the_value_as_it_was() -> None:
+def test_write_does_not_change_value() -> None:
     value: JsonValue = {"a": [2**64, {"b": 2**65}]}
 
     write(value)
@@ -332,7 +334,7 @@ def test_writing_leaves_the_value_as_it_was() -> None:
     assert value == {"a": [2**64, {"b": 2**65}]}
 
 
-def test_a_writer_without_a_bound_on_depth_is_refused_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_without_depth_limit_rejected_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orjson, "dumps", lambda value: b"")
 
     with pytest.raises(ImportError, match="any depth"):
@@ -340,7 +342,7 @@ def test_a_writer_without_a_bound_on_depth_is_refused_at_import(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("members", [1, 150, 1_000])
-def test_repetitions_are_found_in_long_texts_too(members: int) -> None:
+def test_repeated_members_found_in_long_text(members: int) -> None:
     padding = "x" * (200 * 1024 // members)
     inside = ",".join(f'"name {number}":"{padding}"' for number in range(members))
     value, exceeded, repetitions = read(f"{{{inside}}}".encode(), Limits())
@@ -353,7 +355,7 @@ def test_repetitions_are_found_in_long_texts_too(members: int) -> None:
 
 
 @pytest.mark.parametrize("items", [1, 1_000])
-def test_infinities_are_refused_in_long_texts_too(items: int) -> None:
+def test_infinities_rejected_in_long_text(items: int) -> None:
     value: JsonValue = [*["x" * (200 * 1024 // items)] * items, float("inf")]
     with pytest.raises(LocalProtocolError, match="not a finite number"):
         write(value)
@@ -369,7 +371,7 @@ def test_infinities_are_refused_in_long_texts_too(items: int) -> None:
         ('[{"a": {"b:": 1}}, 1', [{"a": {"b:": 1}}, 1]),
     ],
 )
-def test_long_texts_of_few_values_are_exact(before: str, expected: list[JsonValue]) -> None:
+def test_long_text_with_few_values_read_exactly(before: str, expected: list[JsonValue]) -> None:
     padding = "x" * 100_000
     value, exceeded, repetitions = read(f'{before}, "{padding}"]'.encode(), Limits())
     assert exceeded is None
@@ -379,6 +381,6 @@ def test_long_texts_of_few_values_are_exact(before: str, expected: list[JsonValu
     assert isinstance(exceeded, LimitExceeded)
 
 
-def test_a_line_end_is_written_on_demand() -> None:
+def test_line_end_written_on_demand() -> None:
     assert write({"a": 1}, line=True) == b'{"a":1}\n'
     assert write([2**70], line=True) == b"[1180591620717411303424]\n"

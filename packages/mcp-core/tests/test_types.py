@@ -1,4 +1,4 @@
-"""The classes themselves: equality, copies, binary content, levels."""
+"""The wire classes: equality, copies, binary content, log levels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_core.revisions import REVISIONS
 from mcp_core.types import meta
 
 
-def test_values_are_equal_by_class_and_fields() -> None:
+def test_wire_objects_equal_by_class_and_fields() -> None:
     assert t.TextContent(text="a") == t.TextContent(text="a")
     assert t.TextContent(text="a") != t.TextContent(text="b")
     assert t.ToolListChangedNotificationParams() != t.PromptListChangedNotificationParams()
@@ -29,13 +29,13 @@ def test_values_are_equal_by_class_and_fields() -> None:
         hash(t.TextContent(text="a"))
 
 
-def test_a_value_shows_what_it_was_given() -> None:
+def test_wire_object_repr_shows_given_fields() -> None:
     assert repr(t.CallToolResult(content=())) == "CallToolResult(content=())"
     assert repr(t.TextContent(text="a", meta={})) == "TextContent(text='a', meta={})"
     assert repr(t.ABSENT) == "ABSENT"
 
 
-def test_a_value_can_be_copied_and_pickled() -> None:
+def test_wire_object_copied_and_pickled() -> None:
     value = t.CallToolResult(content=(t.TextContent(text="a", extra={"b": 1}),), structured_content={"c": [1]})
     assert copy.copy(value) == copy.deepcopy(value) == value
     assert copy.deepcopy(value).extra is t.NO_EXTRA
@@ -46,7 +46,7 @@ def test_a_value_can_be_copied_and_pickled() -> None:
         t.evolve(value, nonsense=1)
 
 
-def test_extra_members_are_shared_and_cannot_be_changed() -> None:
+def test_extra_members_shared_and_immutable() -> None:
     assert t.TextContent(text="a").extra is t.NO_EXTRA
     assert t.NO_EXTRA == {}
     assert list(t.NO_EXTRA) == []
@@ -54,19 +54,19 @@ def test_extra_members_are_shared_and_cannot_be_changed() -> None:
     with pytest.raises(KeyError):
         t.NO_EXTRA["a"]
     with pytest.raises(TypeError):
-        t.NO_EXTRA["a"] = 1  # type: ignore[index]  # that is what is tested
+        t.NO_EXTRA["a"] = 1  # type: ignore[index]  # the test changes an immutable mapping
 
 
 @pytest.mark.parametrize(
     ("attribute", "wire"), [("text", "text"), ("is_error", "isError"), ("poll_interval_ms", "pollIntervalMs")]
 )
-def test_wire_names_are_in_camel_case(attribute: str, wire: str) -> None:
+def test_wire_names_in_camel_case(attribute: str, wire: str) -> None:
     assert wire_name(attribute) == wire
 
 
 @pytest.mark.property
 @given(st.binary(max_size=200), st.sampled_from([0, 1, 4, 76]))
-def test_base64_is_read_in_any_of_its_ways(data: bytes, width: int) -> None:
+def test_base64_variants_decoded(data: bytes, width: int) -> None:
     plain = base64.b64encode(data).decode()
     lines = "\r\n".join(plain[at : at + width] for at in range(0, len(plain), width)) if width else plain
     for text in (plain, lines, plain.rstrip("="), base64.urlsafe_b64encode(data).decode()):
@@ -74,12 +74,12 @@ def test_base64_is_read_in_any_of_its_ways(data: bytes, width: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a$b=", "äöü=", "ab=c"])
-def test_what_is_no_base64_is_refused(text: str) -> None:
+def test_base64_malformed_rejected(text: str) -> None:
     with pytest.raises(InvalidValue, match="not base64"):
         t.decode_base64(text)
 
 
-def test_decoded_content_is_bounded() -> None:
+def test_decoded_content_bounded() -> None:
     content = t.ImageContent.of_bytes(b"abc", "image/png")
     assert content == t.ImageContent(data="YWJj", mime_type="image/png")
     assert content.data_bytes() == b"abc"
@@ -90,19 +90,19 @@ def test_decoded_content_is_bounded() -> None:
     assert t.BlobResourceContents.of_bytes("a:b", b"abc").blob_bytes() == b"abc"
 
 
-def test_log_levels_have_an_order() -> None:
+def test_log_levels_ordered() -> None:
     assert t.reaches("error", "error")
     assert t.reaches("emergency", "debug")
     assert not t.reaches("info", "notice")
 
 
 @pytest.mark.spec("meta.reverse-dns", "meta.prefix-reverse-dns")
-def test_the_keys_of_metadata_have_their_prefix() -> None:
+def test_meta_keys_have_prefix() -> None:
     assert meta.PROTOCOL_VERSION == "io.modelcontextprotocol/protocolVersion"
     assert meta.PROGRESS_TOKEN == "progressToken"
 
 
-def test_everything_public_is_documented() -> None:
+def test_public_types_documented() -> None:
     for name in t.__all__:
         value = getattr(t, name)
         if inspect.isclass(value) and issubclass(value, t.WireObject) and value is not t.WireObject:
@@ -123,13 +123,13 @@ def refs(form: Form) -> list[type[t.WireObject]]:
     match form:
         case Ref(cls):
             return [cls]
-        case Array(inner) | Dictionary(inner):
-            return refs(inner)
+        case Array(item) | Dictionary(item):
+            return refs(item)
         case _:
             return []
 
 
-def test_no_member_is_older_than_its_type() -> None:
+def test_member_not_older_than_its_type() -> None:
     for revision in REVISIONS.values():
         for cls in wire_classes(revision):
             for member in wire_class(cls, revision).members:
@@ -141,17 +141,17 @@ def test_no_member_is_older_than_its_type() -> None:
                     assert alive
 
 
-def test_a_value_cannot_be_made_without_what_it_needs_or_with_what_it_has_not() -> None:
+def test_wire_object_missing_or_unknown_field_raises() -> None:
     with pytest.raises(TypeError, match=r"TextContent needs text"):
-        t.TextContent()  # type: ignore[call-arg]  # what is tested
-    with pytest.raises(TypeError, match=r"TextContent has no colour"):
-        t.TextContent(text="a", colour="red")  # type: ignore[call-arg]  # what is tested
+        t.TextContent()  # type: ignore[call-arg]  # a required field is missing
+    with pytest.raises(TypeError, match=r"TextContent has no color"):
+        t.TextContent(text="a", color="red")  # type: ignore[call-arg]  # the field does not exist
 
 
-def test_a_value_cannot_be_changed() -> None:
+def test_wire_object_is_frozen() -> None:
     content = t.TextContent(text="a")
     with pytest.raises(FrozenInstanceError):
-        content.text = "b"  # type: ignore[misc]  # what is tested
+        content.text = "b"  # type: ignore[misc]  # the test assigns to a frozen attribute
     with pytest.raises(FrozenInstanceError):
         del content.text
     assert content == t.TextContent(text="a")
