@@ -1,4 +1,4 @@
-"""The threat model lists every known attack, and each of its rows names tests that exist."""
+"""The threat model: it lists every known attack, and each of its rows names existing tests."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NAMES = """
     GHSA-8r9q-7v3j-jr4g GHSA-wvj2-96wp-fq3f GHSA-q382-vc8q-7jhj GHSA-rww4-4w9c-7733 GHSA-c2jp-c369-7pvx GHSA-5h2m-4q8j-pqpj
     GHSA-7f8r-222p-6f5g GHSA-g9hg-qhmf-q45m GHSA-q66q-fx2p-7w4m GHSA-hc55-p739-j48w GHSA-j22h-9j4x-23w5
 """
-NAMED = _NAMES.split()
-"""Attacks that have a name."""
+NAMED_ATTACKS = _NAMES.split()
+"""Attacks with a CVE or GHSA identifier."""
 
 
 @attrs.frozen
 class Row:
-    """One attack."""
+    """A row of the threat model."""
 
     attack: str
     tried: str
@@ -63,36 +63,36 @@ def names_in(module: Path) -> frozenset[str]:
     return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def missing(test: str) -> str | None:
-    """What is not there of a test, or `None`."""
+def find_problem(test: str) -> str | None:
+    """Return why a test was not found, or `None` if it exists."""
     place, _, name = test.partition("::")
     package, _, file = place.partition("/")
     module = ROOT / FOLDERS.get(package, "nowhere") / file
     if not module.is_file():
-        return f"there is no {place}"
+        return f"{place} does not exist"
     return None if name in names_in(module) else f"{place} has no {name}"
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.attack)
-def test_each_attack_has_tests_that_exist(row: Row) -> None:
+def test_attack_names_existing_tests(row: Row) -> None:
     assert row.tests, "no test is named"
-    assert [problem for problem in map(missing, row.tests) if problem is not None] == []
+    assert [problem for problem in map(find_problem, row.tests) if problem is not None] == []
     assert row.tried
     assert row.happens
 
 
-def test_every_attack_that_has_a_name_is_listed() -> None:
+def test_identified_attacks_listed() -> None:
     listed = " ".join(row.attack for row in rows())
-    assert [name for name in NAMED if not re.search(rf"{name}\b", listed)] == []
+    assert [name for name in NAMED_ATTACKS if not re.search(rf"{name}\b", listed)] == []
 
 
-def test_no_attack_is_listed_twice() -> None:
+def test_attacks_listed_once() -> None:
     names = [row.attack for row in rows()]
     assert len(names) == len(set(names))
     assert len(names) > 60
 
 
-def test_a_test_that_does_not_exist_is_found_out() -> None:
-    assert missing("core/test_nowhere.py::test_x") == "there is no core/test_nowhere.py"
-    assert missing("nobody/test_codec.py::test_x") == "there is no nobody/test_codec.py"
-    assert missing("core/test_codec.py::test_x") == "core/test_codec.py has no test_x"
+def test_unknown_test_reported() -> None:
+    assert find_problem("core/test_nowhere.py::test_x") == "core/test_nowhere.py does not exist"
+    assert find_problem("unknown/test_codec.py::test_x") == "unknown/test_codec.py does not exist"
+    assert find_problem("core/test_codec.py::test_x") == "core/test_codec.py has no test_x"

@@ -1,4 +1,4 @@
-"""All three parts of authorization together, with a person at a real browser: our client, our server, our authorization server."""
+"""Client, server and authorization server together, with a user at a real browser."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change your notes"}
 
 
-class Person:
-    """Ada, who does in a browser what a program asks her to, in a thread of her own."""
+class BrowserUser:
+    """A user who opens URLs in a browser, in a separate thread."""
 
     def __init__(self) -> None:
-        self.saw: list[str] = []
+        self.headings: list[str] = []
         """The headings of the pages, in order."""
         self._urls: Final[queue.SimpleQueue[str | None]] = queue.SimpleQueue()
 
-    def told(self, text: str) -> None:
-        """What the program writes when it cannot open a browser by itself: the URL is in the last line."""
+    def open_url(self, text: str) -> None:
+        """Open the URL in the last line of a text that the program writes because it cannot open a browser."""
         self._urls.put(text.splitlines()[-1])
 
-    def leave(self) -> None:
-        """She goes home."""
+    def stop(self) -> None:
+        """Stop the thread."""
         self._urls.put(None)
 
-    def sit_there(self) -> None:
-        """Does what is asked, until she leaves."""
+    def run(self) -> None:
+        """Open URLs until stopped."""
         with chromium() as browser:
             page = browser.new_context().new_page()
             page.set_default_timeout(60_000)
@@ -50,42 +50,42 @@ class Person:
 
     def _answer(self, page: Page) -> None:
         heading = page.get_by_role("heading", level=1)
-        self.saw.append(heading.inner_text())
-        if self.saw[-1] == "Log in":
+        self.headings.append(heading.inner_text())
+        if self.headings[-1] == "Log in":
             page.get_by_label("User name").fill("ada")
             page.get_by_label("Password").fill("lovelace")
             page.get_by_role("button", name="Log in").click()
-            self.saw.append(heading.inner_text())
+            self.headings.append(heading.inner_text())
         page.get_by_role("button", name="Allow").click()
         page.wait_for_url("**/callback?*")
 
 
 def notebook() -> Server:
-    """A server with one tool for each scope."""
+    """Return a server with one tool for each scope."""
     server = Server("notebook", version="1.0")
 
     @server.tool
     async def read(context: Context) -> str:
-        """Reads."""
+        """Read notes."""
         assert context.principal is not None
         return f"{context.principal.subject} may {', '.join(sorted(context.scopes))}"
 
     @server.tool
     async def write(context: Context) -> str:
-        """Writes."""
+        """Write notes."""
         return f"now {', '.join(sorted(context.scopes))}"
 
     return server
 
 
-async def said(client: Client, tool: str) -> str:
-    """What a tool answers."""
+async def call_tool(client: Client, tool: str) -> str:
+    """Call a tool, and return its text."""
     (content,) = (await client.call_tool(tool, {})).content
     assert isinstance(content, TextContent)
     return content.text
 
 
-async def test_a_person_logs_in_and_allows_more_when_more_is_needed() -> None:
+async def test_user_logs_in_and_grants_more_scopes_on_request() -> None:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     issuer = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
     resource = f"{issuer}/mcp"
@@ -100,25 +100,28 @@ async def test_a_person_logs_in_and_allows_more_when_more_is_needed() -> None:
             scopes=Scopes(base="notes:read", tools={"write": "notes:write"}),
         )
     )
-    person = Person()
+    user = BrowserUser()
     oauth = OAuth(
         "Notebook reader",
-        user_agent=SystemBrowser(show_message=person.told, environment={"BROWSER": "no-such-program"}),
+        user_agent=SystemBrowser(show_message=user.told, environment={"BROWSER": "no-such-program"}),
     )
     with trio.fail_after(150):
         async with trio.open_nursery() as nursery:
             host = HttpHost(authorization.combine(endpoint), limits=SERVER_LIMITS, timeouts=None)
             await nursery.start(host.run, [listener])
-            nursery.start_soon(trio.to_thread.run_sync, person.sit_there)
+            nursery.start_soon(trio.to_thread.run_sync, user.sit_there)
             try:
                 async with open_http(resource, auth=oauth) as client:
-                    assert await said(client, "read") == "ada may notes:read"
-                    assert person.saw == ["Log in", f"Allow “Notebook reader” to use {issuer.removeprefix('http://')}?"]
-                    assert await said(client, "write") == "now notes:read, notes:write"
-                    assert len(person.saw) == 3
-                    assert await said(client, "read") == "ada may notes:read, notes:write"
-                    assert len(person.saw) == 3
+                    assert await call_tool(client, "read") == "ada may notes:read"
+                    assert user.headings == [
+                        "Log in",
+                        f"Allow “Notebook reader” to use {issuer.removeprefix('http://')}?",
+                    ]
+                    assert await call_tool(client, "write") == "now notes:read, notes:write"
+                    assert len(user.headings) == 3
+                    assert await call_tool(client, "read") == "ada may notes:read, notes:write"
+                    assert len(user.headings) == 3
             finally:
-                person.leave()
+                user.leave()
             nursery.cancel_scope.cancel()
     await authorization.store.aclose()

@@ -73,36 +73,36 @@ CALM = Soaked(first=IDLE, last=Usage(50.0, 15), first_latency=LATENCY, last_late
     ],
     ids=lambda body: f"{body[:60]!r}",
 )
-def test_a_body_is_within_the_message_limit(body: bytes) -> None:
+def test_body_within_message_limit(body: bytes) -> None:
     assert len(body) < 4 * MIB
     assert b" " not in body.replace(b"application/json", b"")
 
 
-def test_a_request_has_the_envelope_of_its_revision() -> None:
+def test_request_has_metadata_of_its_revision() -> None:
     assert "_meta" not in json.loads(call("echo", {}, LEGACY))["params"]
     assert json.loads(call("echo", {}, MODERN, 7, task={}))["params"].keys() == {"name", "arguments", "task", "_meta"}
 
 
-def test_uris_are_different_and_of_one_size() -> None:
+def test_uris_different_and_of_given_size() -> None:
     assert len(set(uris(1_000, 64))) == 1_000
     assert {len(uri) for uri in uris(10, 64)} == {64}
 
 
-def test_a_bracket_bomb_is_as_deep_as_asked() -> None:
+def test_bracket_bomb_has_given_depth() -> None:
     assert json.loads(bracket_bomb(2))["params"]["arguments"] == {"text": [[]]}
 
 
-def test_a_batch_has_different_ids() -> None:
+def test_batch_ids_different() -> None:
     assert [message["id"] for message in json.loads(batch(3))] == [0, 1, 2]
 
 
-def test_a_post_is_a_head_and_its_body() -> None:
+def test_post_has_head_and_body() -> None:
     assert post("/mcp", "127.0.0.1:1", b"{}", {"accept": "a/b"}) == (
         b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:1\r\naccept: a/b\r\ncontent-length: 2\r\n\r\n{}"
     )
 
 
-def test_a_long_head_is_not_ended() -> None:
+def test_long_head_unfinished() -> None:
     head = long_head("127.0.0.1:1", 30_000)
     assert len(head) == 30_000
     assert b"\r\n\r\n" not in head
@@ -118,7 +118,7 @@ def test_a_long_head_is_not_ended() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     ],
 )
-async def test_a_raw_connection_reads_one_response_after_the_other(sent: bytes) -> None:
+async def test_raw_connection_reads_successive_responses(sent: bytes) -> None:
     ours, theirs = memory_stream_pair()
     connection = RawConnection(ours)
     await theirs.send_all(sent)
@@ -130,7 +130,7 @@ async def test_a_raw_connection_reads_one_response_after_the_other(sent: bytes) 
     assert not connection.received
 
 
-async def test_a_raw_connection_reports_a_server_that_left() -> None:
+async def test_raw_connection_closed_by_server_raises() -> None:
     ours, theirs = memory_stream_pair()
     connection = RawConnection(ours)
     await theirs.aclose()
@@ -140,18 +140,18 @@ async def test_a_raw_connection_reports_a_server_that_left() -> None:
         await connection.send(b"x")
 
 
-# --- what is measured --------------------------------------------------------------------------------------------------
+# --- measurements -------------------------------------------------------------------------------------------------------
 
 
-def lines(*said: dict[str, object]) -> Calls:
+def read_calls(*records: dict[str, object]) -> Calls:
     calls = Calls()
-    for each in said:
+    for each in records:
         calls.read(json.dumps(each))
     return calls
 
 
-def test_calls_are_counted_in_the_period_in_which_they_ran() -> None:
-    calls = lines(
+def test_calls_counted_in_period_of_execution() -> None:
+    calls = read_calls(
         {"kind": "legacy", "number": 0, "began": 1.0},
         {"kind": "legacy", "number": 0, "ended": 1.5, "error": None},
         {"kind": "modern", "number": 1, "began": 2.0},
@@ -165,14 +165,14 @@ def test_calls_are_counted_in_the_period_in_which_they_ran() -> None:
     assert math.isnan(calls.between(6.0, 7.0).worst)
 
 
-def test_a_call_without_an_answer_counts_as_long_as_it_has_waited() -> None:
-    calls = lines({"kind": "legacy", "number": 0, "began": -50.0})
+def test_call_without_response_counts_with_elapsed_time() -> None:
+    calls = read_calls({"kind": "legacy", "number": 0, "began": -50.0})
     assert calls.between(-1.0, 0.0).worst > 50.0
     assert not calls.answered(["legacy"])
 
 
-def test_a_failed_call_is_reported_with_its_error() -> None:
-    calls = lines(
+def test_failed_call_reported_with_error() -> None:
+    calls = read_calls(
         {"kind": "legacy", "number": 0, "began": 1.0}, {"kind": "legacy", "number": 0, "ended": 2.0, "error": "full"}
     )
     latency = calls.between(0.0, 3.0)
@@ -180,8 +180,8 @@ def test_a_failed_call_is_reported_with_its_error() -> None:
     assert not calls.answered(["legacy"])
 
 
-def test_a_call_that_was_refused_for_lack_of_room_is_counted_by_itself() -> None:
-    calls = lines(
+def test_call_rejected_for_memory_counted_separately() -> None:
+    calls = read_calls(
         {"kind": "legacy", "number": 0, "ended": 2.0, "error": "RequestFailed: the setting is Limits.total_bytes"},
         {"kind": "legacy", "number": 1, "ended": 2.0, "error": "ConnectionEnded: gone"},
     )
@@ -189,13 +189,13 @@ def test_a_call_that_was_refused_for_lack_of_room_is_counted_by_itself() -> None
     assert (latency.failed, latency.refused) == (2, 1)
 
 
-def test_a_client_that_cannot_connect_counts_as_a_failed_call() -> None:
-    calls = lines({"kind": "legacy", "number": 0, "ended": 2.0, "error": "not connected"})
+def test_client_not_connected_counts_as_failed_call() -> None:
+    calls = read_calls({"kind": "legacy", "number": 0, "ended": 2.0, "error": "not connected"})
     assert calls.between(1.0, 3.0).failed == 1
 
 
-def test_the_lag_is_the_latest_wake_up_of_the_period() -> None:
-    calls = lines(
+def test_lag_is_maximum_of_period() -> None:
+    calls = read_calls(
         {"kind": "lag", "number": 0, "began": 1.0, "ended": 1.5},
         {"kind": "lag", "number": 1, "began": 2.0, "ended": 2.25},
         {"kind": "session lost", "number": 2, "ended": 2.0},
@@ -205,8 +205,8 @@ def test_the_lag_is_the_latest_wake_up_of_the_period() -> None:
     assert calls.sessions_lost == 1
 
 
-def test_forgotten_calls_leave_those_that_still_run() -> None:
-    calls = lines(
+def test_forget_before_keeps_running_calls() -> None:
+    calls = read_calls(
         {"kind": "legacy", "number": 0, "began": 1.0},
         {"kind": "legacy", "number": 0, "ended": 2.0, "error": None},
         {"kind": "legacy", "number": 1, "began": 1.0},
@@ -215,7 +215,7 @@ def test_forgotten_calls_leave_those_that_still_run() -> None:
     assert calls.between(0.0, 4.0).calls == 1
 
 
-def test_a_figure_is_found_in_the_status_of_a_process() -> None:
+def test_figure_read_from_process_status() -> None:
     assert status_mib("Name:\tpython\nVmHWM:\t  4096 kB\nVmRSS:\t  2048 kB\n", "VmRSS") == 2.0
     with pytest.raises(ProcessLookupError):
         status_mib("Name:\tpython\nState:\tZ (zombie)\n", "VmRSS")
@@ -224,7 +224,7 @@ def test_a_figure_is_found_in_the_status_of_a_process() -> None:
 # --- verdicts ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_attack_within_the_goals_passes() -> None:
+def test_attack_within_goals_passes() -> None:
     assert problems(HARMLESS) == ()
 
 
@@ -244,15 +244,15 @@ def test_an_attack_within_the_goals_passes() -> None:
         ({"figures_below": 3.0}, "lived (s) was 3, not less than 3"),
     ],
 )
-def test_an_attack_beyond_a_goal_fails(changed: dict[str, object], problem: str) -> None:
-    assert problems(attrs.evolve(HARMLESS, **changed)) == (problem,)  # type: ignore[arg-type]  # one change of any kind
+def test_attack_beyond_goal_fails(changed: dict[str, object], problem: str) -> None:
+    assert problems(attrs.evolve(HARMLESS, **changed)) == (problem,)  # type: ignore[arg-type]  # the value of any field
 
 
-def test_what_a_limit_permits_may_be_kept() -> None:
+def test_memory_permitted_by_limit_may_be_kept() -> None:
     assert problems(attrs.evolve(HARMLESS, kept=Usage(100.0, 14), kept_mib=64.0)) == ()
 
 
-def test_what_a_second_run_uses_again_is_no_leak() -> None:
+def test_memory_reused_by_second_run_is_no_leak() -> None:
     first = attrs.evolve(HARMLESS, kept=Usage(95.0, 14))
     assert problems(attrs.evolve(first, kept_again=Usage(96.0, 14))) == ()
     assert problems(attrs.evolve(first, kept_again=Usage(130.0, 14))) == (
@@ -261,18 +261,18 @@ def test_what_a_second_run_uses_again_is_no_leak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peak_mib", "kept_mib", "again"),
+    ("peak_mib", "kept_mib", "expected"),
     [(200.0, 95.0, True), (200.0, 45.0, False), (200.0, 150.0, False), (1_000.0, 95.0, False)],
 )
-def test_a_second_run_is_made_where_it_decides(peak_mib: float, kept_mib: float, again: bool) -> None:
-    assert may_be_scattered(IDLE, peak_mib, Usage(kept_mib, 14), 0.0) is again
+def test_second_run_only_if_decisive(peak_mib: float, kept_mib: float, expected: bool) -> None:
+    assert may_be_scattered(IDLE, peak_mib, Usage(kept_mib, 14), 0.0) is expected
 
 
-def test_goals_can_be_stricter() -> None:
+def test_stricter_goals_applied() -> None:
     assert problems(HARMLESS, Goals(rise_mib=10.0)) == ("memory rose by 60 MiB, more than 10",)
 
 
-def test_a_soak_without_growth_passes() -> None:
+def test_soak_without_growth_passes() -> None:
     assert growth(CALM) == ()
 
 
@@ -287,20 +287,20 @@ def test_a_soak_without_growth_passes() -> None:
         ({"stopped": "the server ended"}, "the server ended"),
     ],
 )
-def test_a_soak_with_growth_fails(changed: dict[str, object], problem: str) -> None:
-    assert growth(attrs.evolve(CALM, **changed)) == (problem,)  # type: ignore[arg-type]  # one change of any kind
+def test_soak_with_growth_fails(changed: dict[str, object], problem: str) -> None:
+    assert growth(attrs.evolve(CALM, **changed)) == (problem,)  # type: ignore[arg-type]  # the value of any field
 
 
 # --- command lines -----------------------------------------------------------------------------------------------------
 
 
-def test_all_attacks_are_chosen_unless_some_are_named() -> None:
+def test_attacks_chosen_by_name_or_all() -> None:
     assert chosen([]) == list(ATTACKS.values())
     assert [each.name for each in chosen(["bodies", "initialize*"])] == ["initialize", "initialize-text", "bodies"]
 
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--host", "apache"]])
-def test_an_argument_that_cannot_be_used_is_named(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_argument_reported(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         attacks.main(arguments)
     assert ended.value.code == 2
@@ -308,39 +308,39 @@ def test_an_argument_that_cannot_be_used_is_named(arguments: Sequence[str], caps
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"), [(["--minutes", "0"], "--minutes"), (["--only", "descriptors-hard"], "few descriptors")]
+    ("arguments", "expected"), [(["--minutes", "0"], "--minutes"), (["--only", "descriptors-hard"], "few descriptors")]
 )
-def test_a_soak_that_cannot_run_says_why(
-    arguments: Sequence[str], named: str, capsys: pytest.CaptureFixture[str]
+def test_soak_with_unusable_arguments_reported(
+    arguments: Sequence[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         soak.main(arguments)
     assert ended.value.code == 2
-    assert named in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
-def test_the_list_names_each_attack(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_option_names_each_attack(capsys: pytest.CaptureFixture[str]) -> None:
     assert attacks.main(["--list"]) == 0
-    said = capsys.readouterr().out
-    assert [name for name in ATTACKS if name not in said] == []
+    output = capsys.readouterr().out
+    assert [name for name in ATTACKS if name not in output] == []
 
 
-def test_all_attacks_together_are_bounded() -> None:
+def test_attacks_have_bounded_total_duration() -> None:
     assert sum(each.seconds for each in ATTACKS.values()) < 10 * 60
     assert all(each.summary and each.run.__doc__ for each in ATTACKS.values())
 
 
-def test_the_help_says_what_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    for made in (attacks.parser(), soak.parser()):
+def test_help_describes_passing_result(capsys: pytest.CaptureFixture[str]) -> None:
+    for parser in (attacks.parser(), soak.parser()):
         with pytest.raises(SystemExit) as ended:
-            made.parse_args(["--help"])
+            parser.parse_args(["--help"])
         assert ended.value.code == 0
-        said = capsys.readouterr().out
-        assert "32 MiB" in said
-        assert "exit status" in said
+        output = capsys.readouterr().out
+        assert "32 MiB" in output
+        assert "exit status" in output
 
 
-def test_the_server_gets_the_limits_of_an_attack() -> None:
+def test_server_receives_limits_of_attack() -> None:
     assert server_arguments(Setting()) == ("--host", "embedded")
     assert server_arguments(Setting(host="hypercorn"), (1_024, 4_096)) == (
         *("--host", "hypercorn"),
@@ -348,31 +348,31 @@ def test_the_server_gets_the_limits_of_an_attack() -> None:
     )
 
 
-def test_a_soak_runs_no_attack_that_needs_a_server_of_its_own() -> None:
+def test_soak_excludes_attacks_with_own_server() -> None:
     assert [each.name for each in soak.fit_for_soak([]) if each.nofile is not None] == []
     assert max(each.seconds for each in soak.fit_for_soak(["deadline"])) <= 15.0
 
 
-def test_a_row_says_whether_an_attack_passed() -> None:
+def test_result_row_shows_verdict() -> None:
     assert attacks.row(HARMLESS).endswith("PASS")
     failed = attrs.evolve(HARMLESS, peak_mib=1_000.0, lag=0.5, sessions_lost=2)
     assert attacks.row(failed).endswith("FAIL")
-    said = "\n".join(attacks.details(failed))
-    assert "problem: memory rose by 960 MiB" in said
-    assert "3 x 200, 5 x 429" in said
-    assert "lived (s): 3" in said
-    assert "busy" in said
-    assert "lost 2 sessions" in said
+    details = "\n".join(attacks.details(failed))
+    assert "problem: memory rose by 960 MiB" in details
+    assert "3 x 200, 5 x 429" in details
+    assert "lived (s): 3" in details
+    assert "busy" in details
+    assert "lost 2 sessions" in details
 
 
-def test_the_json_has_no_figure_that_json_lacks() -> None:
-    nothing = attrs.evolve(LATENCY, calls=0, median=math.nan, worst=math.nan)
-    document = attacks.as_json(attrs.evolve(HARMLESS, latency_idle=nothing))
+def test_json_report_has_no_nan() -> None:
+    no_calls = attrs.evolve(LATENCY, calls=0, median=math.nan, worst=math.nan)
+    document = attacks.as_json(attrs.evolve(HARMLESS, latency_idle=no_calls))
     assert json.loads(json.dumps(document, allow_nan=False))["latency_idle"]["median"] is None
     assert document["verdict"] == "PASS"
 
 
-async def test_a_progress_line_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_progress_line_silent_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress()
     progress.after("one: ")("two")
     progress.clear()

@@ -20,21 +20,21 @@ def module(tmp_path: Path, text: str, name: str = "things") -> str:
     return page(known[f"p.{name}"], known)
 
 
-def test_the_reference_is_up_to_date() -> None:
+def test_reference_up_to_date() -> None:
     assert stale(REFERENCE) == [], "run: python scripts/documentation/build.py"
 
 
-def test_what_is_not_up_to_date_is_named(
+def test_stale_reference_pages_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(build_docs, "REFERENCE", tmp_path)
-    (tmp_path / "gone.md").write_text("about what is gone")
+    (tmp_path / "gone.md").write_text("a removed page")
     assert main([]) == 0
     assert not (tmp_path / "gone.md").exists()
     assert main(["--check"]) == 0
-    capsys.readouterr()  # what it said of pages that it cannot make here
+    capsys.readouterr()  # discard the output about pages that cannot be generated here
     (tmp_path / "limits.md").write_text("old")
-    (tmp_path / "more.md").write_text("too much")
+    (tmp_path / "more.md").write_text("superfluous")
     assert main(["--check"]) == 1
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         "docs/reference/limits.md",
@@ -42,26 +42,26 @@ def test_what_is_not_up_to_date_is_named(
     ]
 
 
-def test_every_row_of_the_tables_is_in_the_pages() -> None:
-    made = pages()
+def test_reference_contains_every_table_row() -> None:
+    generated = pages()
     for row in METHODS:
-        assert f"`{row.name}`" in made["methods.md"]
+        assert f"`{row.name}`" in generated["methods.md"]
     for notification in NOTIFICATIONS:
-        assert f"`{notification.name}`" in made["notifications.md"]
+        assert f"`{notification.name}`" in generated["notifications.md"]
     for state, rules in RULES.items():
         for kind, rule in rules.items():
-            assert f"| {state.value} | {kind.value} | {rule.then.value} |" in made["lifecycle.md"]
-    assert "stateDiagram-v2" in made["lifecycle.md"]
+            assert f"| {state.value} | {kind.value} | {rule.then.value} |" in generated["lifecycle.md"]
+    assert "stateDiagram-v2" in generated["lifecycle.md"]
 
 
-def test_a_function_is_shown_with_its_signature_and_sections(tmp_path: Path) -> None:
+def test_function_shown_with_signature_and_sections(tmp_path: Path) -> None:
     text = module(
         tmp_path,
         '''
         """Things."""
         __all__ = ["make"]
         async def make(a: int, /, b: str = "x, y", *rest: int, c: bool = True, **more: int) -> None:
-            """Makes things.
+            """Make things.
 
                 make(1)
 
@@ -86,7 +86,7 @@ def test_a_function_is_shown_with_its_signature_and_sections(tmp_path: Path) -> 
     assert "- `ValueError`: It is wrong." in text
 
 
-def test_a_class_is_shown_with_its_fields_and_methods(tmp_path: Path) -> None:
+def test_class_shown_with_fields_and_methods(tmp_path: Path) -> None:
     text = module(
         tmp_path,
         '''
@@ -108,7 +108,7 @@ def test_a_class_is_shown_with_its_fields_and_methods(tmp_path: Path) -> None:
                 """In grams."""
             @classmethod
             def of(cls, text: str) -> Thing:
-                """Makes one."""
+                """Make a thing."""
             def undocumented(self) -> None: ...
         ''',
     )
@@ -121,7 +121,7 @@ def test_a_class_is_shown_with_its_fields_and_methods(tmp_path: Path) -> None:
         assert hidden not in text
 
 
-def test_only_the_overloads_of_a_function_are_shown(tmp_path: Path) -> None:
+def test_overloads_shown_without_implementation(tmp_path: Path) -> None:
     text = module(
         tmp_path,
         '''
@@ -132,14 +132,14 @@ def test_only_the_overloads_of_a_function_are_shown(tmp_path: Path) -> None:
         @overload
         def make(a: str) -> str: ...
         def make(a: object) -> object:
-            """Makes it."""
+            """Make it."""
         ''',
     )
     assert "def make(a: int) -> int\ndef make(a: str) -> str\n```" in text
     assert "object" not in text
 
 
-def test_a_name_has_one_place_and_links_from_elsewhere(tmp_path: Path) -> None:
+def test_exported_name_documented_once_and_linked(tmp_path: Path) -> None:
     module(tmp_path, '"""Hidden."""\n__all__ = ["A"]\nA = 1\n"""One."""\n', "_hidden")
     first = module(tmp_path, '"""First."""\nfrom p._hidden import A\n__all__ = ["A"]\n', "first")
     second = module(tmp_path, '"""Second."""\nfrom p.first import A\n__all__ = ["A"]\n', "second")
@@ -147,7 +147,7 @@ def test_a_name_has_one_place_and_links_from_elsewhere(tmp_path: Path) -> None:
     assert "From [`p.first`](p.first.md): [`A`](p.first.md#a)." in second
 
 
-def test_code_of_a_module_is_code_and_a_drawing_is_a_drawing() -> None:
+def test_module_docstring_code_and_drawing_in_code_blocks() -> None:
     text = '"""Things.\n\n    x = 1\n\n    +--+\n    |  |\n"""\n'
     known = {"p": Source("p", text, ast.parse(text), public=True)}
     assert "```text\nx = 1\n\n+--+\n|  |\n```" in page(known["p"], known)

@@ -8,22 +8,22 @@ import pytest
 import demo_conformance
 
 
-def test_the_demonstration_tests_over_pipes_and_http_and_names_the_reports(
+def test_demonstration_tests_both_transports_and_names_reports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given: list[list[str]] = []
+    commands: list[list[str]] = []
 
-    def run(words: Sequence[str]) -> int:
-        given.append(list(words))
-        return len(given) - 1
+    def run(command: Sequence[str]) -> int:
+        commands.append(list(command))
+        return len(commands) - 1
 
     monkeypatch.setattr(demo_conformance, "conformance", run)
     monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: str(tmp_path))
     assert demo_conformance.main() == 1
-    assert ["--command" in words for words in given] == [True, False]
-    assert ["--start" in words for words in given] == [False, True]
+    assert ["--command" in command for command in commands] == [True, False]
+    assert ["--start" in command for command in commands] == [False, True]
     shown = capsys.readouterr().out
-    for name, words in zip(("stdio", "http"), given, strict=True):
+    for name, command in zip(("stdio", "http"), commands, strict=True):
         page = str(tmp_path / f"{name}.html")
-        assert words[-2:] == ["--html", page]
+        assert command[-2:] == ["--html", page]
         assert page in shown

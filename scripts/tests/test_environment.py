@@ -21,18 +21,18 @@ def project(path: str) -> dict[str, object]:
     return found
 
 
-def test_our_own_names_are_never_asked_for() -> None:
-    names = {re.split(r"[<>=]", wanted)[0] for wanted in requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "release"))}
+def test_own_distributions_not_required() -> None:
+    names = {re.split(r"[<>=]", required)[0] for required in requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "release"))}
     assert {"attrs", "trio", "rich", "pytest", "mypy", "towncrier"} <= names
     assert not {name for name in names if name.startswith("mcp")}
 
 
-def test_a_part_of_the_distributions_needs_what_that_part_declares() -> None:
-    wanted = requirements(ROOT, ("packages/mcp-core",), ())
-    assert {re.split(r"[<>=]", each)[0] for each in wanted} == {"attrs", "orjson"}
+def test_requirements_of_one_distribution() -> None:
+    required = requirements(ROOT, ("packages/mcp-core",), ())
+    assert {re.split(r"[<>=]", each)[0] for each in required} == {"attrs", "orjson"}
 
 
-def test_extras_can_be_left_out() -> None:
+def test_requirements_without_extras() -> None:
     everything = requirements(ROOT, ("packages/mcp-client",), ())
     extras = set(everything) - set(requirements(ROOT, ("packages/mcp-client",), (), extras=False))
     assert {re.split(r"[<>=]", each)[0] for each in extras} == {
@@ -40,20 +40,20 @@ def test_extras_can_be_left_out() -> None:
     }  # fmt: skip
 
 
-def test_each_requirement_has_an_exact_version_and_nothing_else() -> None:
+def test_constraints_pin_exact_versions_only() -> None:
     lines = [line for line in (ROOT / CONSTRAINTS).read_text().splitlines() if not line.startswith("#")]
     assert not [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)]
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
-    wanted = requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "interop", "release"))
-    assert {re.split(r"[<>=]", each)[0] for each in wanted} <= pinned
+    required = requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "interop", "release"))
+    assert {re.split(r"[<>=]", each)[0] for each in required} <= pinned
 
 
-def test_the_distributions_have_one_version_and_pin_each_other_to_it() -> None:
+def test_distributions_have_one_version_and_pin_core() -> None:
     versions: set[str] = set()
     for path in DISTRIBUTIONS:
-        (face,) = (ROOT / path / "src").glob("*/__init__.py")
-        found = re.search(r'^__version__ = "([^"]+)"$', face.read_text(), re.MULTILINE)
-        assert found, face
+        (init_module,) = (ROOT / path / "src").glob("*/__init__.py")
+        found = re.search(r'^__version__ = "([^"]+)"$', init_module.read_text(), re.MULTILINE)
+        assert found, init_module
         versions.add(found[1])
     (version,) = versions
     for path in DISTRIBUTIONS:
@@ -63,7 +63,7 @@ def test_the_distributions_have_one_version_and_pin_each_other_to_it() -> None:
         assert ours == ([] if path == "packages/mcp-core" else [f"mcp-core=={version}"])
 
 
-def test_no_distribution_takes_what_belongs_to_the_official_package() -> None:
+def test_distributions_do_not_use_names_of_official_package() -> None:
     for path in DISTRIBUTIONS:
         assert "mcp" not in [child.name for child in (ROOT / path / "src").iterdir()]
         scripts = project(path).get("scripts", {})
@@ -71,14 +71,14 @@ def test_no_distribution_takes_what_belongs_to_the_official_package() -> None:
         assert "mcp" not in scripts
 
 
-def test_each_distribution_carries_the_licence() -> None:
+def test_distributions_contain_license() -> None:
     for path in DISTRIBUTIONS:
         assert (ROOT / path / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with the files that an environment is made from; nothing is installed for real."""
+    """A checkout with the files that determine an environment; nothing is installed."""
     for name in [
         CONSTRAINTS,
         "scripts/environment.py",
@@ -99,7 +99,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The arguments of each pip that was run."""
+    """The arguments of each call of pip."""
     calls: list[tuple[str, ...]] = []
 
     def pip(place: Path, *arguments: str) -> None:
@@ -110,7 +110,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return calls
 
 
-def test_the_environment_is_made_once(checkout: Path, installed: list[tuple[str, ...]]) -> None:
+def test_environment_created_once(checkout: Path, installed: list[tuple[str, ...]]) -> None:
     ensure(checkout)
     ensure(checkout)
     dependencies, ours = installed
@@ -134,7 +134,7 @@ def _lose_stamp(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_touch_constraints, _touch_project, _lose_stamp])
-def test_the_environment_is_made_anew_after_a_change(
+def test_environment_recreated_after_change(
     checkout: Path, installed: list[tuple[str, ...]], change: Callable[[Path], None]
 ) -> None:
     ensure(checkout)
@@ -145,9 +145,7 @@ def test_the_environment_is_made_anew_after_a_change(
     assert not (checkout / ".venv" / "left-over").exists()
 
 
-def test_another_interpreter_or_place_gives_another_fingerprint(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fingerprint_depends_on_interpreter_and_folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(checkout)
     assert fingerprint(checkout) == before
     monkeypatch.setattr("environment.sys.version", "3.99.0")
@@ -157,7 +155,7 @@ def test_another_interpreter_or_place_gives_another_fingerprint(
     assert fingerprint(moved) != before
 
 
-def test_an_environment_that_failed_half_way_is_made_anew(
+def test_environment_recreated_after_failure(
     checkout: Path, installed: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(place: Path, *_arguments: str) -> None:
@@ -173,7 +171,7 @@ def test_an_environment_that_failed_half_way_is_made_anew(
     assert not (checkout / ".venv" / "half").exists()
 
 
-def test_a_foreign_environment_is_left_alone(checkout: Path, installed: list[tuple[str, ...]]) -> None:
+def test_foreign_environment_not_modified(checkout: Path, installed: list[tuple[str, ...]]) -> None:
     mine = checkout / ".venv" / "pyvenv.cfg"
     mine.parent.mkdir()
     mine.touch()
@@ -183,7 +181,7 @@ def test_a_foreign_environment_is_left_alone(checkout: Path, installed: list[tup
     assert installed == []
 
 
-def test_a_failing_pip_is_quoted(tmp_path: Path) -> None:
+def test_pip_failure_quoted(tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text("#!/bin/sh\necho no matching distribution\nexit 1\n")
@@ -193,7 +191,7 @@ def test_a_failing_pip_is_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "complaint"),
+    ("answers", "expected"),
     [
         ({"python3": 'case "$2" in *print*) echo 3.8;; *) exit 1;; esac'}, "python3 is 3.8, too old;"),
         ({"python3": "exit 127"}, "no Python at all"),
@@ -201,9 +199,7 @@ def test_a_failing_pip_is_quoted(tmp_path: Path) -> None:
         ({"python3.12": 'echo 3.12; case "$2" in *ensurepip*) exit 1;; esac'}, "install python3.12-venv"),
     ],
 )
-def test_without_a_usable_python_the_scripts_say_what_to_do(
-    tmp_path: Path, answers: dict[str, str], complaint: str
-) -> None:
+def test_scripts_without_usable_python_report_remedy(tmp_path: Path, answers: dict[str, str], expected: str) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("dirname", "sh"):
@@ -217,20 +213,20 @@ def test_without_a_usable_python_the_scripts_say_what_to_do(
         [ROOT / "scripts" / "demo"], env={**os.environ, "PATH": str(tools)}, capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert complaint in run.stderr
+    assert expected in run.stderr
     assert "Python 3.11 or newer" in run.stderr
 
 
-def test_the_types_of_all_tests_are_checked_each_name_once_in_a_run() -> None:
+def test_static_type_check_covers_tests_with_unique_module_names() -> None:
     runs = check_types.runs(ROOT)
-    given = {path for run in runs for path in run}
+    checked = {path for run in runs for path in run}
     assert {
         "packages/mcp-core/src",
         "packages/mcp-client/src",
         "packages/mcp-server/src",
         "conformance",
         "scripts",
-    } <= given
+    } <= checked
     for run in runs:
         tests = [name.name for path in run if "packages" in path for name in (ROOT / path).rglob("test_*.py")]
         assert len(tests) == len(set(tests))

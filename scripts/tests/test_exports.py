@@ -8,7 +8,7 @@ import pytest
 from checks.exports import MODULES, PUBLIC, ROOT, Face, check_documented, check_exported, load, marks
 
 
-def faces(tmp_path: Path, files: dict[str, str]) -> list[Face]:
+def load_modules(tmp_path: Path, files: dict[str, str]) -> list[Face]:
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,8 +38,8 @@ ERRORS = """\
     """
 
 
-def test_a_module_that_lists_what_it_defines_has_no_findings(tmp_path: Path) -> None:
-    assert check_exported(faces(tmp_path, {"p/errors.py": ERRORS})) == []
+def test_module_with_complete_exports_has_no_findings(tmp_path: Path) -> None:
+    assert check_exported(load_modules(tmp_path, {"p/errors.py": ERRORS})) == []
 
 
 @pytest.mark.parametrize(
@@ -57,34 +57,36 @@ def test_a_module_that_lists_what_it_defines_has_no_findings(tmp_path: Path) -> 
         "try:\n    pass\nexcept ValueError:\n    New = 1",
     ],
 )
-def test_a_public_name_that_is_not_exported_is_found(tmp_path: Path, definition: str) -> None:
+def test_public_name_not_exported_found(tmp_path: Path, definition: str) -> None:
     text = textwrap.dedent(ERRORS) + definition + "\n"
     expected = ["p/errors.py: New is public and not in __all__; add it, or begin its name with an underscore"]
-    assert check_exported(faces(tmp_path, {"p/errors.py": text})) == expected
+    assert check_exported(load_modules(tmp_path, {"p/errors.py": text})) == expected
 
 
-def test_an_exported_name_that_does_not_exist_is_found(tmp_path: Path) -> None:
+def test_exported_name_missing_or_repeated_found(tmp_path: Path) -> None:
     text = '__all__ = ["Gone", "Here", "Here"]\nHere = 1\n'
     expected = ["p/errors.py: Gone is in __all__ and not there", "p/errors.py: Here is in __all__ twice"]
-    assert check_exported(faces(tmp_path, {"p/errors.py": text})) == expected
+    assert check_exported(load_modules(tmp_path, {"p/errors.py": text})) == expected
 
 
-def test_a_public_module_needs_a_list_once_it_defines_something(tmp_path: Path) -> None:
-    found = check_exported(faces(tmp_path, {"p/__init__.py": '"""Nothing."""\n', "p/a.py": "def f() -> None: ...\n"}))
+def test_public_module_with_definitions_needs_export_list(tmp_path: Path) -> None:
+    found = check_exported(
+        load_modules(tmp_path, {"p/__init__.py": '"""Nothing."""\n', "p/a.py": "def f() -> None: ...\n"})
+    )
     assert found == ["p/a.py: defines f, but has no __all__"]
 
 
-def test_a_package_exports_what_it_takes_from_its_private_modules(tmp_path: Path) -> None:
+def test_package_exports_imports_from_private_modules(tmp_path: Path) -> None:
     tree = {
         "p/__init__.py": "from p._client import Client, Link\nfrom p.errors import McpError\n__all__ = ['Client']\n",
         "p/_client.py": "class Client: ...\nclass Link: ...\n",
         "p/_inside/deep.py": "class Deep: ...\n",
     }
     expected = ["p/__init__.py: Link is public and not in __all__; add it, or begin its name with an underscore"]
-    assert check_exported(faces(tmp_path, tree)) == expected
+    assert check_exported(load_modules(tmp_path, tree)) == expected
 
 
-def test_marks_are_the_words_of_headings_and_anchors_only() -> None:
+def test_marks_contain_headings_and_anchors_only() -> None:
     page = """\
 # mcp_core.errors
 
@@ -112,8 +114,8 @@ Text about Nothing.
         "# x {#p.errors.McpError}\n",
     ],
 )
-def test_a_name_counts_as_documented(tmp_path: Path, page: str) -> None:
-    found = faces(tmp_path, {"p/errors.py": "__all__ = ['McpError']\nclass McpError: ...\n"})
+def test_documented_name_accepted(tmp_path: Path, page: str) -> None:
+    found = load_modules(tmp_path, {"p/errors.py": "__all__ = ['McpError']\nclass McpError: ...\n"})
     assert check_documented(found, ["# Start\n", page]) == []
 
 
@@ -127,46 +129,44 @@ def test_a_name_counts_as_documented(tmp_path: Path, page: str) -> None:
         ["# p.other.McpError\n"],
     ],
 )
-def test_a_name_without_its_own_place_in_the_reference_is_found(tmp_path: Path, pages: list[str]) -> None:
-    found = faces(
+def test_name_without_reference_entry_found(tmp_path: Path, pages: list[str]) -> None:
+    found = load_modules(
         tmp_path, {"p/errors.py": "__all__ = ['McpError', '__version__']\n__version__ = ''\nclass McpError: ...\n"}
     )
     assert check_documented(found, pages) == ["docs/reference: no heading or anchor for p.errors.McpError"]
 
 
 @pytest.mark.parametrize("home", ["p.types", "p.types.tools"])
-def test_a_name_shown_by_two_modules_needs_one_place(tmp_path: Path, home: str) -> None:
+def test_name_exported_by_two_modules_documented_once(tmp_path: Path, home: str) -> None:
     tree = {
         "p/types/__init__.py": "from p.types.tools import Tool\n__all__ = ['Tool']\n",
         "p/types/tools.py": "__all__ = ['Tool']\nclass Tool: ...\n",
         "p/types/other.py": "__all__ = ['Tool']\nclass Tool: ...\n",
     }
     expected = ["docs/reference: no heading or anchor for p.types.other.Tool"]
-    assert check_documented(faces(tmp_path, tree), [f"# {home}.Tool\n"]) == expected
+    assert check_documented(load_modules(tmp_path, tree), [f"# {home}.Tool\n"]) == expected
 
 
-def test_a_package_may_show_one_of_its_modules(tmp_path: Path) -> None:
+def test_package_may_export_module(tmp_path: Path) -> None:
     tree = {
         "p/types/__init__.py": "from p.types import meta\n__all__ = ['meta']\n",
         "p/types/meta.py": "__all__ = []\n",
     }
-    assert check_documented(faces(tmp_path, tree), ["# p.types.meta\n"]) == []
+    assert check_documented(load_modules(tmp_path, tree), ["# p.types.meta\n"]) == []
 
 
-def test_all_packages_are_looked_at() -> None:
+def test_load_finds_packages() -> None:
     found = load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)
     assert {face.module.partition(".")[0] for face in found} == set(MODULES)
     assert not [face.module for face in found if "._" in face.module]
 
 
-def test_all_listed_modules_are_found() -> None:
+def test_load_finds_listed_modules() -> None:
     found = {face.module for face in load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)}
     assert not {module for listed in PUBLIC.values() for module in listed} - found
 
 
-def test_a_package_exports_what_it_takes_from_modules_that_are_not_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_package_exports_imports_from_unlisted_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PUBLIC, "p", frozenset({"p", "p.errors"}))
     tree = {
         "p/__init__.py": "from p.client import Client, Link\nfrom p.errors import McpError\n__all__ = ['Client']\n",
@@ -174,4 +174,4 @@ def test_a_package_exports_what_it_takes_from_modules_that_are_not_listed(
         "p/errors.py": "__all__ = ['McpError']\nclass McpError: ...\n",
     }
     expected = ["p/__init__.py: Link is public and not in __all__; add it, or begin its name with an underscore"]
-    assert check_exported(faces(tmp_path, tree)) == expected
+    assert check_exported(load_modules(tmp_path, tree)) == expected

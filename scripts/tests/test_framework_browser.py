@@ -23,8 +23,8 @@ ALLOW = """
 """
 
 
-class Site(ThreadingHTTPServer):
-    """A site that asks twice, and sends the browser back to `/callback`."""
+class LoginSite(ThreadingHTTPServer):
+    """A site with a login page and a consent page, which redirects the browser to `/callback`."""
 
     def __init__(self, first: str) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -34,7 +34,7 @@ class Site(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: Site
+    server: LoginSite
 
     def do_GET(self) -> None:
         self._answer("OK" if self.path.startswith("/callback") else self.server.first, {"Set-Cookie": "s=1"})
@@ -60,8 +60,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def site(first: str) -> Iterator[Site]:
-    with Site(first) as server:
+def serve_site(first: str) -> Iterator[LoginSite]:
+    with LoginSite(first) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -71,8 +71,8 @@ def site(first: str) -> Iterator[Site]:
             thread.join()
 
 
-def test_it_logs_in_and_allows_and_sends_what_a_browser_sends() -> None:
-    with site(LOGIN) as server:
+def test_browser_logs_in_and_consents() -> None:
+    with serve_site(LOGIN) as server:
         consent(f"{server.url}/authorize?x=1", username="ada", password="p", back_to=f"{server.url}/callback")
     assert server.sent == [
         ("/login?next=1", {"t": ["1&2"], "user": ["ada"], "secret": ["p"]}, server.url, "s=1"),
@@ -80,25 +80,25 @@ def test_it_logs_in_and_allows_and_sends_what_a_browser_sends() -> None:
     ]
 
 
-def test_a_page_that_leads_nowhere_is_shown() -> None:
-    with site("<h1>There is\n a problem</h1>") as server, pytest.raises(Stuck, match="There is a problem"):
+def test_page_without_form_reported() -> None:
+    with serve_site("<h1>There is\n a problem</h1>") as server, pytest.raises(Stuck, match="There is a problem"):
         consent(f"{server.url}/authorize", username="ada", password="p", back_to=f"{server.url}/callback")
 
 
-def test_a_refusal_is_shown_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_status_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "do_GET", lambda self: self._answer("<h1>No.</h1>", status=403))
-    with site("") as server, pytest.raises(Stuck, match="/authorize has the status 403: <h1>No"):
+    with serve_site("") as server, pytest.raises(Stuck, match="/authorize has the status 403: <h1>No"):
         consent(f"{server.url}/authorize", username="ada", password="p", back_to=f"{server.url}/callback")
 
 
-def test_it_does_not_go_round_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_limit_ends_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "do_POST", Handler.do_GET)
-    with site(LOGIN) as server, pytest.raises(Stuck, match="after 5 pages"):
+    with serve_site(LOGIN) as server, pytest.raises(Stuck, match="after 5 pages"):
         consent(f"{server.url}/authorize", username="ada", password="p", back_to=f"{server.url}/callback")
 
 
-def test_it_is_a_command_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with site(LOGIN) as server:
+def test_browser_runs_as_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with serve_site(LOGIN) as server:
         url = f"{server.url}/authorize?{urlencode({'redirect_uri': f'{server.url}/callback'})}"
         monkeypatch.setattr("sys.argv", ["official_browser", "ada", "p", url])
         assert main() == 0

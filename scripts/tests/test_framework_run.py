@@ -14,12 +14,14 @@ STAMP = "2026-11-22T06-37-44-084Z"
 
 
 def checks(*statuses: str, name: str = "Check", id: str = "check") -> str:
-    made = [{"id": id, "name": name, "description": f"said of {status}", "status": status} for status in statuses]
-    return json.dumps(made)
+    records = [
+        {"id": id, "name": name, "description": f"description of {status}", "status": status} for status in statuses
+    ]
+    return json.dumps(records)
 
 
-def left(folder: Path, scenarios: Mapping[str, str | None]) -> Path:
-    """What a run of the framework leaves behind."""
+def write_results(folder: Path, scenarios: Mapping[str, str | None]) -> Path:
+    """Write the results of a run of the framework, and return their folder."""
     for name, text in scenarios.items():
         place = folder / f"{name}-{STAMP}"
         place.mkdir(parents=True)
@@ -40,18 +42,18 @@ def left(folder: Path, scenarios: Mapping[str, str | None]) -> Path:
         ((), "FAIL"),
     ],
 )
-def test_the_worst_check_decides_about_a_scenario(statuses: tuple[str, ...], verdict: str) -> None:
-    judged = read_scenario("ping", checks(*statuses))
-    assert (judged.name, judged.verdict) == ("ping", verdict)
-    assert bool(judged.findings) == (verdict != "pass")
+def test_scenario_verdict_is_worst_check(statuses: tuple[str, ...], verdict: str) -> None:
+    scenario = read_scenario("ping", checks(*statuses))
+    assert (scenario.name, scenario.verdict) == ("ping", verdict)
+    assert bool(scenario.findings) == (verdict != "pass")
 
 
-def test_a_status_that_is_not_known_is_not_taken_for_a_success() -> None:
-    with pytest.raises(KeyError, match="UNHEARD"):
-        read_scenario("ping", checks("SUCCESS", "UNHEARD"))
+def test_unknown_status_raises() -> None:
+    with pytest.raises(KeyError, match="UNKNOWN"):
+        read_scenario("ping", checks("SUCCESS", "UNKNOWN"))
 
 
-def test_a_finding_says_what_the_check_says_of_it() -> None:
+def test_finding_has_message_or_description_of_check() -> None:
     text = json.dumps(
         [
             {"id": "a", "name": "A", "description": "what is asked", "status": "FAILURE", "errorMessage": "what came"},
@@ -64,23 +66,23 @@ def test_a_finding_says_what_the_check_says_of_it() -> None:
     )
 
 
-def test_a_scenario_without_a_result_failed() -> None:
+def test_scenario_without_result_failed() -> None:
     assert read_scenario("ping", None).verdict == "FAIL"
 
 
-def test_valid_messages_are_not_enough_to_pass() -> None:
+def test_valid_messages_alone_not_enough_to_pass() -> None:
     assert read_scenario("ping", checks("SUCCESS", id="wire-schema-valid")).verdict == "FAIL"
 
 
-def test_what_the_framework_never_runs_is_not_held_against_anybody() -> None:
+def test_skipped_check_that_never_runs_ignored() -> None:
     name = min(NEVER_RUN)
     assert read_scenario("ping", checks("SKIPPED", name=name)) == Scenario("ping", "none")
     assert read_scenario("ping", checks("SUCCESS", "SKIPPED", name=name)) == Scenario("ping", "pass")
     assert read_scenario("ping", checks("FAILURE", name=name)).verdict == "FAIL"
 
 
-def test_a_leg_has_the_scenarios_that_left_results(tmp_path: Path) -> None:
-    folder = left(tmp_path, {"server-server-initialize": checks("SUCCESS"), "server-ping": None})
+def test_leg_has_scenarios_with_results(tmp_path: Path) -> None:
+    folder = write_results(tmp_path, {"server-server-initialize": checks("SUCCESS"), "server-ping": None})
     leg = read_leg("all", "server", folder, "Running all suite (2 scenarios) against a URL", 1)
     assert {scenario.name: scenario.verdict for scenario in leg.scenarios} == {
         "server-initialize": "pass",
@@ -89,8 +91,8 @@ def test_a_leg_has_the_scenarios_that_left_results(tmp_path: Path) -> None:
     assert leg.trouble == ()
 
 
-def test_the_name_of_a_scenario_may_hold_a_slash(tmp_path: Path) -> None:
-    folder = left(tmp_path, {"auth/metadata-var1": checks("SUCCESS"), "tools_call": checks("SUCCESS")})
+def test_scenario_name_may_contain_slash(tmp_path: Path) -> None:
+    folder = write_results(tmp_path, {"auth/metadata-var1": checks("SUCCESS"), "tools_call": checks("SUCCESS")})
     for path in folder.rglob("checks.json"):
         (path.parent / "stdout.txt").write_text("connected\ndone\n")
     leg = read_leg("all", "client", folder, "Running all suite (2 scenarios) in parallel...", 0)
@@ -100,7 +102,7 @@ def test_the_name_of_a_scenario_may_hold_a_slash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "complained", "passes"),
+    ("stdout", "stderr", "passes"),
     [
         ("connected\ndone\n", "", True),
         ("connected\ndone\n", "a warning", False),
@@ -109,39 +111,39 @@ def test_the_name_of_a_scenario_may_hold_a_slash(tmp_path: Path) -> None:
         (None, None, False),
     ],
 )
-def test_a_client_has_to_end_well_whatever_the_framework_says(
-    tmp_path: Path, said: str | None, complained: str | None, passes: bool
+def test_client_must_end_without_errors_to_pass(
+    tmp_path: Path, stdout: str | None, stderr: str | None, passes: bool
 ) -> None:
-    folder = left(tmp_path, {"tools_call": checks("SUCCESS")})
-    for name, text in (("stdout.txt", said), ("stderr.txt", complained)):
+    folder = write_results(tmp_path, {"tools_call": checks("SUCCESS")})
+    for name, text in (("stdout.txt", stdout), ("stderr.txt", stderr)):
         if text is not None:
             (folder / f"tools_call-{STAMP}" / name).write_text(text)
     (scenario,) = read_leg("all", "client", folder, "Running all suite (1 scenarios) in parallel...", 0).scenarios
     assert (scenario.verdict == "pass") == passes
-    assert passes or (complained or "").strip() in scenario.findings[0].message
+    assert passes or (stderr or "").strip() in scenario.findings[0].message
 
 
-def test_the_folders_of_an_authorization_server_have_a_beginning_of_their_own(tmp_path: Path) -> None:
-    folder = left(tmp_path, {"authorization-server-authorization-server-metadata-endpoint": checks("SUCCESS")})
+def test_authorization_server_results_have_own_prefix(tmp_path: Path) -> None:
+    folder = write_results(tmp_path, {"authorization-server-authorization-server-metadata-endpoint": checks("SUCCESS")})
     leg = read_leg("all", "authorization", folder, "Running test (1 scenarios) against a URL", 0)
     assert [scenario.name for scenario in leg.scenarios] == ["authorization-server-metadata-endpoint"]
     assert not leg.trouble
 
 
-def test_a_scenario_that_was_announced_and_left_nothing_is_trouble(tmp_path: Path) -> None:
-    folder = left(tmp_path, {"server-ping": checks("SUCCESS")})
+def test_announced_scenario_without_result_is_trouble(tmp_path: Path) -> None:
+    folder = write_results(tmp_path, {"server-ping": checks("SUCCESS")})
     (trouble,) = read_leg("all", "server", folder, "Running all suite (2 scenarios) against a URL", 0).trouble
     assert "announced 2" in trouble
     assert "of 1" in trouble
 
 
-def test_a_run_that_breaks_off_is_trouble(tmp_path: Path) -> None:
-    leg = read_leg("all", "server", left(tmp_path, {}), "Unknown suite", 1)
+def test_interrupted_run_is_trouble(tmp_path: Path) -> None:
+    leg = read_leg("all", "server", write_results(tmp_path, {}), "Unknown suite", 1)
     assert len(leg.trouble) == 2
     assert all("Unknown suite" in trouble for trouble in leg.trouble)
 
 
-def test_the_table_has_a_line_for_each_scenario_and_a_column_for_each_leg() -> None:
+def test_table_has_row_per_scenario_and_column_per_leg() -> None:
     legs = [
         Leg("all", (Scenario("ping", "pass"), Scenario("a-long-name", "warn"))),
         Leg("2025-11-25", (Scenario("ping", "pass"), Scenario("tasks", "none"))),
@@ -155,7 +157,7 @@ def test_the_table_has_a_line_for_each_scenario_and_a_column_for_each_leg() -> N
     ]
 
 
-def test_a_reason_is_told_once_with_its_legs_and_checks() -> None:
+def test_complaints_grouped_by_reason() -> None:
     scenario = Scenario("ping", "FAIL", (Finding("FAIL", "A", "no\nanswer\n"), Finding("FAIL", "B", "no answer")))
     legs = [Leg("all", (scenario,)), Leg("2025-11-25", (scenario, Scenario("tools-list", "pass")), ("broke off",))]
     assert complaints(legs) == [
@@ -165,7 +167,7 @@ def test_a_reason_is_told_once_with_its_legs_and_checks() -> None:
     assert complaints([Leg("all", (Scenario("ping", "pass"), Scenario("tasks", "none")))]) == []
 
 
-def test_without_npm_nothing_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_install_without_npm_exits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(official, "PLACE", tmp_path / "place")
     with pytest.raises(SystemExit, match="npm"):
@@ -177,19 +179,17 @@ def test_without_npm_nothing_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ("side", "program"),
     [("server", "everything-server"), ("client", "everything-client"), ("authorization", "authorization-server")],
 )
-def test_without_its_program_a_side_is_not_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, side: str, program: str
-) -> None:
+def test_side_without_program_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, side: str, program: str) -> None:
     monkeypatch.setattr(official, "ROOT", tmp_path)
     monkeypatch.setattr(official, "RESULTS", tmp_path / "results")
     with pytest.raises(SystemExit, match=program):
         official.run_side(side)
 
 
-def test_what_npm_brings_has_exact_versions_and_no_address_of_a_registry() -> None:
-    wanted = json.loads((PINNED / "package.json").read_text())["dependencies"]
-    assert all(re.fullmatch(r"\d[\w.-]*", version) for version in wanted.values())
+def test_pinned_packages_have_exact_versions_without_registry_urls() -> None:
+    dependencies = json.loads((PINNED / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"\d[\w.-]*", version) for version in dependencies.values())
     packages = json.loads((PINNED / "package-lock.json").read_text())["packages"]
-    assert packages[""]["dependencies"] == wanted
+    assert packages[""]["dependencies"] == dependencies
     assert not [name for name, package in packages.items() if "resolved" in package]
     assert not [name for name, package in packages.items() if name and "integrity" not in package]

@@ -23,7 +23,7 @@ from checks.imports import (
 
 
 def findings(tmp_path: Path, files: dict[str, str]) -> list[Finding]:
-    """What is found in a tree of these files; packages are the first folders of their paths."""
+    """Return the findings in a tree of files. The first folders of the paths are the packages."""
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def laws(found: Iterable[Finding]) -> list[tuple[str, Law]]:
     return [(finding.place, finding.law) for finding in found]
 
 
-def test_a_clean_tree_has_no_findings(tmp_path: Path) -> None:
+def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     tree = {
         "mcp_core/__init__.py": "",
         "mcp_core/errors.py": "import enum\nfrom collections.abc import Mapping\nimport attrs\n",
@@ -67,14 +67,14 @@ def test_a_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("errors", "import mcp_core"),
     ],
 )
-def test_an_upward_import_in_the_core_is_found(tmp_path: Path, importer: str, statement: str) -> None:
-    rooms = {f"mcp_core/{room}/__init__.py": "" for room in ROOMS if room not in ("", importer.partition("/")[0])}
-    found = findings(tmp_path, rooms | {f"mcp_core/{importer}.py": f"\n{statement}\n"})
+def test_upward_import_in_core_found(tmp_path: Path, importer: str, statement: str) -> None:
+    tree = {f"mcp_core/{part}/__init__.py": "" for part in ROOMS if part not in ("", importer.partition("/")[0])}
+    found = findings(tmp_path, tree | {f"mcp_core/{importer}.py": f"\n{statement}\n"})
     assert laws(found) == [(f"mcp_core/{importer}.py:2", Law.ROOM)]
     assert found[0].fails
 
 
-def test_an_upward_import_for_annotations_alone_is_found_too(tmp_path: Path) -> None:
+def test_upward_import_for_annotations_found(tmp_path: Path) -> None:
     text = """\
         from typing import TYPE_CHECKING
         if TYPE_CHECKING:
@@ -83,17 +83,17 @@ def test_an_upward_import_for_annotations_alone_is_found_too(tmp_path: Path) -> 
     assert laws(findings(tmp_path, {"mcp_core/methods.py": text})) == [("mcp_core/methods.py:3", Law.ROOM)]
 
 
-@pytest.mark.parametrize("room", ["errors", "oauth"])
-def test_errors_and_oauth_may_name_messages_in_annotations(tmp_path: Path, room: str) -> None:
+@pytest.mark.parametrize("part", ["errors", "oauth"])
+def test_errors_and_oauth_may_import_messages_for_annotations(tmp_path: Path, part: str) -> None:
     text = """\
         import typing
         if typing.TYPE_CHECKING:
             from mcp_core.jsonrpc.messages import JsonObject
         """
-    assert findings(tmp_path, {f"mcp_core/{room}.py": text}) == []
+    assert findings(tmp_path, {f"mcp_core/{part}.py": text}) == []
 
 
-def test_a_module_of_the_core_without_a_row_is_found(tmp_path: Path) -> None:
+def test_core_module_without_row_found(tmp_path: Path) -> None:
     found = findings(tmp_path, {"mcp_core/attic.py": "from mcp_core.errors import McpError\n"})
     assert laws(found) == [("mcp_core/attic.py:1", Law.ROOM)]
     assert "no row in ROOMS" in found[0].text
@@ -108,7 +108,7 @@ LAYER_EDGES = [
 
 
 @pytest.mark.parametrize(("importer", "statement"), LAYER_EDGES)
-def test_an_import_of_a_layer_above_or_beside_is_found(tmp_path: Path, importer: str, statement: str) -> None:
+def test_import_of_higher_or_same_layer_found(tmp_path: Path, importer: str, statement: str) -> None:
     known = ("transports", "transports/stdio", "transports/http")
     tree = {f"mcp_client/{package}/__init__.py": "" for package in known} | {
         "mcp_client/__init__.py": "",
@@ -117,7 +117,7 @@ def test_an_import_of_a_layer_above_or_beside_is_found(tmp_path: Path, importer:
     assert laws(findings(tmp_path, tree)) == [(f"{importer}:3", Law.LAYER)]
 
 
-def test_an_import_of_a_layer_below_or_of_the_same_part_is_not_found(tmp_path: Path) -> None:
+def test_import_of_lower_layer_or_same_part_accepted(tmp_path: Path) -> None:
     tree = {
         "mcp_client/__init__.py": "from mcp_client.client import Client\n",
         "mcp_client/client.py": "from mcp_client.features.tasks import TaskHandle\n",
@@ -127,22 +127,24 @@ def test_an_import_of_a_layer_below_or_of_the_same_part_is_not_found(tmp_path: P
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_every_part_of_a_package_has_one_layer(package: str) -> None:
+def test_package_parts_have_one_layer(package: str) -> None:
     (source,) = (ROOT / source for source in SOURCES if Path(source).name == package)
-    there = {path.name.removesuffix(".py") for path in source.iterdir() if not path.name.startswith(("__", "py.typed"))}
+    existing = {
+        path.name.removesuffix(".py") for path in source.iterdir() if not path.name.startswith(("__", "py.typed"))
+    }
     named = [part.partition(".")[0] for layer in LAYERS[package] for part in layer]
-    assert set(named) - {""} == there
+    assert set(named) - {""} == existing
     assert len({part for layer in LAYERS[package] for part in layer}) == sum(map(len, LAYERS[package]))
 
 
-def test_no_room_stands_on_itself_by_way_of_others() -> None:
-    def reach(room: str, path: tuple[str, ...]) -> None:
-        assert room not in path, path
-        for below in ROOMS[room].below:
-            reach(below, (*path, room))
+def test_rooms_have_no_cycle() -> None:
+    def visit(part: str, path: tuple[str, ...]) -> None:
+        assert part not in path, path
+        for below in ROOMS[part].below:
+            visit(below, (*path, part))
 
-    for room in ROOMS:
-        reach(room, ())
+    for part in ROOMS:
+        visit(part, ())
 
 
 @pytest.mark.parametrize(
@@ -162,20 +164,18 @@ def test_no_room_stands_on_itself_by_way_of_others() -> None:
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {0} import Link\n",
     ],
 )
-def test_an_arrow_between_packages_that_is_not_drawn_is_found(
-    tmp_path: Path, importer: str, imported: str, text: str
-) -> None:
+def test_import_between_unrelated_packages_found(tmp_path: Path, importer: str, imported: str, text: str) -> None:
     found = findings(tmp_path, {f"{importer}/errors.py": text.format(imported)})
     assert [finding.law for finding in found] == [Law.ARROW]
 
 
-@pytest.mark.parametrize("room", ["engine.client", "http.sessions", "oauth", "conversion.converter"])
-def test_the_suite_does_not_judge_by_what_it_puts_to_the_test(tmp_path: Path, room: str) -> None:
-    files = {f"mcp_core/{room.replace('.', '/')}.py": "", "mcp_conformance/oracle.py": f"import mcp_core.{room}\n"}
+@pytest.mark.parametrize("part", ["engine.client", "http.sessions", "oauth", "conversion.converter"])
+def test_conformance_suite_import_of_tested_code_found(tmp_path: Path, part: str) -> None:
+    files = {f"mcp_core/{part.replace('.', '/')}.py": "", "mcp_conformance/oracle.py": f"import mcp_core.{part}\n"}
     assert [finding.law for finding in findings(tmp_path, files)] == [Law.ARROW]
 
 
-def test_the_suite_may_use_the_names_of_things(tmp_path: Path) -> None:
+def test_conformance_suite_may_import_names(tmp_path: Path) -> None:
     files = {"mcp_core/revisions.py": "", "mcp_conformance/oracle.py": "import mcp_core.revisions\n"}
     assert findings(tmp_path, files) == []
 
@@ -208,14 +208,12 @@ def test_the_suite_may_use_the_names_of_things(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "statement", ["import {0}", "from {0} import something", "def f() -> None:\n    import {0}  # lazy: x"]
 )
-def test_what_could_do_io_ask_a_clock_or_draw_lots_is_found_in_the_core(
-    tmp_path: Path, module: str, statement: str
-) -> None:
+def test_import_with_side_effects_in_core_found(tmp_path: Path, module: str, statement: str) -> None:
     found = findings(tmp_path, {"mcp_core/errors.py": statement.format(module) + "\n"})
     assert [finding.law for finding in found] == [Law.PURE]
 
 
-def test_what_is_imported_for_annotations_alone_does_no_io(tmp_path: Path) -> None:
+def test_import_for_annotations_is_pure(tmp_path: Path) -> None:
     text = """\
         from typing import TYPE_CHECKING
         if TYPE_CHECKING:
@@ -224,7 +222,7 @@ def test_what_is_imported_for_annotations_alone_does_no_io(tmp_path: Path) -> No
     assert findings(tmp_path, {"mcp_core/errors.py": text}) == []
 
 
-def test_a_circle_is_found_once_and_shown(tmp_path: Path) -> None:
+def test_import_cycle_found_once_and_shown(tmp_path: Path) -> None:
     tree = {
         "mcp_client/connection/a.py": "from mcp_client.connection.b import B\n",
         "mcp_client/connection/b.py": "from mcp_client.connection import c\n",
@@ -236,7 +234,7 @@ def test_a_circle_is_found_once_and_shown(tmp_path: Path) -> None:
     assert found[0].text == " -> ".join(f"mcp_client.connection.{name}" for name in "abca")
 
 
-def test_a_module_that_imports_its_own_package_face_makes_a_circle(tmp_path: Path) -> None:
+def test_import_of_own_package_is_cycle(tmp_path: Path) -> None:
     tree = {
         "mcp_core/__init__.py": "from mcp_core.errors import McpError\n",
         "mcp_core/errors.py": "from mcp_core import __version__\n",
@@ -244,7 +242,7 @@ def test_a_module_that_imports_its_own_package_face_makes_a_circle(tmp_path: Pat
     assert Law.CIRCLE in {finding.law for finding in findings(tmp_path, tree)}
 
 
-def test_imports_that_are_not_executed_at_once_close_no_circle(tmp_path: Path) -> None:
+def test_deferred_imports_form_no_cycle(tmp_path: Path) -> None:
     tree = {
         "mcp_client/connection/a.py": "from mcp_client.connection.b import B\n",
         "mcp_client/connection/b.py": """\
@@ -259,26 +257,26 @@ def test_imports_that_are_not_executed_at_once_close_no_circle(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("comment", ["", "  # lazy", "  # lazy:", "  # lazy: ", "  # noqa: PLC0415"])
-def test_an_import_inside_a_function_needs_a_reason_on_its_line(tmp_path: Path, comment: str) -> None:
+def test_lazy_import_without_reason_found(tmp_path: Path, comment: str) -> None:
     text = f"class Link:\n    async def open(self) -> None:\n        if self:\n            import ssl{comment}\n"
     assert laws(findings(tmp_path, {"mcp_client/connection/channel.py": text})) == [
         ("mcp_client/connection/channel.py:4", Law.LAZY)
     ]
 
 
-def test_a_reason_on_any_line_of_the_statement_counts(tmp_path: Path) -> None:
+def test_lazy_import_reason_on_any_line_accepted(tmp_path: Path) -> None:
     text = "def f() -> None:\n    from ssl import (  # lazy: only for https\n        SSLContext,\n    )\n"
     assert findings(tmp_path, {"mcp_client/connection/channel.py": text}) == []
 
 
-def test_long_modules_and_functions_are_warnings_that_fail_nothing(tmp_path: Path) -> None:
+def test_long_modules_and_functions_are_warnings(tmp_path: Path) -> None:
     docstring = '    """One.\n\n' + "    Two.\n" * 40 + '    """\n'
     body = "    x = 1\n"
     tree = {
         "mcp_client/long.py": "x = 1\n" * (MODULE_LINES + 1),
         "mcp_client/whole.py": "x = 1\n" * MODULE_LINES,
         "mcp_client/tall.py": "def tall() -> None:\n" + body * FUNCTION_LINES,
-        "mcp_client/told.py": "def told() -> None:\n" + docstring + body * (FUNCTION_LINES - 1),
+        "mcp_client/documented.py": "def documented() -> None:\n" + docstring + body * (FUNCTION_LINES - 1),
     }
     found = findings(tmp_path, tree)
     assert laws(found) == [("mcp_client/long.py:1", Law.SIZE), ("mcp_client/tall.py:1", Law.SIZE)]
@@ -286,21 +284,21 @@ def test_long_modules_and_functions_are_warnings_that_fail_nothing(tmp_path: Pat
     assert "size (warning): tall() has 51 lines" in str(found[1])
 
 
-def test_what_an_import_loads_is_found_in_a_fresh_interpreter() -> None:
+def test_module_loaded_by_import_found_in_fresh_interpreter() -> None:
     assert [finding.text.partition(";")[0] for finding in check_fresh(["json"], ["json.decoder", "trio"])] == [
         "loads json.decoder"
     ]
     assert check_fresh(["json"], ["trio"]) == []
 
 
-def test_a_package_that_cannot_be_imported_is_a_finding() -> None:
+def test_package_that_cannot_be_imported_found() -> None:
     (finding,) = check_fresh(["no_such_package"], [])
     assert (
         str(finding) == "import no_such_package: fresh: fails: ModuleNotFoundError: No module named 'no_such_package'"
     )
 
 
-def test_the_sources_of_all_packages_are_checked() -> None:
+def test_sources_of_all_packages_checked() -> None:
     assert [Path(source).name for source in SOURCES] == list(ARROWS)
-    there = {path for pattern in ("packages/*/src/*", "conformance/src/*") for path in ROOT.glob(pattern)}
-    assert there == {ROOT / source for source in SOURCES}
+    existing = {path for pattern in ("packages/*/src/*", "conformance/src/*") for path in ROOT.glob(pattern)}
+    assert existing == {ROOT / source for source in SOURCES}

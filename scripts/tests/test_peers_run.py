@@ -11,7 +11,7 @@ _DOCUMENT: dict[str, object] = {
     "status": 1,
     "lanes": [
         {"revision": "2025-11-25", "transport": "http", "refusal": None, "counts": _COUNTS},
-        {"revision": "2026-07-28", "transport": "http", "refusal": "it is not spoken", "counts": {}},
+        {"revision": "2026-07-28", "transport": "http", "refusal": "unsupported protocol version", "counts": {}},
     ],
     "verdicts": [
         {"check": "a.one", "outcome": "failed", "revision": "2025-06-18", "transport": "http"},
@@ -22,7 +22,7 @@ _DOCUMENT: dict[str, object] = {
 }
 
 
-def test_every_peer_is_run_in_its_roles_over_both_transports() -> None:
+def test_peers_run_in_their_roles_over_both_transports() -> None:
     names = [trial.name for trial in trials()]
     assert len(names) == len(set(names)) == 18
     assert {trial.peer for trial in trials() if trial.role == "client"} == {
@@ -30,7 +30,7 @@ def test_every_peer_is_run_in_its_roles_over_both_transports() -> None:
     }  # fmt: skip
 
 
-def test_every_program_that_is_run_is_there() -> None:
+def test_programs_of_peers_exist() -> None:
     words = " ".join(word for trial in trials() for option in trial.options for word in option.split())
     for module in re.findall(r"interop\.peers\.programs\.(\w+)", words):
         assert (PROGRAMS / f"{module}.py").exists()
@@ -38,7 +38,7 @@ def test_every_program_that_is_run_is_there() -> None:
         assert (PROGRAMS / program).exists()
 
 
-def test_a_row_tells_each_revision_and_which_is_not_spoken() -> None:
+def test_rows_have_counts_per_revision() -> None:
     trial = Trial("some", "server", "http", ())
     assert list(rows(trial, _DOCUMENT)) == [
         ("some", "server", "http", "2025-11-25", "5", "3", "3"),
@@ -47,14 +47,14 @@ def test_a_row_tells_each_revision_and_which_is_not_spoken() -> None:
     assert table([("a", "bb"), ("ccc", "d")]) == "a    bb\nccc  d"
 
 
-def test_findings_are_told_by_check_with_all_places() -> None:
+def test_findings_listed_by_check_with_all_places() -> None:
     assert findings([_DOCUMENT]) == {
         "a.one": ["2025-06-18 over http", "2025-11-25 over http"],
         "a.two": ["2025-11-25 over http"],
     }
 
 
-def test_what_is_new_or_gone_is_no_secret() -> None:
+def test_new_and_resolved_findings_reported() -> None:
     found = findings([_DOCUMENT])
     assert surprises(found, {"a.one": "so", "a.two": "so"}, whole=True) == []
     assert surprises(found, {"a.one": "so", "a.nine": "so"}, whole=True) == [
@@ -63,24 +63,24 @@ def test_what_is_new_or_gone_is_no_secret() -> None:
     assert surprises(found, {"a.one": "so", "a.nine": "so"}, whole=False) == ["new: a.two (2025-11-25 over http)"]
 
 
-def test_what_is_known_is_of_a_peer_that_is_run() -> None:
+def test_known_findings_belong_to_existing_peers() -> None:
     known = tomllib.loads(KNOWN.read_text())
     assert set(known) <= {f"{trial.peer} {trial.role}" for trial in trials()}
 
 
-def test_versions_are_exact_and_the_lock_has_no_address_of_a_registry() -> None:
-    wanted = json.loads((PROGRAMS / "package.json").read_text())["dependencies"]
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+def test_peer_versions_exact_without_registry_urls() -> None:
+    dependencies = json.loads((PROGRAMS / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in dependencies.values())
     packages = json.loads((PROGRAMS / "package-lock.json").read_text())["packages"]
     assert not any("resolved" in package for package in packages.values())
-    for wanted_there, versions in PYTHONS.values():
-        assert wanted_there in versions.read_text().splitlines()
+    for required, versions in PYTHONS.values():
+        assert required in versions.read_text().splitlines()
 
 
-def test_versions_of_bridges_are_exact_and_the_lock_has_no_address_of_a_registry() -> None:
+def test_bridge_versions_exact_without_registry_urls() -> None:
     bridges = PROGRAMS.parents[1] / "bridges"
-    wanted = json.loads((bridges / "package.json").read_text())["dependencies"]
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted.values())
+    dependencies = json.loads((bridges / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in dependencies.values())
     packages = json.loads((bridges / "package-lock.json").read_text())["packages"]
     assert not any("resolved" in package for package in packages.values())
     frozen = [line for line in (bridges / "python.txt").read_text().splitlines() if not line.startswith("#")]

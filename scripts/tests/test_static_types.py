@@ -5,7 +5,7 @@ from pathlib import Path
 from checks.static_types import examples
 
 
-def test_the_examples_of_a_page_keep_their_line_numbers(tmp_path: Path) -> None:
+def test_examples_of_page_keep_line_numbers(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(
         "# Title\n\n```python\nx = 1\n```\n\ntext\n\n```json\n{}\n```\n\n```python\ny = x\n```\n"
