@@ -1,12 +1,12 @@
-"""Runs what the documentation shows.
+"""Runs the examples of the documentation.
 
-The Python blocks of a page are run one after the other, as one program. A block that begins with a file name in a comment
-(`# weather.py`) is also written to that file, so that later blocks can start it; one that says `continued` is added to it.
-Lines behind `$` in a console block are run, and what is below them is what has to come out; `...` stands for anything.
+The Python blocks of a page are run in order, as one program. A block that begins with a file name in a comment
+(`# weather.py`) is also written to that file, so that later blocks can start it; a block with `continued` is appended to
+the file. Lines after `$` in a console block are run, and the lines below are the expected output; `...` matches anything.
 
-A command that ends with `&` is a server: it runs until the end of the page, and says on stderr where it is. Pages write
-that as 127.0.0.1:8000 or another port of 8000 to 8009; the system chooses a free one, which takes its place in all that
-follows.
+A command that ends with `&` is a server: it runs until the end of the page, and prints its address on stderr. Pages
+show the address as 127.0.0.1:8000 or another port up to 8009; the system chooses a free port, which replaces it in all
+later commands.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ WRITTEN = pages(ROOT)
 PAGES = [*WRITTEN, *sorted((DOCS / "reference").glob("*.md"))]
 FILE = re.compile(r"# (\w+\.py)(, continued)?\n")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-PLACE = re.compile(r"127\.0\.0\.1:\d+")
-SHOWN_PLACE = re.compile(r"127\.0\.0\.1:800\d")
-UNTRIED = ("python -m pip install",)
-"""Commands that would change the environment of whoever runs the tests."""
+ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
+SHOWN_ADDRESS = re.compile(r"127\.0\.0\.1:800\d")
+NOT_RUN = ("python -m pip install",)
+"""Commands that would change the environment of the test run."""
 
 
 def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def having(language: str) -> list[Path]:
+def pages_with(language: str) -> list[Path]:
     return [page for page in WRITTEN if any(block.language == language for block in blocks(page))]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to be in, with the commands of this environment first on the path."""
+    """An empty working folder, with the commands of this environment first on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-    # Not that of whoever runs the tests.
+    # Do not use the keyring of the user.
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     before = set(sys.modules)
     yield tmp_path
@@ -65,18 +65,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Writes the files that a page shows."""
+    """Write the files that a page shows."""
     for block in blocks(page):
         if block.language == "python" and (file := FILE.match(block.text)):
             with (folder / file[1]).open("a" if file[2] else "w") as target:
                 target.write(block.text)
 
 
-@pytest.mark.parametrize("page", having("python"), ids=name_of)
-def test_the_python_of_a_page_runs(page: Path, folder: Path) -> None:
+@pytest.mark.parametrize("page", pages_with("python"), ids=name_of)
+def test_python_blocks_of_page_run(page: Path, folder: Path) -> None:
     write_files(page, folder)
     module = types.ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
-    # Classes are looked up by the name of their module.
+    # Classes are found by the name of their module.
     sys.modules[module.__name__] = module
     for block in blocks(page):
         if block.language == "python":
@@ -88,7 +88,7 @@ def test_the_python_of_a_page_runs(page: Path, folder: Path) -> None:
 
 
 def run_test(function: types.FunctionType) -> None:
-    """Runs a test that a page shows, with each of its parameters."""
+    """Run a test that a page shows, with each of its parameters."""
     marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
     for mark in marks or [None]:
         for value in [None] if mark is None else mark.args[1]:
@@ -96,54 +96,54 @@ def run_test(function: types.FunctionType) -> None:
             trio.run(partial(function, **arguments))
 
 
-@pytest.mark.parametrize("page", having("console"), ids=name_of)
-def test_the_commands_of_a_page_give_what_it_says(page: Path, folder: Path) -> None:
+@pytest.mark.parametrize("page", pages_with("console"), ids=name_of)
+def test_console_blocks_of_page_have_shown_output(page: Path, folder: Path) -> None:
     write_files(page, folder)
     for path in ("docs", "scripts", "packages"):
         (folder / path).symlink_to(ROOT / path)
     checker = doctest.OutputChecker()
-    places: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     with ExitStack() as servers:
         for block in blocks(page):
             if block.language == "console":
                 for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                     command, _, expected = part.partition("\n")
-                    if command.startswith(UNTRIED):
+                    if command.startswith(NOT_RUN):
                         continue
                     if command.endswith(" &"):
-                        came = servers.enter_context(serving(command.removesuffix(" &"), expected, places))
+                        actual = servers.enter_context(run_server(command.removesuffix(" &"), expected, addresses))
                     else:
-                        came = output(command, places)
-                    assert checker.check_output(expected, came, doctest.ELLIPSIS), f"{command} gave:\n{came}"
+                        actual = output(command, addresses)
+                    assert checker.check_output(expected, actual, doctest.ELLIPSIS), f"{command} gave:\n{actual}"
 
 
-def output(command: str, places: dict[str, str]) -> str:
-    """What a command writes to stdout, as a page would show it."""
-    for shown, place in places.items():
-        command = command.replace(shown, place)
+def output(command: str, addresses: dict[str, str]) -> str:
+    """Return the stdout of a command, with the addresses that the page shows."""
+    for shown, address in addresses.items():
+        command = command.replace(shown, address)
     done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    came = done.stdout
-    for shown, place in places.items():
-        came = came.replace(place, shown)
-    return came
+    actual = done.stdout
+    for shown, address in addresses.items():
+        actual = actual.replace(address, shown)
+    return actual
 
 
 @contextmanager
-def serving(command: str, expected: str, places: dict[str, str]) -> Iterator[str]:
-    """Runs a server, and gives what it wrote to stderr at its start, as a page would show it."""
-    (shown,) = set(SHOWN_PLACE.findall(command))
+def run_server(command: str, expected: str, addresses: dict[str, str]) -> Iterator[str]:
+    """Run a server, and yield its first output on stderr, with the address that the page shows."""
+    (shown,) = set(SHOWN_ADDRESS.findall(command))
     command = command.replace(shown, "127.0.0.1:0")
     with subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            came = "".join(server.stderr.readline() for _ in expected.splitlines())
-            place = PLACE.search(came)
-            if not place:
+            actual = "".join(server.stderr.readline() for _ in expected.splitlines())
+            address = ADDRESS.search(actual)
+            if not address:
                 server.kill()
-                raise AssertionError(f"{command} gave:\n{came}{server.stderr.read()}")
-            places[shown] = place[0]
-            yield came.replace(place[0], shown)
+                raise AssertionError(f"{command} gave:\n{actual}{server.stderr.read()}")
+            addresses[shown] = address[0]
+            yield actual.replace(address[0], shown)
         finally:
             server.terminate()
             try:
@@ -153,15 +153,15 @@ def serving(command: str, expected: str, places: dict[str, str]) -> Iterator[str
                 raise
 
 
-@pytest.mark.parametrize("page", having("json"), ids=name_of)
-def test_the_json_of_a_page_is_json(page: Path) -> None:
+@pytest.mark.parametrize("page", pages_with("json"), ids=name_of)
+def test_json_blocks_of_page_valid(page: Path) -> None:
     for block in blocks(page):
         if block.language == "json":
             assert json.loads(block.text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_page_resolve(page: Path) -> None:
     text = FENCE.sub("", page.read_text())
     for link in LINK.findall(text):
         target, _, anchor = link.partition("#")
@@ -174,21 +174,21 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """What one can be sent to on a page: its headings, as GitHub writes them, and its anchors."""
+    """Return the targets of links on a page: its headings, as GitHub writes them, and its anchors."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
-    given = re.findall(r'<a id="([^"]+)"', text)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(given)
+    explicit = re.findall(r'<a id="([^"]+)"', text)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(explicit)
 
 
-def test_all_pages_can_be_found_from_the_first_one() -> None:
+def test_pages_reachable_from_readme() -> None:
     found: set[Path] = set()
-    waiting = [ROOT / "README.md"]
-    while waiting:
-        page = waiting.pop()
+    pending = [ROOT / "README.md"]
+    while pending:
+        page = pending.pop()
         if page in found or page.suffix != ".md" or not page.exists():
             continue
         found.add(page)
-        waiting += [
+        pending += [
             (page.parent / link.partition("#")[0]).resolve()
             for link in LINK.findall(page.read_text())
             if ":" not in link
@@ -196,7 +196,7 @@ def test_all_pages_can_be_found_from_the_first_one() -> None:
     assert set(PAGES) <= found
 
 
-def test_every_language_of_a_block_is_looked_at() -> None:
+def test_languages_of_blocks_known() -> None:
     languages = {block.language for page in WRITTEN for block in blocks(page)}
     assert languages <= {"python", "console", "json"}
     assert inspect.getdoc(sys.modules[__name__])

@@ -15,7 +15,7 @@ from mcp_core.types import CallToolResult, TextContent
 NOTEBOOK = Path(__file__).resolve().parents[1] / "examples" / "notebook"
 sys.path.insert(0, str(NOTEBOOK))
 
-from index import BadQuery, Index  # noqa: E402  # the example is no package
+from index import BadQuery, Index  # noqa: E402  # the example is not a package
 from notes import MAX_BYTES, Folder, NoSuchFile, NotAllowed, differences, title_of  # noqa: E402
 from watch import Notebook  # noqa: E402
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(inside)
 
 
-def test_notes_are_named_by_their_path(folder: Folder) -> None:
+def test_notes_named_by_path(folder: Folder) -> None:
     assert list(folder.notes()) == ["one", "sub/two"]
     assert folder.read("sub/two") == "no heading\n"
 
@@ -52,12 +52,12 @@ def test_notes_are_named_by_their_path(folder: Folder) -> None:
         "./one",
     ],
 )
-def test_nothing_outside_of_the_folder_is_read(folder: Folder, name: str) -> None:
+def test_note_outside_of_folder_not_read(folder: Folder, name: str) -> None:
     with pytest.raises(NoSuchFile):
         folder.read(name)
 
 
-def test_a_link_that_leads_out_is_not_followed_and_not_listed(folder: Folder) -> None:
+def test_link_out_of_folder_not_followed_or_listed(folder: Folder) -> None:
     (folder.path / "out.md").symlink_to(folder.path.parent / "secret.md")
     (folder.path / "away").symlink_to(folder.path.parent)
     (folder.path / "in.md").symlink_to(folder.path / "one.md")
@@ -67,61 +67,61 @@ def test_a_link_that_leads_out_is_not_followed_and_not_listed(folder: Folder) ->
             folder.read(name)
 
 
-def test_a_pipe_is_no_note(folder: Folder) -> None:
+def test_pipe_is_not_a_note(folder: Folder) -> None:
     os.mkfifo(folder.path / "pipe.md")
     with pytest.raises(NoSuchFile):
         folder.read("pipe")
 
 
-def test_a_note_that_is_too_large_is_not_read(folder: Folder) -> None:
+def test_note_over_limit_not_read(folder: Folder) -> None:
     (folder.path / "large.md").write_bytes(b"x" * (MAX_BYTES + 1))
     with pytest.raises(NotAllowed, match="1048576"):
         folder.read("large")
 
 
-def test_a_note_is_added_under_a_plain_name(folder: Folder) -> None:
+def test_note_added_with_sanitized_name(folder: Folder) -> None:
     assert folder.add("../My house: №1", "Text") == "my-house-1"
     assert folder.read("my-house-1") == "# ../My house: №1\n\nText\n"
 
 
 @pytest.mark.parametrize(("title", "text"), [("One", "again"), ("...", "text"), ("Large", "x" * (MAX_BYTES + 1))])
-def test_a_note_that_cannot_be_is_not_added(folder: Folder, title: str, text: str) -> None:
+def test_note_invalid_not_added(folder: Folder, title: str, text: str) -> None:
     with pytest.raises(NotAllowed):
         folder.add(title, text)
     assert folder.read("one") == "# One\n\nThe first note.\n"
 
 
-def test_adding_a_note_does_not_follow_a_link(folder: Folder) -> None:
+def test_note_added_without_following_link(folder: Folder) -> None:
     (folder.path / "trap.md").symlink_to(folder.path.parent / "written.md")
     with pytest.raises(NotAllowed):
         folder.add("Trap", "text")
     assert not (folder.path.parent / "written.md").exists()
 
 
-def test_a_title_is_the_first_heading_or_the_name() -> None:
+def test_title_is_first_heading_or_name() -> None:
     assert title_of("a/b", "text\n# The title\n# Another\n") == "The title"
     assert title_of("a/b", "text") == "b"
 
 
-def test_the_index_finds_words_and_shows_where() -> None:
+def test_index_finds_words_with_snippet() -> None:
     index = Index()
     index.put("house", "House", "The roof leaks")
     index.put("garden", "Garden", "Tulips")
     (hit,) = index.search("roof", 5)
     assert (hit.name, hit.snippet) == ("house", "The [roof] leaks")
-    index.put("house", "House", "It was mended")
+    index.put("house", "House", "It was repaired")
     assert index.search("roof", 5) == []
     index.remove("house")
-    assert index.search("mended", 5) == []
+    assert index.search("repaired", 5) == []
 
 
 @pytest.mark.parametrize("query", ['"', "AND", "a b)", "nothing:x"])
-def test_a_query_that_is_not_understood_is_told(query: str) -> None:
+def test_query_invalid_raises(query: str) -> None:
     with pytest.raises(BadQuery):
         Index().search(query, 5)
 
 
-def test_each_change_on_disk_is_told_once(folder: Folder) -> None:
+def test_changes_on_disk_reported_once(folder: Folder) -> None:
     notebook = Notebook(folder.path)
     assert notebook.refresh().added == ["one", "sub/two"]
     (folder.path / "one.md").write_text("# Uno\n\nlonger than it was before\n")
@@ -135,7 +135,7 @@ def test_each_change_on_disk_is_told_once(folder: Folder) -> None:
     assert differences({}, {}) == ([], [], [])
 
 
-async def test_the_server_runs_by_the_command_over_the_documentation() -> None:
+async def test_notebook_server_serves_documentation() -> None:
     command = [sys.executable, "-m", "mcp_server", "run", f"{NOTEBOOK / 'server.py'}:server"]
     async with open_stdio(command) as client:
         uris = [resource.uri for resource in await client.list_resources()]
@@ -148,7 +148,7 @@ async def test_the_server_runs_by_the_command_over_the_documentation() -> None:
             await client.read_resource("note:///../../SECURITY")
 
 
-async def test_a_note_that_waits_to_be_written_is_told(folder: Folder) -> None:
+async def test_wait_for_change_reports_written_note(folder: Folder) -> None:
     async with open_stdio([sys.executable, str(NOTEBOOK / "server.py"), str(folder.path)]) as client:
         results: list[CallToolResult] = []
 
@@ -159,14 +159,14 @@ async def test_a_note_that_waits_to_be_written_is_told(folder: Folder) -> None:
             nursery.start_soon(wait)
             number = 0
             while not results:
-                # The server may not have looked yet.
+                # The server may not have scanned the folder yet.
                 number += 1
                 (folder.path / "one.md").write_text("again " * number)
                 await client.call_tool("search", {"query": "again"})
         assert results[0].content == (TextContent(text="note:///one was written"),)
 
 
-def test_the_demonstration_shows_everything_in_every_revision() -> None:
+def test_demonstration_runs_in_every_revision() -> None:
     done = subprocess.run(
         [sys.executable, str(NOTEBOOK / "demo.py"), "--verbose"],
         capture_output=True,
@@ -179,7 +179,7 @@ def test_the_demonstration_shows_everything_in_every_revision() -> None:
     assert "not run" not in done.stdout
 
 
-def test_the_demonstration_says_what_failed_and_fails(tmp_path: Path) -> None:
+def test_demonstration_reports_failure(tmp_path: Path) -> None:
     for name in ("demo.py", "features.py", "session.py"):
         (tmp_path / name).write_text((NOTEBOOK / name).read_text())
     (tmp_path / "server.py").write_text("raise SystemExit('this server is broken')")

@@ -1,4 +1,4 @@
-"""The programs that drive the core without trio: two clients against a real server process, an HTTP server with clients."""
+"""Programs that use the core without trio: two clients with a server process, and an HTTP server with clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mcp_core.types import TextContent
 SANSIO = Path(__file__).resolve().parents[1] / "howto" / "sansio"
 sys.path.insert(0, str(SANSIO))
 
-from asyncio_client import open_process  # noqa: E402  # the examples are no package
+from asyncio_client import open_process  # noqa: E402  # the examples are not a package
 from blocking_client import BlockingClient, start  # noqa: E402
 from blocking_http_server import Handler  # noqa: E402
 
@@ -73,46 +73,46 @@ for line in sys.stdin:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
-"""It is silent to what it does not know, and asks for what was not offered."""
+"""A server that ignores unknown requests, and sends a request for an undeclared capability."""
 
 
 @pytest.mark.parametrize("name", ["blocking_client.py", "asyncio_client.py", "blocking_http_server.py"])
-def test_it_is_short(name: str) -> None:
+def test_program_short(name: str) -> None:
     assert len((SANSIO / name).read_text().splitlines()) < 150
 
 
 @pytest.mark.parametrize("name", ["blocking_client.py", "asyncio_client.py", "blocking_http_server.py"])
-def test_it_does_not_need_trio(name: str) -> None:
+def test_program_does_not_import_trio(name: str) -> None:
     code = f"import sys; sys.path.insert(0, {str(SANSIO)!r}); import {name[:-3]}; print('trio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-def test_the_blocking_client_calls_a_tool() -> None:
-    ours, process = start([sys.executable, "-c", SERVER])
-    with process, ours:
-        client = BlockingClient(ours)
+def test_blocking_client_calls_tool() -> None:
+    connection, process = start([sys.executable, "-c", SERVER])
+    with process, connection:
+        client = BlockingClient(connection)
         assert client.server.revision.name == "2026-07-28"
         assert client.call_tool("add", {"a": 1, "b": 2}).content == (TextContent(text="3"),)
         with pytest.raises(RequestFailed, match="unknown tool"):
             client.call_tool("sub", {})
 
 
-def test_the_blocking_client_survives_an_old_silent_server() -> None:
-    ours, process = start([sys.executable, "-c", OLD_SERVER])
-    with process, ours:
-        client = BlockingClient(ours, patience=0.5)
+def test_blocking_client_falls_back_for_silent_old_server() -> None:
+    connection, process = start([sys.executable, "-c", OLD_SERVER])
+    with process, connection:
+        client = BlockingClient(connection, patience=0.5)
         assert client.server.revision.name == "2024-11-05"
         assert [tool.name for tool in client.list_tools()] == ["-32601"]
 
 
-def test_the_blocking_client_works_in_several_threads_with_one_client_each() -> None:
+def test_blocking_client_usable_in_several_threads() -> None:
     sums: list[object] = []
 
     def work() -> None:
-        ours, process = start([sys.executable, "-c", SERVER])
-        with process, ours:
-            sums.append(BlockingClient(ours).call_tool("add", {"a": 20, "b": 22}).content)
+        connection, process = start([sys.executable, "-c", SERVER])
+        with process, connection:
+            sums.append(BlockingClient(connection).call_tool("add", {"a": 20, "b": 22}).content)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -122,7 +122,7 @@ def test_the_blocking_client_works_in_several_threads_with_one_client_each() -> 
     assert sums == [(TextContent(text="42"),)] * 2
 
 
-def test_the_asyncio_client_makes_calls_at_the_same_time() -> None:
+def test_asyncio_client_sends_concurrent_calls() -> None:
     async def main() -> None:
         async with open_process([sys.executable, "-c", SERVER]) as (client, server):
             assert server.revision.name == "2026-07-28"
@@ -134,11 +134,11 @@ def test_the_asyncio_client_makes_calls_at_the_same_time() -> None:
     asyncio.run(main())
 
 
-def test_the_asyncio_client_cancels_a_call() -> None:
+def test_asyncio_client_cancels_call() -> None:
     async def main() -> None:
         async with open_process([sys.executable, "-c", SERVER]) as (client, _):
             waiting = asyncio.create_task(client.call_tool("wait", {}))
-            # A call that is cancelled before its handler runs would never run it.
+            # A call that is cancelled before its handler runs would never run the handler.
             await client.call_tool("until_waiting", {})
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -148,7 +148,7 @@ def test_the_asyncio_client_cancels_a_call() -> None:
     asyncio.run(main())
 
 
-def test_the_asyncio_client_survives_an_old_silent_server_and_its_end() -> None:
+def test_asyncio_client_falls_back_for_silent_old_server() -> None:
     async def main() -> None:
         async with open_process([sys.executable, "-c", OLD_SERVER], patience=0.5) as (_, server):
             assert server.revision.name == "2024-11-05"
@@ -156,7 +156,7 @@ def test_the_asyncio_client_survives_an_old_silent_server_and_its_end() -> None:
     asyncio.run(main())
 
 
-REFUSING_SERVER = """
+REJECTING_SERVER = """
 import json, sys
 for line in sys.stdin:
     error = {"code": -32600, "message": "not today"}
@@ -164,8 +164,8 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize(("code", "error"), [("input()", ConnectionEnded), (REFUSING_SERVER, RequestFailed)])
-def test_opening_tells_why_it_is_not_possible(code: str, error: type[Exception]) -> None:
+@pytest.mark.parametrize(("code", "error"), [("input()", ConnectionEnded), (REJECTING_SERVER, RequestFailed)])
+def test_open_failure_raises_cause(code: str, error: type[Exception]) -> None:
     async def main() -> None:
         async with open_process([sys.executable, "-c", code]):
             raise AssertionError("it opened")
@@ -173,20 +173,20 @@ def test_opening_tells_why_it_is_not_possible(code: str, error: type[Exception])
     with pytest.raises(error):
         asyncio.run(main())
 
-    ours, process = start([sys.executable, "-c", code])
-    with process, ours, pytest.raises(error):
-        BlockingClient(ours)
+    connection, process = start([sys.executable, "-c", code])
+    with process, connection, pytest.raises(error):
+        BlockingClient(connection)
 
 
 @pytest.fixture
-def place() -> Iterator[str]:
-    """Where the blocking HTTP server is, as 127.0.0.1:4711."""
+def address() -> Iterator[str]:
+    """The address of the blocking HTTP server, such as 127.0.0.1:4711."""
 
-    class Silent(Handler):
+    class SilentHandler(Handler):
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SilentHandler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
@@ -194,9 +194,9 @@ def place() -> Iterator[str]:
         thread.join()
 
 
-def post(place: str, message: dict[str, object], **headers: str) -> tuple[int, dict[str, object]]:
-    """Posts a message by hand. Gives the status and the body."""
-    connection = http.client.HTTPConnection(place, timeout=10)
+def post(address: str, message: dict[str, object], **headers: str) -> tuple[int, dict[str, object]]:
+    """Post a message, and return the status and the body."""
+    connection = http.client.HTTPConnection(address, timeout=10)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("POST", "/mcp", json.dumps(message), {"Content-Type": "application/json", **named})
     with connection.getresponse() as response:
@@ -206,9 +206,9 @@ def post(place: str, message: dict[str, object], **headers: str) -> tuple[int, d
         return response.status, body
 
 
-def test_the_blocking_http_server_serves_a_client(place: str) -> None:
+def test_blocking_http_server_serves_client(address: str) -> None:
     async def main() -> None:
-        async with open_http(f"http://{place}/mcp") as client:
+        async with open_http(f"http://{address}/mcp") as client:
             assert client.revision.name == "2026-07-28"
             assert [tool.name for tool in await client.list_tools()] == ["greet"]
             assert (await client.call_tool("greet", {"name": "Ada"})).content == (TextContent(text="Hello, Ada"),)
@@ -216,7 +216,7 @@ def test_the_blocking_http_server_serves_a_client(place: str) -> None:
             with pytest.raises(RequestFailed, match="unknown tool"):
                 await client.call_tool("sub")
         with pytest.raises(NegotiationFailed):
-            async with open_http(f"http://{place}/mcp", revisions=LEGACY):
+            async with open_http(f"http://{address}/mcp", revisions=LEGACY):
                 raise AssertionError("it opened")
 
     trio.run(main)
@@ -242,16 +242,16 @@ META = {
         ("resources/list", META, {"Mcp_Method": "resources/list"}, 404),
     ],
 )
-def test_the_blocking_http_server_decides_as_the_core_does(
-    place: str, method: str, meta: dict[str, object], headers: dict[str, str], status: int
+def test_blocking_http_server_returns_status_of_core(
+    address: str, method: str, meta: dict[str, object], headers: dict[str, str], status: int
 ) -> None:
     message: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}}
-    given = {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list", **headers}
-    answered, body = post(place, message, **given)
-    assert (answered, "error" in body) == (status, status != 200)
+    request_headers = {"MCP_Protocol_Version": "2026-07-28", "Mcp_Method": "tools/list", **headers}
+    received_status, body = post(address, message, **request_headers)
+    assert (received_status, "error" in body) == (status, status != 200)
     notification: dict[str, object] = {
         "jsonrpc": "2.0",
         "method": "notifications/cancelled",
         "params": {"requestId": 1},
     }
-    assert post(place, notification, MCP_Protocol_Version="2026-07-28") == (202, {})
+    assert post(address, notification, MCP_Protocol_Version="2026-07-28") == (202, {})

@@ -1,4 +1,4 @@
-"""The examples of transports: they keep the contract, and let nobody in who must not."""
+"""The transport examples: the transport contract, and access control."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "trans
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, Request, TextMessage
 
-import unix_socket  # the examples are no package
+import unix_socket  # the examples are not a package
 import websocket
 from unix_socket import NotPrivate, open_unix, serve_unix
 from websocket import Refused, WebSocketStream, open_websocket, serve_websockets
@@ -49,7 +49,7 @@ def private(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
-async def test_the_unix_socket_keeps_the_contract(check: TransportCheck, private: Path) -> None:
+async def test_unix_socket_fulfills_transport_contract(check: TransportCheck, private: Path) -> None:
     @asynccontextmanager
     async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
         async with trio.open_nursery() as nursery:
@@ -62,7 +62,7 @@ async def test_the_unix_socket_keeps_the_contract(check: TransportCheck, private
 
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS, ids=_name)
-async def test_the_websocket_keeps_the_contract(check: TransportCheck) -> None:
+async def test_websocket_fulfills_transport_contract(check: TransportCheck) -> None:
     @asynccontextmanager
     async def open_transport(serve: ServeClient) -> AsyncIterator[Connect]:
         async with trio.open_nursery() as nursery:
@@ -76,42 +76,42 @@ async def test_the_websocket_keeps_the_contract(check: TransportCheck) -> None:
 
 
 @asynccontextmanager
-async def _unix(server: Server, place: Path) -> AsyncIterator[Connect]:
-    async with unix_socket.serving(server, place):
-        yield partial(open_unix, place)
+async def _serve_unix(server: Server, path: Path) -> AsyncIterator[Connect]:
+    async with unix_socket.serving(server, path):
+        yield partial(open_unix, path)
 
 
 @asynccontextmanager
-async def _websocket(server: Server, place: Path) -> AsyncIterator[Connect]:
+async def _serve_websocket(server: Server, path: Path) -> AsyncIterator[Connect]:
     async with websocket.serving(server) as url:
         yield partial(open_websocket, url)
 
 
 @pytest.mark.spec("jsonrpc.custom-transport", "jsonrpc.custom-transport-preserve")
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
-@pytest.mark.parametrize("transport", [_unix, _websocket])
-async def test_one_life_of_a_server_has_many_clients_of_any_revision(
+@pytest.mark.parametrize("transport", [_serve_unix, _serve_websocket])
+async def test_server_run_serves_many_clients_of_any_revision(
     transport: Callable[[Server, Path], AbstractAsyncContextManager[Connect]], revision: Revision, private: Path
 ) -> None:
-    lives: list[str] = []
+    events: list[str] = []
     running, ended = trio.Event(), trio.Event()
 
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[list[str]]:
-        lives.append("begun")
-        yield lives
-        lives.append("ended")
+        events.append("started")
+        yield events
+        events.append("ended")
 
     server = Server("test", version="1", lifespan=lifespan)
 
     @server.tool
-    async def whose(context: Context) -> str:
-        """Asks for the roots of the client, in the middle of a call."""
+    async def list_client_roots(context: Context) -> str:
+        """List the roots of the client during a call."""
         return (await context.list_roots())[0].uri
 
     @server.tool
     async def wait() -> str:
-        """Waits until it is cancelled."""
+        """Wait until cancelled."""
         running.set()
         try:
             await trio.sleep_forever()
@@ -126,7 +126,7 @@ async def test_one_life_of_a_server_has_many_clients_of_any_revision(
             handlers = Handlers(roots=[Root(uri=uri)])
             async with open_stream(await connect(), revisions=[revision], handlers=handlers) as client:
                 assert client.revision is revision
-                (content,) = (await client.call_tool("whose")).content
+                (content,) = (await client.call_tool("list_client_roots")).content
                 assert isinstance(content, TextContent)
                 assert content.text == uri
                 async with trio.open_nursery() as nursery:
@@ -136,20 +136,20 @@ async def test_one_life_of_a_server_has_many_clients_of_any_revision(
                 await ended.wait()
                 assert len(await client.list_tools()) == 2
             running, ended = trio.Event(), trio.Event()
-        assert lives == ["begun"]
-    assert lives == ["begun", "ended"]
+        assert events == ["started"]
+    assert events == ["started", "ended"]
 
 
 # --- the Unix socket ----------------------------------------------------------------------------------------------------
 
 
-async def _nothing(stream: object) -> None:
+async def _serve_forever(stream: object) -> None:
     await trio.sleep_forever()
 
 
 @pytest.mark.spec("security.local-server-access", "security.local-server-hardening")
-class Watched:
-    """The server's end of a stream, which notes how many calls had begun when a write failed."""
+class RecordingStream:
+    """A server stream that records how many calls had started when a write failed."""
 
     def __init__(self, stream: ByteStream, begun: list[str]) -> None:
         self._stream = stream
@@ -167,12 +167,10 @@ class Watched:
             raise
 
 
-@pytest.mark.parametrize("way", ["unix", "websocket"])
-async def test_transport_whose_client_breaks_off_begins_no_call_after_the_write_that_fails(
-    way: str, private: Path
-) -> None:
+@pytest.mark.parametrize("transport_name", ["unix", "websocket"])
+async def test_transport_write_failure_starts_no_further_calls(transport_name: str, private: Path) -> None:
     begun: list[str] = []
-    watched: list[Watched] = []
+    recorded: list[RecordingStream] = []
     served = trio.Event()
     server = Server("test", version="1")
 
@@ -183,13 +181,13 @@ async def test_transport_whose_client_breaks_off_begins_no_call_after_the_write_
         return text
 
     async def serve(stream: ByteStream) -> None:
-        watched.append(Watched(stream, begun))
-        await serve_stream(server, watched[0])
+        recorded.append(RecordingStream(stream, begun))
+        await serve_stream(server, recorded[0])
         served.set()
 
     with trio.fail_after(60):
         async with server.running(), trio.open_nursery() as nursery:
-            if way == "unix":
+            if transport_name == "unix":
                 await nursery.start(serve_unix, serve, private)
                 stream: ByteStream = await open_unix(private)
             else:
@@ -203,7 +201,7 @@ async def test_transport_whose_client_breaks_off_begins_no_call_after_the_write_
                     await stream.send_all(b"".join(_calls(4_000)))
 
             nursery.start_soon(send)
-            # The server waits until its answers are read, and has read no further.
+            # The server waits until its responses are read, and reads no further requests.
             await trio.testing.wait_all_tasks_blocked(0.1)
             sending.cancel()
             transport = stream._stream if isinstance(stream, WebSocketStream) else stream
@@ -211,7 +209,7 @@ async def test_transport_whose_client_breaks_off_begins_no_call_after_the_write_
             transport.socket.close()
             await served.wait()
             nursery.cancel_scope.cancel()
-    assert watched[0].at_failure == [len(begun)]
+    assert recorded[0].at_failure == [len(begun)]
     assert len(begun) < 4_000
 
 
@@ -226,37 +224,37 @@ def _calls(count: int) -> Iterator[bytes]:
         yield json.dumps(request).encode() + b"\n"
 
 
-async def test_only_the_owner_may_use_the_socket(private: Path) -> None:
+async def test_unix_socket_accessible_to_owner_only(private: Path) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_unix, _nothing, private)
+        await nursery.start(serve_unix, _serve_forever, private)
         assert private.stat().st_mode & 0o777 == 0o600
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("mode", [0o750, 0o705, 0o711, 0o777])
-async def test_a_folder_that_others_can_enter_is_not_used_by_either_end(mode: int, private: Path) -> None:
+async def test_unix_socket_folder_with_access_for_others_rejected(mode: int, private: Path) -> None:
     private.parent.chmod(mode)
     with pytest.raises(NotPrivate, match="0700"):
-        await serve_unix(_nothing, private)
+        await serve_unix(_serve_forever, private)
     with pytest.raises(NotPrivate, match="0700"):
         await open_unix(private)
     assert list(private.parent.iterdir()) == []
 
 
-async def test_a_link_to_a_folder_is_not_used(private: Path) -> None:
+async def test_unix_socket_folder_link_rejected(private: Path) -> None:
     link = private.parent.parent / "link"
     link.symlink_to(private.parent)
     with pytest.raises(NotPrivate, match="is not a folder"):
-        await serve_unix(_nothing, link / "mcp")
+        await serve_unix(_serve_forever, link / "mcp")
 
 
-async def test_the_folder_of_somebody_else_is_not_used(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unix_socket_folder_of_other_user_rejected(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4321)
     with pytest.raises(NotPrivate, match="not to user 4321"):
         await open_unix(private)
 
 
-async def test_both_ends_hang_up_on_somebody_else(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unix_socket_connection_of_other_user_closed(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix_socket, "check_folder", lambda folder: None)
     served: list[object] = []
 
@@ -275,34 +273,34 @@ async def test_both_ends_hang_up_on_somebody_else(private: Path, monkeypatch: py
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_crashed_server_left_is_replaced(private: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(private))
+async def test_unix_socket_of_crashed_server_replaced(private: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(private))
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_unix, _nothing, private)
+        await nursery.start(serve_unix, _serve_forever, private)
         await (await open_unix(private)).aclose()
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_that_runs_is_not_replaced(private: Path) -> None:
+async def test_unix_socket_of_running_server_not_replaced(private: Path) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_unix, _nothing, private)
+        await nursery.start(serve_unix, _serve_forever, private)
         with pytest.raises(FileExistsError, match="already"):
-            await serve_unix(_nothing, private)
+            await serve_unix(_serve_forever, private)
         await (await open_unix(private)).aclose()
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_no_socket_stays(private: Path) -> None:
-    private.write_text("mine")
+async def test_file_that_is_no_socket_not_replaced(private: Path) -> None:
+    private.write_text("user data")
     with pytest.raises(FileExistsError, match="no socket"):
-        await serve_unix(_nothing, private)
-    assert private.read_text() == "mine"
+        await serve_unix(_serve_forever, private)
+    assert private.read_text() == "user data"
 
 
-async def test_a_socket_that_somebody_put_there_since_stays(private: Path) -> None:
+async def test_unix_socket_replaced_by_other_file_not_removed(private: Path) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_unix, _nothing, private)
+        await nursery.start(serve_unix, _serve_forever, private)
         private.rename(private.with_name("old"))
         private.write_text("another")
         nursery.cancel_scope.cancel()
@@ -311,7 +309,7 @@ async def test_a_socket_that_somebody_put_there_since_stays(private: Path) -> No
 
 # --- the opening handshake of the WebSocket -----------------------------------------------------------------------------
 
-_GOOD = {
+_VALID_HEADERS = {
     "Host": "127.0.0.1",
     "Connection": "Upgrade",
     "Upgrade": "websocket",
@@ -322,7 +320,7 @@ _GOOD = {
 
 
 def _head(line: str = "GET /mcp HTTP/1.1", **changes: str | None) -> bytes:
-    fields = _GOOD | {name.replace("_", "-"): value for name, value in changes.items()}
+    fields = _VALID_HEADERS | {name.replace("_", "-"): value for name, value in changes.items()}
     return "".join([f"{line}\r\n", *(f"{k}: {v}\r\n" for k, v in fields.items() if v is not None), "\r\n"]).encode()
 
 
@@ -332,10 +330,10 @@ async def _echo(stream: WebSocketStream) -> None:
 
 
 @asynccontextmanager
-async def _dialled(
+async def _connect(
     serve: Callable[[WebSocketStream], Awaitable[None]] = _echo, *, origins: tuple[str, ...] = ()
 ) -> AsyncIterator[trio.SocketStream]:
-    """A bare connection to a server of WebSockets."""
+    """Open a TCP connection to a WebSocket server."""
     async with trio.open_nursery() as nursery:
         url = await nursery.start(partial(serve_websockets, serve, 0, allowed_origins=origins))
         stream = await trio.open_tcp_stream("127.0.0.1", int(url.split(":")[2].removesuffix("/mcp")))
@@ -344,11 +342,11 @@ async def _dialled(
         nursery.cancel_scope.cancel()
 
 
-async def _answer(stream: trio.SocketStream) -> bytes:
-    said = b""
-    while b"\r\n\r\n" not in said and (data := await stream.receive_some()):
-        said += data
-    return said
+async def _read_head(stream: trio.SocketStream) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received and (data := await stream.receive_some()):
+        received += data
+    return received
 
 
 @pytest.mark.parametrize(
@@ -376,38 +374,38 @@ async def _answer(stream: trio.SocketStream) -> bytes:
         (b"nonsense\r\n\r\n", 400),
     ],
 )
-async def test_who_may_open_a_websocket(head: bytes, status: int) -> None:
-    async with _dialled(origins=("https://app.example",)) as stream:
+async def test_websocket_handshake_checked(head: bytes, status: int) -> None:
+    async with _connect(origins=("https://app.example",)) as stream:
         await stream.send_all(head)
-        assert (await _answer(stream)).split(b" ")[1] == b"%d" % status
+        assert (await _read_head(stream)).split(b" ")[1] == b"%d" % status
 
 
-async def test_a_head_without_end_is_not_read_to_its_end() -> None:
-    async with _dialled() as stream:
-        said = b""
+async def test_websocket_request_head_over_limit_rejected() -> None:
+    async with _connect() as stream:
+        received = b""
         with suppress(trio.BrokenResourceError):
             await stream.send_all(_head()[:-2] + b"x: " + b"x" * 10_000_000)
-            said = await _answer(stream)
-        assert not said or said.split(b" ")[1] == b"400"
+            received = await _read_head(stream)
+        assert not received or received.split(b" ")[1] == b"400"
 
 
-async def test_a_refusal_says_why(autojump_clock: trio.testing.MockClock) -> None:
-    async with _dialled() as stream:
+async def test_websocket_rejection_states_reason(autojump_clock: trio.testing.MockClock) -> None:
+    async with _connect() as stream:
         await stream.send_all(_head(Origin="https://evil.example"))
-        said = b""
+        received = b""
         while data := await stream.receive_some():
-            said += data
-        assert b"Origin 'https://evil.example' is neither this server's own origin nor listed" in said
+            received += data
+        assert b"Origin 'https://evil.example' is neither this server's own origin nor listed" in received
 
 
-async def test_a_client_that_asks_for_nothing_is_hung_up_on(autojump_clock: trio.testing.MockClock) -> None:
-    async with _dialled() as stream:
+async def test_websocket_handshake_timeout_closes_connection(autojump_clock: trio.testing.MockClock) -> None:
+    async with _connect() as stream:
         await stream.send_all(_head()[:-2])
         assert await stream.receive_some() == b""
         assert trio.current_time() > 0
 
 
-async def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_websocket_clients_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "CLIENTS", 1)
     async with trio.open_nursery() as nursery:
         url = await nursery.start(partial(serve_websockets, _echo, 0))
@@ -421,7 +419,7 @@ async def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "reason"),
     [
         (b"HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nHost", "403: Host"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "refused with 200"),
@@ -430,25 +428,25 @@ async def test_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"", "gone"),
     ],
 )
-async def test_a_server_that_is_no_such_server_is_told(answer: bytes, why: str) -> None:
+async def test_websocket_client_invalid_response_raises(answer: bytes, reason: str) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
-            await _answer(stream)
+            await _read_head(stream)
             if answer:
                 await stream.send_all(answer)
 
     async with trio.open_nursery() as nursery:
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(Refused, match=reason):
             await open_websocket(f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp")
         nursery.cancel_scope.cancel()
 
 
-async def test_a_server_that_does_not_confirm_the_subprotocol_is_not_used() -> None:
+async def test_websocket_client_without_subprotocol_raises() -> None:
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
             protocol = WSConnection(ConnectionType.SERVER)
-            protocol.receive_data(await _answer(stream))
+            protocol.receive_data(await _read_head(stream))
             await stream.send_all(protocol.send(AcceptConnection()))
 
     async with trio.open_nursery() as nursery:
@@ -459,18 +457,18 @@ async def test_a_server_that_does_not_confirm_the_subprotocol_is_not_used() -> N
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1/mcp", "ws://", "ws://mcp.example/mcp", "ws://192.0.2.1/mcp"])
-async def test_messages_that_others_could_read_are_not_sent(url: str) -> None:
+async def test_websocket_client_insecure_url_raises(url: str) -> None:
     with pytest.raises(ValueError, match="ws"):
         await open_websocket(url)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "192.0.2.1", "::"])
-async def test_a_server_without_authentication_listens_for_this_machine_only(host: str) -> None:
+async def test_websocket_server_on_public_address_raises(host: str) -> None:
     with pytest.raises(ValueError, match="authentication"):
         await serve_websockets(_echo, 0, host=host)
 
 
-async def test_a_list_that_lets_anybody_in_is_refused() -> None:
+async def test_websocket_server_wildcard_lists_raise() -> None:
     with pytest.raises(ValueError, match="wildcard"):
         await serve_websockets(_echo, 0, allowed_hosts=["*"])
     with pytest.raises(ValueError, match="every web page"):
@@ -481,15 +479,15 @@ async def test_a_list_that_lets_anybody_in_is_refused() -> None:
 
 
 @asynccontextmanager
-async def _bare(
+async def _open_websocket(
     serve: Callable[[WebSocketStream], Awaitable[None]] = _echo,
 ) -> AsyncIterator[tuple[trio.SocketStream, WSConnection]]:
-    """The client's end of a WebSocket, without the example's stream."""
-    async with _dialled(serve) as stream:
+    """Open a WebSocket, without the stream of the example."""
+    async with _connect(serve) as stream:
         protocol = WSConnection(ConnectionType.CLIENT)
         request = Request(host="localhost", target="/mcp", subprotocols=["mcp"])
         await stream.send_all(protocol.send(request))
-        protocol.receive_data(await _answer(stream))
+        protocol.receive_data(await _read_head(stream))
         assert isinstance(next(protocol.events()), AcceptConnection)
         yield stream, protocol
 
@@ -516,7 +514,7 @@ _LONG = websocket.MESSAGE_BYTES + 1
 
 
 @pytest.mark.parametrize(
-    ("say", "code"),
+    ("make_data", "code"),
     [
         (lambda protocol: protocol.send(TextMessage(data="x" * _LONG)), 1009),
         (lambda protocol: protocol.send(TextMessage(data="x" * _LONG, message_finished=False)), 1009),
@@ -529,11 +527,9 @@ _LONG = websocket.MESSAGE_BYTES + 1
         (lambda protocol: protocol.send(CloseConnection(code=1001)), 1001),
     ],
 )
-async def test_what_breaks_the_rules_ends_the_connection_with_its_code(
-    say: Callable[[WSConnection], bytes], code: int
-) -> None:
-    async with _bare() as (stream, protocol):
-        await stream.send_all(say(protocol))
+async def test_websocket_protocol_error_closes_with_code(make_data: Callable[[WSConnection], bytes], code: int) -> None:
+    async with _open_websocket() as (stream, protocol):
+        await stream.send_all(make_data(protocol))
         event = await _first(stream, protocol)
         assert isinstance(event, CloseConnection)
         assert event.code == code
@@ -541,22 +537,22 @@ async def test_what_breaks_the_rules_ends_the_connection_with_its_code(
         assert await stream.receive_some() == b""
 
 
-async def test_each_line_is_a_message_and_each_message_a_line() -> None:
-    async with _bare() as (stream, protocol):
+async def test_websocket_lines_sent_as_messages() -> None:
+    async with _open_websocket() as (stream, protocol):
         await stream.send_all(protocol.send(TextMessage(data='{"a":\r\n', message_finished=False)))
         await stream.send_all(protocol.send(Ping(payload=b"still there?")))
         await stream.send_all(protocol.send(TextMessage(data="1}\n")) + protocol.send(TextMessage(data="{}")))
-        said: list[object] = []
+        received: list[object] = []
         async with aclosing(_events(stream, protocol)) as events:
             async for event in events:
-                said.append(event.data if isinstance(event, TextMessage) else type(event))
-                if len(said) == 3:
+                received.append(event.data if isinstance(event, TextMessage) else type(event))
+                if len(received) == 3:
                     break
-        assert said == [Pong, '{"a":  1} ', "{}"]
+        assert received == [Pong, '{"a":  1} ', "{}"]
 
 
-def _agreed() -> tuple[WSConnection, WSConnection]:
-    """Both ends of a WebSocket that is open."""
+def _open_pair() -> tuple[WSConnection, WSConnection]:
+    """Return both sides of an open WebSocket."""
     ours, theirs = WSConnection(ConnectionType.CLIENT), WSConnection(ConnectionType.SERVER)
     theirs.receive_data(ours.send(Request(host="localhost", target="/mcp", subprotocols=["mcp"])))
     assert isinstance(next(theirs.events()), Request)
@@ -565,8 +561,8 @@ def _agreed() -> tuple[WSConnection, WSConnection]:
     return ours, theirs
 
 
-async def test_a_ping_does_not_wait_behind_a_message_that_nobody_takes() -> None:
-    ours, theirs = _agreed()
+async def test_websocket_ping_answered_while_write_blocks() -> None:
+    ours, theirs = _open_pair()
     left, right = trio.testing.lockstep_stream_pair()
     stream = WebSocketStream(left, ours)
     async with trio.open_nursery() as nursery:
@@ -575,14 +571,14 @@ async def test_a_ping_does_not_wait_behind_a_message_that_nobody_takes() -> None
         nursery.start_soon(right.send_all, theirs.send(Ping()) + theirs.send(TextMessage(data="[]")))
         with trio.fail_after(10):
             assert await stream.receive_some() == b"[]\n"
-        # It is told as soon as the message is through.
+        # The pong is sent after the message.
         theirs.receive_data(bytes(await right.receive_some()))
         theirs.receive_data(bytes(await right.receive_some()))
         assert [type(event) for event in theirs.events()] == [TextMessage, Pong]
 
 
-async def test_after_a_message_that_was_cut_off_nothing_is_sent(autojump_clock: trio.testing.MockClock) -> None:
-    ours, _ = _agreed()
+async def test_websocket_send_after_partial_message_raises(autojump_clock: trio.testing.MockClock) -> None:
+    ours, _ = _open_pair()
     left, right = trio.testing.lockstep_stream_pair()
     stream = WebSocketStream(left, ours)
     async with trio.open_nursery() as nursery:
@@ -595,10 +591,10 @@ async def test_after_a_message_that_was_cut_off_nothing_is_sent(autojump_clock: 
 
 
 @pytest.mark.parametrize("answers", [True, False])
-async def test_closing_waits_for_the_other_end_but_not_for_ever(
+async def test_websocket_close_waits_for_peer_with_timeout(
     answers: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    ours, theirs = _agreed()
+    ours, theirs = _open_pair()
     left, right = trio.testing.memory_stream_pair()
     stream = WebSocketStream(left, ours)
     answered = False
@@ -631,33 +627,33 @@ async def test_closing_waits_for_the_other_end_but_not_for_ever(
     st.integers(1, 20),
     st.data(),
 )
-def test_lines_come_as_they_were_however_both_are_cut(lines: list[str], size: int, data: st.DataObject) -> None:
-    said = "".join(f"{line}\n" for line in lines).encode()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=5)))
+def test_websocket_lines_independent_of_portions(lines: list[str], size: int, data: st.DataObject) -> None:
+    received = "".join(f"{line}\n" for line in lines).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(received)), max_size=5)))
 
     async def main() -> None:
-        ours, theirs = _agreed()
+        ours, theirs = _open_pair()
         left, right = trio.testing.memory_stream_pair()
-        sender, receiver = WebSocketStream(left, ours), WebSocketStream(_Cutting(right, size), theirs)
+        sender, receiver = WebSocketStream(left, ours), WebSocketStream(_SmallReads(right, size), theirs)
         async with trio.open_nursery() as nursery:
 
             async def send() -> None:
-                for start, end in itertools.pairwise([0, *cuts, len(said)]):
-                    await sender.send_all(said[start:end])
+                for start, end in itertools.pairwise([0, *cuts, len(received)]):
+                    await sender.send_all(received[start:end])
                 await sender.aclose()
 
             nursery.start_soon(send)
             found = b""
-            while got := await receiver.receive_some():
-                found += got
+            while chunk := await receiver.receive_some():
+                found += chunk
             await receiver.aclose()
-        assert found == said
+        assert found == received
 
     trio.run(main)
 
 
-class _Cutting(trio.abc.Stream):
-    """Gives what comes in small pieces."""
+class _SmallReads(trio.abc.Stream):
+    """A stream that receives small portions."""
 
     def __init__(self, stream: trio.abc.Stream, size: int) -> None:
         self._stream = stream
@@ -676,7 +672,7 @@ class _Cutting(trio.abc.Stream):
         await self._stream.aclose()
 
 
-async def test_a_connection_that_breaks_off_is_no_end() -> None:
+async def test_websocket_broken_connection_raises() -> None:
     broken = trio.Event()
 
     async def serve(stream: WebSocketStream) -> None:
@@ -686,27 +682,27 @@ async def test_a_connection_that_breaks_off_is_no_end() -> None:
             await stream.send_all(b"{}\n")
         broken.set()
 
-    async with _bare(serve) as (stream, _):
+    async with _open_websocket(serve) as (stream, _):
         await stream.aclose()
         await broken.wait()
 
 
-async def test_pings_of_a_client_that_does_not_read_take_no_memory() -> None:
-    async with _bare() as (stream, protocol):
+async def test_websocket_pings_of_stalled_client_use_no_memory() -> None:
+    async with _open_websocket() as (stream, protocol):
         pings = protocol.send(Ping(payload=b"x" * 125)) * 500
-        taken = 0
+        sent_bytes = 0
 
         async def flood() -> None:
-            nonlocal taken
-            while taken < 64 * 1024 * 1024:
+            nonlocal sent_bytes
+            while sent_bytes < 64 * 1024 * 1024:
                 await stream.send_all(pings)
-                taken += len(pings)
+                sent_bytes += len(pings)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(flood)
             before = -1
-            while before != taken:
-                before = taken
+            while before != sent_bytes:
+                before = sent_bytes
                 await trio.testing.wait_all_tasks_blocked()
             assert nursery.child_tasks
             nursery.cancel_scope.cancel()
