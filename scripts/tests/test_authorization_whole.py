@@ -103,13 +103,13 @@ async def test_user_logs_in_and_grants_more_scopes_on_request() -> None:
     user = BrowserUser()
     oauth = OAuth(
         "Notebook reader",
-        user_agent=SystemBrowser(show_message=user.told, environment={"BROWSER": "no-such-program"}),
+        user_agent=SystemBrowser(show_message=user.open_url, environment={"BROWSER": "no-such-program"}),
     )
     with trio.fail_after(150):
         async with trio.open_nursery() as nursery:
             host = HttpHost(authorization.combine(endpoint), limits=SERVER_LIMITS, timeouts=None)
             await nursery.start(host.run, [listener])
-            nursery.start_soon(trio.to_thread.run_sync, user.sit_there)
+            nursery.start_soon(trio.to_thread.run_sync, user.run)
             try:
                 async with open_http(resource, auth=oauth) as client:
                     assert await call_tool(client, "read") == "ada may notes:read"
@@ -122,6 +122,6 @@ async def test_user_logs_in_and_grants_more_scopes_on_request() -> None:
                     assert await call_tool(client, "read") == "ada may notes:read, notes:write"
                     assert len(user.headings) == 3
             finally:
-                user.leave()
+                user.stop()
             nursery.cancel_scope.cancel()
     await authorization.store.aclose()
