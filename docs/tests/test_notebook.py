@@ -67,7 +67,7 @@ def test_link_out_of_folder_not_followed_or_listed(folder: Folder) -> None:
             folder.read(name)
 
 
-def test_pipe_is_not_a_note(folder: Folder) -> None:
+def test_pipe_not_read_as_note(folder: Folder) -> None:
     os.mkfifo(folder.path / "pipe.md")
     with pytest.raises(NoSuchFile):
         folder.read("pipe")

@@ -291,7 +291,7 @@ async def test_unix_socket_of_running_server_not_replaced(private: Path) -> None
         nursery.cancel_scope.cancel()
 
 
-async def test_file_that_is_no_socket_not_replaced(private: Path) -> None:
+async def test_file_at_socket_path_not_replaced(private: Path) -> None:
     private.write_text("user data")
     with pytest.raises(FileExistsError, match="no socket"):
         await serve_unix(_serve_forever, private)
@@ -553,34 +553,34 @@ async def test_websocket_lines_sent_as_messages() -> None:
 
 def _open_pair() -> tuple[WSConnection, WSConnection]:
     """Return both sides of an open WebSocket."""
-    ours, theirs = WSConnection(ConnectionType.CLIENT), WSConnection(ConnectionType.SERVER)
-    theirs.receive_data(ours.send(Request(host="localhost", target="/mcp", subprotocols=["mcp"])))
-    assert isinstance(next(theirs.events()), Request)
-    ours.receive_data(theirs.send(AcceptConnection(subprotocol="mcp")))
-    assert isinstance(next(ours.events()), AcceptConnection)
-    return ours, theirs
+    client_protocol, server_protocol = WSConnection(ConnectionType.CLIENT), WSConnection(ConnectionType.SERVER)
+    server_protocol.receive_data(client_protocol.send(Request(host="localhost", target="/mcp", subprotocols=["mcp"])))
+    assert isinstance(next(server_protocol.events()), Request)
+    client_protocol.receive_data(server_protocol.send(AcceptConnection(subprotocol="mcp")))
+    assert isinstance(next(client_protocol.events()), AcceptConnection)
+    return client_protocol, server_protocol
 
 
 async def test_websocket_ping_answered_while_write_blocks() -> None:
-    ours, theirs = _open_pair()
+    client_protocol, server_protocol = _open_pair()
     left, right = trio.testing.lockstep_stream_pair()
-    stream = WebSocketStream(left, ours)
+    stream = WebSocketStream(left, client_protocol)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.send_all, b"{}\n")
         await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(right.send_all, theirs.send(Ping()) + theirs.send(TextMessage(data="[]")))
+        nursery.start_soon(right.send_all, server_protocol.send(Ping()) + server_protocol.send(TextMessage(data="[]")))
         with trio.fail_after(10):
             assert await stream.receive_some() == b"[]\n"
         # The pong is sent after the message.
-        theirs.receive_data(bytes(await right.receive_some()))
-        theirs.receive_data(bytes(await right.receive_some()))
-        assert [type(event) for event in theirs.events()] == [TextMessage, Pong]
+        server_protocol.receive_data(bytes(await right.receive_some()))
+        server_protocol.receive_data(bytes(await right.receive_some()))
+        assert [type(event) for event in server_protocol.events()] == [TextMessage, Pong]
 
 
 async def test_websocket_send_after_partial_message_raises(autojump_clock: trio.testing.MockClock) -> None:
-    ours, _ = _open_pair()
+    client_protocol, _ = _open_pair()
     left, right = trio.testing.lockstep_stream_pair()
-    stream = WebSocketStream(left, ours)
+    stream = WebSocketStream(left, client_protocol)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.send_all, b"x" * 1_000 + b"\n")
         assert await right.receive_some(10)
@@ -594,9 +594,9 @@ async def test_websocket_send_after_partial_message_raises(autojump_clock: trio.
 async def test_websocket_close_waits_for_peer_with_timeout(
     answers: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    ours, theirs = _open_pair()
+    client_protocol, server_protocol = _open_pair()
     left, right = trio.testing.memory_stream_pair()
-    stream = WebSocketStream(left, ours)
+    stream = WebSocketStream(left, client_protocol)
     answered = False
 
     async def receive() -> None:
@@ -605,12 +605,12 @@ async def test_websocket_close_waits_for_peer_with_timeout(
 
     async def answer() -> None:
         nonlocal answered
-        theirs.receive_data(bytes(await right.receive_some()))
-        (event,) = theirs.events()
+        server_protocol.receive_data(bytes(await right.receive_some()))
+        (event,) = server_protocol.events()
         assert isinstance(event, CloseConnection)
         await trio.sleep(0.5)
         answered = True
-        await right.send_all(theirs.send(event.response()))
+        await right.send_all(server_protocol.send(event.response()))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(receive)
@@ -632,9 +632,12 @@ def test_websocket_lines_independent_of_portions(lines: list[str], size: int, da
     cuts = sorted(data.draw(st.lists(st.integers(0, len(received)), max_size=5)))
 
     async def main() -> None:
-        ours, theirs = _open_pair()
+        client_protocol, server_protocol = _open_pair()
         left, right = trio.testing.memory_stream_pair()
-        sender, receiver = WebSocketStream(left, ours), WebSocketStream(_SmallReads(right, size), theirs)
+        sender, receiver = (
+            WebSocketStream(left, client_protocol),
+            WebSocketStream(_SmallReads(right, size), server_protocol),
+        )
         async with trio.open_nursery() as nursery:
 
             async def send() -> None:

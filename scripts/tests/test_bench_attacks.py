@@ -78,7 +78,7 @@ def test_body_within_message_limit(body: bytes) -> None:
     assert b" " not in body.replace(b"application/json", b"")
 
 
-def test_request_has_metadata_of_its_revision() -> None:
+def test_request_has_metadata_of_revision() -> None:
     assert "_meta" not in json.loads(call("echo", {}, LEGACY))["params"]
     assert json.loads(call("echo", {}, MODERN, 7, task={}))["params"].keys() == {"name", "arguments", "task", "_meta"}
 
@@ -119,11 +119,11 @@ def test_long_head_unfinished() -> None:
     ],
 )
 async def test_raw_connection_reads_successive_responses(sent: bytes) -> None:
-    ours, theirs = memory_stream_pair()
-    connection = RawConnection(ours)
-    await theirs.send_all(sent)
+    client_stream, server_stream = memory_stream_pair()
+    connection = RawConnection(client_stream)
+    await server_stream.send_all(sent)
     first = await connection.response()
-    await theirs.send_all(b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n")
+    await server_stream.send_all(b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n")
     second = await connection.response()
     assert (first.status, second.status) == (200, 429)
     assert b"{}" in first.body
@@ -131,9 +131,9 @@ async def test_raw_connection_reads_successive_responses(sent: bytes) -> None:
 
 
 async def test_raw_connection_closed_by_server_raises() -> None:
-    ours, theirs = memory_stream_pair()
-    connection = RawConnection(ours)
-    await theirs.aclose()
+    client_stream, server_stream = memory_stream_pair()
+    connection = RawConnection(client_stream)
+    await server_stream.aclose()
     with pytest.raises(Broken):
         await connection.response()
     with pytest.raises(Broken):
@@ -252,7 +252,7 @@ def test_memory_permitted_by_limit_may_be_kept() -> None:
     assert problems(attrs.evolve(HARMLESS, kept=Usage(100.0, 14), kept_mib=64.0)) == ()
 
 
-def test_memory_reused_by_second_run_is_no_leak() -> None:
+def test_memory_reused_by_second_run_is_not_leak() -> None:
     first = attrs.evolve(HARMLESS, kept=Usage(95.0, 14))
     assert problems(attrs.evolve(first, kept_again=Usage(96.0, 14))) == ()
     assert problems(attrs.evolve(first, kept_again=Usage(130.0, 14))) == (

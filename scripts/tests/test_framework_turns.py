@@ -21,7 +21,7 @@ sys.exit(7)
 """
 
 
-def test_program_holds_lock_until_it_ends(tmp_path: Path) -> None:
+def test_program_holds_lock_until_exit(tmp_path: Path) -> None:
     program = [sys.executable, "-c", COUNT_HELD_LOCKS, str(tmp_path), "an argument", "http://127.0.0.1/mcp"]
     command = [sys.executable, official_turns.__file__, str(tmp_path), *program]
     for _ in range(2 * (os.cpu_count() or 1)):

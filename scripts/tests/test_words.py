@@ -75,7 +75,7 @@ def test_plain_source_has_no_findings() -> None:
         "anew",
     ],
 )
-def test_rejected_word_in_comment_is_found(word: str) -> None:
+def test_rejected_word_in_comment_found(word: str) -> None:
     assert [text.lower() for _, text in found("x = 1  # so {word} here\n", word=word)] == [word.lower()]
 
 
@@ -95,7 +95,7 @@ def test_rejected_word_in_comment_is_found(word: str) -> None:
         "is_green",
     ],
 )
-def test_rejected_phrase_in_comment_is_found(phrase: str) -> None:
+def test_rejected_phrase_in_comment_found(phrase: str) -> None:
     assert len(found("x = 1  # and {phrase} a socket\n", phrase=phrase.replace("_", " "))) == 1
 
 
@@ -113,27 +113,27 @@ def test_rejected_phrase_in_comment_is_found(phrase: str) -> None:
         "canceled, labeled, installs, levels",
     ],
 )
-def test_similar_words_in_comment_are_not_found(text: str) -> None:
+def test_similar_words_in_comment_accepted(text: str) -> None:
     assert found("x = 1  # {text}\n", text=text) == []
 
 
-def test_phrase_over_two_comment_lines_is_found_on_the_first() -> None:
+def test_phrase_over_two_comment_lines_found_on_first() -> None:
     assert found("x = 1\n# It waits {first}\n# {second} a reply.\n", first="for", second="want of") == [
         (2, " ".join(("for", "want of")))
     ]
 
 
-def test_phrase_over_two_string_pieces_is_found() -> None:
+def test_phrase_over_two_string_pieces_found() -> None:
     assert found('x = ("a session is not {first}"\n     " {second} now")\n', first="to be", second="had") == [
         (1, " ".join(("is not", "to be", "had")))
     ]
 
 
-def test_word_in_docstring_is_found_on_its_line() -> None:
+def test_word_in_docstring_found_with_line() -> None:
     assert found('"""The server.\n\nA client is\n{word} of changes.\n"""\n', word="told") == [(4, "told")]
 
 
-def test_word_in_f_string_is_found_without_its_values() -> None:
+def test_word_in_f_string_found_without_values() -> None:
     assert found(
         'x = f"{value} is {word} now"\ny = f"the file {other} is missing"\n', value="{x}", word="told", other="{told}"
     ) == [(1, "told")]
@@ -150,21 +150,21 @@ def test_word_in_f_string_is_found_without_its_values() -> None:
         "``{word}``",
     ],
 )
-def test_quoted_word_in_comment_is_skipped(quoted: str) -> None:
+def test_quoted_word_in_comment_skipped(quoted: str) -> None:
     assert found("x = 1  # the key {quoted} of a peer\n", quoted=quoted.replace("{word}", "told")) == []
 
 
-def test_quotation_over_two_lines_is_skipped() -> None:
+def test_quotation_over_two_lines_skipped() -> None:
     assert found('# The page says "a client is\n# {word} of it". So be it.\nx = 1\n', word="told") == []
 
 
-def test_string_of_one_word_is_skipped() -> None:
+def test_string_of_one_word_skipped() -> None:
     assert found('x = {"{word}": "{word}"}\n', word="told") == []
 
 
 @pytest.mark.parametrize("name", ["was_{word}", "{word}", "_{word}_by", "is{Word}"])
 @pytest.mark.parametrize("word", ["told", "nobody", "asked", "shelf", "behaviour"])
-def test_rejected_word_in_defined_name_is_found(name: str, word: str) -> None:
+def test_rejected_word_in_defined_name_found(name: str, word: str) -> None:
     name = name.replace("{word}", word).replace("{Word}", word.title())
     for source in (
         "{name} = 1\n",
@@ -176,21 +176,21 @@ def test_rejected_word_in_defined_name_is_found(name: str, word: str) -> None:
         assert found(source, name=name) == [(1, name)]
 
 
-def test_name_that_is_only_used_is_not_found() -> None:
+def test_name_only_used_accepted() -> None:
     assert found("x = library.{name}(1)\n", name="told") == []
 
 
-def test_name_of_module_is_found() -> None:
+def test_rejected_module_name_found() -> None:
     assert found("", "package/_told.py") == [(1, "_told")]
 
 
 @pytest.mark.parametrize("name", ["Owed", "_Owed", "Signed", "Herald", "InRounds", "Call"])
-def test_private_class_name_is_found(name: str) -> None:
+def test_private_class_name_found(name: str) -> None:
     assert (1, name) in found("class {name}: ...\n", name=name)
 
 
 @pytest.mark.parametrize("name", ["SignedJwt", "CallMemory", "Seed", "LineFramer", "PendingRequest"])
-def test_class_name_with_role_is_not_found(name: str) -> None:
+def test_class_name_with_role_accepted(name: str) -> None:
     assert found("class {name}: ...\n", name=name) == []
 
 
@@ -203,7 +203,7 @@ def test_class_name_with_role_is_not_found(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("article", ["a", "the", "what"])
-def test_test_name_that_is_a_sentence_is_found(name: str, good: bool, article: str) -> None:
+def test_test_name_as_sentence_found(name: str, good: bool, article: str) -> None:
     rules = [finding.rule for finding in findings("def {name}(): ...\n", name=name.replace("{}", article))]
     assert rules == ([] if good else [TEST_NAME])
 
@@ -219,7 +219,7 @@ def test_test_name_that_is_a_sentence_is_found(name: str, good: bool, article: s
         "Close, then wait.",
     ],
 )
-def test_imperative_summary_of_function_is_accepted(summary: str) -> None:
+def test_imperative_summary_of_function_accepted(summary: str) -> None:
     assert found('def f():\n    """{summary}"""\n', summary=summary) == []
 
 
@@ -235,14 +235,14 @@ def test_imperative_summary_of_function_is_accepted(summary: str) -> None:
         "Result is an id.",
     ],
 )
-def test_summary_of_function_without_verb_is_found(summary: str) -> None:
+def test_summary_of_function_without_verb_found(summary: str) -> None:
     assert [each.rule for each in findings('async def f():\n    """{summary}"""\n', summary=summary)] == [IMPERATIVE]
 
 
 @pytest.mark.parametrize(
     "decorator", ["property", "pytest.fixture", "server.resource('a://b')", "check('tools.order')", "cached_property"]
 )
-def test_noun_phrase_of_described_function_is_accepted(decorator: str) -> None:
+def test_noun_phrase_of_described_function_accepted(decorator: str) -> None:
     assert found('@{decorator}\ndef f():\n    """The id."""\n', decorator=decorator) == []
 
 
@@ -258,17 +258,17 @@ def test_noun_phrase_of_described_function_is_accepted(decorator: str) -> None:
         ("Requests of a client.", None),
     ],
 )
-def test_summary_of_class_is_checked(summary: str, rule: Rule | None) -> None:
+def test_summary_of_class_checked(summary: str, rule: Rule | None) -> None:
     rules = [finding.rule for finding in findings('class Session:\n    """{summary}"""\n', summary=summary)]
     assert rules == ([] if rule is None else [rule])
 
 
 @pytest.mark.parametrize("text", ["See `Store.close`.", "See `Store`", "As `Store.close` does.", "See Store.close."])
-def test_docstring_that_only_points_elsewhere_is_found(text: str) -> None:
+def test_docstring_with_reference_only_found(text: str) -> None:
     assert [finding.rule for finding in findings('def f():\n    """{text}"""\n', text=text)] == [ELSEWHERE]
 
 
-def test_markdown_text_is_checked_without_code_quotes_and_targets() -> None:
+def test_markdown_checked_without_code_quotes_and_targets() -> None:
     page = """\
         # The server
 
@@ -288,7 +288,7 @@ def test_markdown_text_is_checked_without_code_quotes_and_targets() -> None:
     assert found(page, "page.md", word="told") == [(13, "told"), (3, "told")]
 
 
-def test_html_text_is_checked_without_templates_and_styles() -> None:
+def test_html_checked_without_templates_and_styles() -> None:
     page = """\
         <style>.{word} { color: red }</style>
         <p title="it was {word}">{{ {word} }} is <b>{word}</b> here</p>
@@ -296,7 +296,7 @@ def test_html_text_is_checked_without_templates_and_styles() -> None:
     assert sorted(found(page, "page.html", word="told")) == [(2, "told"), (2, "told")]
 
 
-def test_toml_comments_and_values_are_checked() -> None:
+def test_toml_comments_and_values_checked() -> None:
     table = '# It was {word}.\n"a.{word}" = "The client {word} it."\nb = "{word}"\n'
     assert found(table, "table.toml", word="told") == [(1, "told"), (2, "told")]
 
@@ -310,11 +310,11 @@ def test_toml_comments_and_values_are_checked() -> None:
         ("page.mjs", "{word}();\n// It was {word}.\n"),
     ],
 )
-def test_comments_of_scripts_and_styles_are_checked(path: str, source: str) -> None:
+def test_comments_of_scripts_and_styles_checked(path: str, source: str) -> None:
     assert found(source, path, word="told") == [(2, "told")]
 
 
-def test_script_for_python_is_checked_as_python() -> None:
+def test_python_script_without_suffix_checked_as_python() -> None:
     assert found("#!/usr/bin/env python3\nx = 'it was {word}'\n", "run", word="told") == [(2, "told")]
 
 

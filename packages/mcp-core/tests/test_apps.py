@@ -92,7 +92,7 @@ def test_server_reads_app_types_of_client_in_any_revision(revision: Revision) ->
     assert app_types(converter(revision).structure(raw, ClientCapabilities)) == (APP_MIME_TYPE,)
 
 
-def test_client_without_extensions_omits_them_in_legacy_initialize() -> None:
+def test_legacy_initialize_without_extensions_omits_member() -> None:
     capabilities = ClientCapabilities(extensions={}, extra={"x": 1})
     revision = REVISIONS["2025-11-25"]
     message = make_client(revision, capabilities=capabilities).open().message

@@ -59,7 +59,7 @@ def test_batch_of_malformed_messages_answered_immediately() -> None:
     assert reply.refused == (BAD,)
 
 
-def test_malformed_response_in_batch_becomes_error_for_its_request() -> None:
+def test_malformed_response_in_batch_becomes_error_for_request() -> None:
     batch = decode(
         b'[{"jsonrpc":"2.0","id":7,"result":5},{"jsonrpc":"2.0","id":8},{"jsonrpc":"2.0","id":[],"result":5}]'
     )

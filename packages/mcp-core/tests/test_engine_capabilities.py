@@ -88,7 +88,7 @@ def raw_request(both: ConnectionPair, row: RequestMethod[object, object], revisi
 @pytest.mark.spec("compat.no-ping")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_client_sends_only_requests_of_its_revision(
+def test_client_sends_only_requests_of_revision(
     row: RequestMethod[object, object], revision: Revision
 ) -> None:
     both = open_pair(revision)
@@ -214,7 +214,7 @@ def test_client_task_request_without_server_capability_raises() -> None:
 )
 @EVERY_METHOD
 @EVERY_REVISION
-def test_server_sends_only_requests_of_its_revision(
+def test_server_sends_only_requests_of_revision(
     row: RequestMethod[object, object], revision: Revision
 ) -> None:
     both = open_pair(revision)
@@ -361,7 +361,7 @@ SPECIAL_NOTIFICATIONS: Final = {
 
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_client_sends_only_notifications_of_its_revision(row: NotificationMethod[object], revision: Revision) -> None:
+def test_client_sends_only_notifications_of_revision(row: NotificationMethod[object], revision: Revision) -> None:
     both = open_pair(revision)
     if revision in row.revisions and Side.CLIENT in row.sender_in(revision) and row not in SPECIAL_NOTIFICATIONS:
         both.send(Side.CLIENT, both.client.notify(row, NOTIFICATION_PARAMS[row]))
@@ -378,7 +378,7 @@ def test_client_sends_only_notifications_of_its_revision(row: NotificationMethod
 @pytest.mark.spec("elicitation.no-complete-notification")
 @EVERY_NOTIFICATION
 @EVERY_REVISION
-def test_server_sends_only_notifications_of_its_revision(row: NotificationMethod[object], revision: Revision) -> None:
+def test_server_sends_only_notifications_of_revision(row: NotificationMethod[object], revision: Revision) -> None:
     both = open_pair(revision)
     for_request = both.call(m.TOOLS_CALL).id
     is_allowed = revision in row.revisions and Side.SERVER in row.sender
@@ -520,7 +520,7 @@ def test_resources_changed_of_first_draft_becomes_resource_update() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(m.ALIASES))
-def test_server_receiving_name_of_first_draft_ignores_it(name: str) -> None:
+def test_server_ignores_notification_name_of_first_draft(name: str) -> None:
     params: JsonObject = {"message": "m", "verbose": False, "uri": "file:///a"}
 
     assert isinstance(open_pair(R2025_06_18).server.receive(Notification(name, params)).event, MessageIgnored)

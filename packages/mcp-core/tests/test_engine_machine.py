@@ -111,11 +111,11 @@ OPPOSITE: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
 class Conversation(RuleBasedStateMachine):
     """Valid and invalid commands on both sides, and messages that cross."""
 
-    def __init__(self, ours: tuple[Revision, ...], theirs: tuple[Revision, ...]) -> None:
+    def __init__(self, client_revisions: tuple[Revision, ...], server_revisions: tuple[Revision, ...]) -> None:
         super().__init__()
-        self.ours, self.theirs = ours, theirs
+        self.client_revisions, self.server_revisions = client_revisions, server_revisions
         self.oracle = Oracle()
-        self.pair: ConnectionPair = pair(ours, theirs)
+        self.pair: ConnectionPair = pair(client_revisions, server_revisions)
         self.inbound: dict[Side, dict[RequestId, RequestReceived]] = {Side.CLIENT: {}, Side.SERVER: {}}
         self.ended: dict[Side, dict[RequestId, str]] = {Side.CLIENT: {}, Side.SERVER: {}}
         self.outbound: dict[Side, set[RequestId]] = {Side.CLIENT: set(), Side.SERVER: set()}
@@ -140,8 +140,8 @@ class Conversation(RuleBasedStateMachine):
         settle: bool,
     ) -> None:
         self.pair = pair(
-            make_client(*self.ours, capabilities=declared, log_level=level),
-            make_server(*self.theirs, capabilities=offers, limits=Limits(watched_resources=max_watched)),
+            make_client(*self.client_revisions, capabilities=declared, log_level=level),
+            make_server(*self.server_revisions, capabilities=offers, limits=Limits(watched_resources=max_watched)),
         )
         self.send(Side.CLIENT, self.pair.client.open())
         # Most conversations begin with open connections; in some, commands precede the handshake.
@@ -341,7 +341,7 @@ class Conversation(RuleBasedStateMachine):
             self.pair.connection(role).withdraw(id)
             self.inbound[role].pop(id, None)
 
-    @precondition(lambda self: R2026_07_28 in self.ours and R2026_07_28 in self.theirs)
+    @precondition(lambda self: R2026_07_28 in self.client_revisions and R2026_07_28 in self.server_revisions)
     @rule(filter_=FILTERS, at_most=st.none() | FILTERS)
     def subscription_begins(self, filter_: t.SubscriptionFilter, at_most: t.SubscriptionFilter | None) -> None:
         params = t.SubscriptionsListenRequestParams(notifications=filter_)
@@ -447,7 +447,7 @@ class Conversation(RuleBasedStateMachine):
             assert self.outbound[role] == self.ended[role].keys()
 
 
-PAIRS: Final = [((ours,), (theirs,)) for ours in ALL for theirs in ALL] + [
+PAIRS: Final = [((client_revisions,), (server_revisions,)) for client_revisions in ALL for server_revisions in ALL] + [
     (ALL, ALL),
     (ALL, LEGACY),
     (LEGACY, ALL),
@@ -463,20 +463,21 @@ def _names(revisions: tuple[Revision, ...]) -> str:
 
 @pytest.mark.property
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [pytest.param(*each, id=f"{_names(each[0])} to {_names(each[1])}") for each in PAIRS]
+    ("client_revisions", "server_revisions"),
+    [pytest.param(*each, id=f"{_names(each[0])} to {_names(each[1])}") for each in PAIRS],
 )
 def test_conversation_any_commands_obeys_specification(
-    ours: tuple[Revision, ...], theirs: tuple[Revision, ...]
+    client_revisions: tuple[Revision, ...], server_revisions: tuple[Revision, ...]
 ) -> None:
     profile = settings()
     # Two sides without a common revision exchange few messages.
-    agree = any(revision in theirs for revision in ours)
+    agree = any(revision in server_revisions for revision in client_revisions)
     examples = profile.max_examples if agree else max(10, profile.max_examples // 10)
     steps = max(80, profile.stateful_step_count)
 
     class OurConversation(Conversation):
         def __init__(self) -> None:
-            super().__init__(ours, theirs)
+            super().__init__(client_revisions, server_revisions)
 
     run_state_machine_as_test(
         OurConversation, settings=settings(profile, max_examples=examples, stateful_step_count=steps)

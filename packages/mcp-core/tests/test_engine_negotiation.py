@@ -98,12 +98,12 @@ def respond(client: object, id: int | None, **members: object) -> ReceiveResult:
     "version.server-echo", "version.server-alternative", "version.server-latest", "version.client-disconnect"
 )
 @pytest.mark.spec("version.client-sends-supported", "lifecycle.handle-version-mismatch")
-@pytest.mark.parametrize("ours", ALL, ids=str)
-@pytest.mark.parametrize("theirs", ALL, ids=str)
-def test_single_revisions_agree_only_if_equal(ours: Revision, theirs: Revision) -> None:
-    both = pair(ours, theirs).open()
-    if ours is theirs:
-        assert get_last_event(both.client_events, ConnectionOpened).peer.revision is ours
+@pytest.mark.parametrize("client_revision", ALL, ids=str)
+@pytest.mark.parametrize("server_revision", ALL, ids=str)
+def test_single_revisions_agree_only_if_equal(client_revision: Revision, server_revision: Revision) -> None:
+    both = pair(client_revision, server_revision).open()
+    if client_revision is server_revision:
+        assert get_last_event(both.client_events, ConnectionOpened).peer.revision is client_revision
         both.call(m.TOOLS_LIST)
     else:
         ended = get_last_event(both.client_events, NegotiationEnded)
@@ -132,21 +132,21 @@ def test_dual_era_client_and_server_skip_handshake() -> None:
 
 
 @pytest.mark.spec("compat.client-dual-legacy", "stdio.probe-other-error-fallback")
-@pytest.mark.parametrize("theirs", LEGACY, ids=str)
-def test_dual_era_client_falls_back_to_initialize(theirs: Revision) -> None:
-    both = pair(ALL, theirs).open()
+@pytest.mark.parametrize("server_revision", LEGACY, ids=str)
+def test_dual_era_client_falls_back_to_initialize(server_revision: Revision) -> None:
+    both = pair(ALL, server_revision).open()
     assert methods_sent(both) == ["server/discover", "initialize", "notifications/initialized"]
     assert isinstance(both.client_events[0], Negotiating)
     assert both.client_events[0].method == "initialize"
     assert both.client.server is not None
-    assert both.client.server.revision is theirs
+    assert both.client.server.revision is server_revision
     assert both.client.state is both.server.state is State.OPERATING
 
 
 @pytest.mark.spec("compat.client-modern-legacy-surface", "compat.client-modern-legacy-probe")
-@pytest.mark.parametrize("theirs", LEGACY, ids=str)
-def test_modern_client_legacy_server_reports_reason(theirs: Revision) -> None:
-    both = pair(R2026_07_28, theirs).open()
+@pytest.mark.parametrize("server_revision", LEGACY, ids=str)
+def test_modern_client_legacy_server_reports_reason(server_revision: Revision) -> None:
+    both = pair(R2026_07_28, server_revision).open()
     assert methods_sent(both) == ["server/discover"]
     error = get_last_event(both.client_events, NegotiationEnded).error
     assert isinstance(error, NegotiationFailed)
@@ -156,13 +156,13 @@ def test_modern_client_legacy_server_reports_reason(theirs: Revision) -> None:
 
 @pytest.mark.spec("compat.server-modern-initialize-error-stdio", "compat.server-modern-initialize-names-versions")
 @pytest.mark.spec("compat.client-legacy-modern-server")
-@pytest.mark.parametrize("ours", LEGACY, ids=str)
-def test_modern_server_rejects_initialize_with_supported_versions(ours: Revision) -> None:
-    both = pair(ours, R2026_07_28).open()
+@pytest.mark.parametrize("client_revision", LEGACY, ids=str)
+def test_modern_server_rejects_initialize_with_supported_versions(client_revision: Revision) -> None:
+    both = pair(client_revision, R2026_07_28).open()
     error = both.wire[1].message["error"]
     assert isinstance(error, dict)
     assert error["code"] == ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
-    assert error["data"] == {"supported": ["2026-07-28"], "requested": ours.name}
+    assert error["data"] == {"supported": ["2026-07-28"], "requested": client_revision.name}
     ended = get_last_event(both.client_events, NegotiationEnded).error
     assert isinstance(ended, NegotiationFailed)
     assert ended.theirs == ("2026-07-28",)
@@ -175,11 +175,11 @@ def test_modern_server_rejects_initialize_without_version() -> None:
 
 
 @pytest.mark.spec("compat.server-dual-initialize", "compat.server-may-be-dual")
-@pytest.mark.parametrize("ours", LEGACY, ids=str)
-def test_dual_era_server_serves_legacy_client(ours: Revision) -> None:
-    both = pair(ours, ALL).open()
+@pytest.mark.parametrize("client_revision", LEGACY, ids=str)
+def test_dual_era_server_serves_legacy_client(client_revision: Revision) -> None:
+    both = pair(client_revision, ALL).open()
     assert both.client.server is not None
-    assert both.client.server.revision is ours
+    assert both.client.server.revision is client_revision
     event = both.respond(both.call(m.TOOLS_CALL).id, t.CallToolResult(content=()))
     assert isinstance(event, ResultReceived)
     assert "resultType" not in event.raw
@@ -204,7 +204,7 @@ def test_dual_era_server_serves_both_eras_on_one_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "agreed"),
+    ("client_revisions", "server_revisions", "agreed"),
     [
         (DUAL, ALL, R2026_07_28),
         (DUAL, LEGACY, R2025_11_25),
@@ -221,9 +221,9 @@ def test_dual_era_server_serves_both_eras_on_one_connection() -> None:
     ids=str,
 )
 def test_revision_sets_agree_on_newest_common_revision(
-    ours: tuple[Revision, ...], theirs: tuple[Revision, ...], agreed: Revision | None
+    client_revisions: tuple[Revision, ...], server_revisions: tuple[Revision, ...], agreed: Revision | None
 ) -> None:
-    both = pair(ours, theirs).open()
+    both = pair(client_revisions, server_revisions).open()
     found = both.client.server
     assert (found.revision if found is not None else None) is agreed
 

@@ -416,20 +416,20 @@ _ANSWERS: Final = st.one_of(
 
 @pytest.mark.property
 @given(
-    ours=st.lists(st.sampled_from(ALL), min_size=1, unique=True),
+    revisions=st.lists(st.sampled_from(ALL), min_size=1, unique=True),
     era=st.sampled_from([None, *Era]),
     answers=st.lists(_ANSWERS, min_size=12, max_size=12),
 )
 def test_negotiation_ends_with_bounded_attempts_per_revision(
-    ours: list[Revision], era: Era | None, answers: list[McpError | list[str] | None]
+    revisions: list[Revision], era: Era | None, answers: list[McpError | list[str] | None]
 ) -> None:
-    negotiation = Negotiation(tuple(ours))
+    negotiation = Negotiation(tuple(revisions))
     step = negotiation.start(era)
     tried: list[Revision] = []
     for answer in answers:
         if isinstance(step, (NegotiatedRevision, NegotiationFailure)):
             break
-        assert step.revision in ours
+        assert step.revision in revisions
         assert tried.count(step.revision) < (1 if step.revision.era is Era.LEGACY else 2)
         tried.append(step.revision)
         next_step: object

@@ -846,9 +846,9 @@ def test_error_without_id_form_follows_session_revision(revision: Revision) -> N
 
 @EVERY_REVISION
 def test_error_without_id_before_negotiation_has_null_id(revision: Revision) -> None:
-    for ours in ((revision,), (revision, R2026_07_28)):
+    for revisions in ((revision,), (revision, R2026_07_28)):
         # If all revisions of the server leave the member out, the engine leaves it out at once.
-        assert make_server(*ours).error_ids_are_null is (revision not in (R2025_11_25, R2026_07_28))
+        assert make_server(*revisions).error_ids_are_null is (revision not in (R2025_11_25, R2026_07_28))
     assert make_server(revision, R2024_11_05).error_ids_are_null
 
 

@@ -81,7 +81,7 @@ def get_client_info(server: ServerConnection) -> ClientPeer:
 
 @pytest.mark.parametrize("wait", [True, False], ids=["after initialized", "before initialized"])
 @pytest.mark.parametrize("second", LEGACY, ids=str)
-def test_second_initialize_on_open_session_begins_a_new_session(second: Revision, wait: bool) -> None:
+def test_second_initialize_on_open_session_begins_new_session(second: Revision, wait: bool) -> None:
     server = make_server()
     first = server.receive(initialize(0))
     assert isinstance(first.event, RequestHandled)
@@ -101,7 +101,7 @@ def test_second_initialize_on_open_session_begins_a_new_session(second: Revision
     server.request(m.PING, t.PingRequestParams(), for_request=None)
 
 
-def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> None:
+def test_second_initialize_returns_abandoned_requests_of_both_sides() -> None:
     server = open_server()
     server.receive(call(1))
     server.receive(call("b"))
@@ -117,7 +117,7 @@ def test_second_initialize_names_the_abandoned_requests_of_both_sides_once() -> 
     assert event.ended.end().outbound == {}
 
 
-def test_second_initialize_with_bad_params_leaves_the_session_running() -> None:
+def test_second_initialize_with_invalid_params_keeps_session() -> None:
     server = open_server()
     before = server.session
     server.receive(call(1))
@@ -135,7 +135,7 @@ def test_second_initialize_with_bad_params_leaves_the_session_running() -> None:
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
 
 
-def test_second_initialize_forgets_subscriptions_and_log_level() -> None:
+def test_second_initialize_clears_subscriptions_and_log_level() -> None:
     server = open_server()
     server.receive(Request(1, "resources/subscribe", {"uri": URI}))
     assert server.respond(1, t.EmptyResult()) is not None
@@ -151,7 +151,7 @@ def test_second_initialize_forgets_subscriptions_and_log_level() -> None:
     assert server.log("debug", "x") is None
 
 
-def test_late_outcome_of_an_ended_session_is_not_sent_when_its_id_is_reused() -> None:
+def test_late_result_of_ended_session_with_reused_id_not_sent() -> None:
     server = open_server()
     server.receive(call(1, token="t"))
     event = replace_session(server, initialize(0))
@@ -172,7 +172,7 @@ def test_late_outcome_of_an_ended_session_is_not_sent_when_its_id_is_reused() ->
     assert server.respond(1, RESULTS[m.TOOLS_CALL]) is not None
 
 
-def test_late_failure_of_an_ended_session_is_not_sent_when_its_id_is_reused() -> None:
+def test_late_failure_of_ended_session_with_reused_id_not_sent() -> None:
     server = open_server()
     server.receive(call(1))
     ended = replace_session(server, initialize(0)).ended
@@ -198,7 +198,7 @@ def test_response_to_request_of_ended_session_ignored_with_reason() -> None:
     assert isinstance(server.receive(ResultResponse(new.id, {})).event, ResultReceived)
 
 
-def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
+def test_cancellation_of_request_of_ended_session_ignored() -> None:
     server = open_server()
     server.receive(call(1))
     replace_session(server, initialize(0))
@@ -208,9 +208,7 @@ def test_cancellation_of_a_request_of_an_ended_session_is_ignored() -> None:
 
 @pytest.mark.parametrize("first", LEGACY, ids=str)
 @pytest.mark.parametrize("second", LEGACY, ids=str)
-def test_second_initialize_with_another_revision_decides_batches_and_null_ids(
-    first: Revision, second: Revision
-) -> None:
+def test_second_initialize_revision_determines_batches_and_null_ids(first: Revision, second: Revision) -> None:
     server = open_server(first)
     replace_session(server, initialize(5, second))
     assert (server.refuse_batch() is None) is second.batching
@@ -238,14 +236,14 @@ def test_modern_requests_continue_while_session_is_replaced() -> None:
     assert isinstance(cancelled, CancelReceived)
 
 
-def test_client_that_has_a_session_sends_no_second_initialize() -> None:
+def test_client_second_initialize_raises() -> None:
     client = make_client(R2025_06_18)
     client.open()
     with pytest.raises(LocalProtocolError):
         client.open()
 
 
-def test_initialize_after_the_end_of_the_connection_is_ignored() -> None:
+def test_initialize_after_connection_closed_ignored() -> None:
     server = open_server()
     server.end()
     reaction = server.receive(initialize(1))
@@ -403,5 +401,5 @@ class ReusedConnection(RuleBasedStateMachine):
 
 
 @pytest.mark.property
-def test_reused_connection_answers_each_request_in_its_session() -> None:
+def test_reused_connection_answers_requests_in_original_session() -> None:
     run_state_machine_as_test(ReusedConnection)

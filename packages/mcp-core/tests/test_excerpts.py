@@ -26,16 +26,16 @@ from mcp_core.jsonrpc.messages import JsonValue
         ({"a": 1}, "an object of 1 members"),
     ],
 )
-def test_quoted_json_is_short_and_printable(value: JsonValue, text: str) -> None:
+def test_quoted_json_short_and_printable(value: JsonValue, text: str) -> None:
     assert quoted(value) == text
 
 
-def test_quoted_foreign_value_is_named_by_its_type() -> None:
+def test_quoted_value_not_json_shows_type() -> None:
     assert quoted(object()) == "a value of type object"
 
 
 @given(st.text(max_size=3 * EXCERPT_CHARS))
-def test_shown_text_is_bounded_and_printable(text: str) -> None:
+def test_shown_text_bounded_and_printable(text: str) -> None:
     excerpt = shown(text)
     assert excerpt.isprintable()
     assert len(excerpt) <= 10 * EXCERPT_CHARS + 40

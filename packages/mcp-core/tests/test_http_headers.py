@@ -1,4 +1,4 @@
-"""Headers that repeat parts of a message: what a client sends, and what a server accepts."""
+"""Headers that repeat parts of a message: sent by a client, checked by a server."""
 
 from __future__ import annotations
 
@@ -569,10 +569,10 @@ def test_server_accepts_headers_of_client(message: Request | Notification) -> No
 @pytest.mark.property
 @given(_ARGUMENTS, _ARGUMENTS, st.sampled_from(["a", "b"]), st.sampled_from(["a", "b"]))
 def test_headers_of_other_call_accepted_only_if_equal(
-    ours: JsonObject, theirs: JsonObject, our_name: str, their_name: str
+    arguments: JsonObject, other_arguments: JsonObject, name: str, other_name: str
 ) -> None:
-    sent = mirrored(_call_with(ours, our_name), LATEST, HEADER_PARAMS)
-    other = _call_with(theirs, their_name)
+    sent = mirrored(_call_with(arguments, name), LATEST, HEADER_PARAMS)
+    other = _call_with(other_arguments, other_name)
     if mismatch(Headers(sent), other, HEADER_PARAMS) is None:
         expected = mirrored(other, LATEST, HEADER_PARAMS)
         assert sent == expected

@@ -227,17 +227,17 @@ def test_accept_without_supported_type_returns_406(accept: str) -> None:
     ],
 )
 def test_accept_one_type_admitted(accept: str | None, json: bool, stream: bool) -> None:
-    made = exchange(without=["Accept"]) if accept is None else exchange(without=["Accept"], Accept=accept)
-    assert made.admit() is None
-    assert (made.accepts_json, made.accepts_stream) == (json, stream)
+    http_exchange = exchange(without=["Accept"]) if accept is None else exchange(without=["Accept"], Accept=accept)
+    assert http_exchange.admit() is None
+    assert (http_exchange.accepts_json, http_exchange.accepts_stream) == (json, stream)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("revisions", [ALL, LEGACY_ONLY])
 def test_session_get_and_delete_admitted(method: str, revisions: frozenset[Revision]) -> None:
-    made = exchange(method, revisions=revisions, Mcp_Session_Id="s", Last_Event_ID="3-17")
-    assert made.admit() is None
-    assert (made.session_id, made.last_event_id) == ("s", "3-17")
+    http_exchange = exchange(method, revisions=revisions, Mcp_Session_Id="s", Last_Event_ID="3-17")
+    assert http_exchange.admit() is None
+    assert (http_exchange.session_id, http_exchange.last_event_id) == ("s", "3-17")
 
 
 @pytest.mark.spec("session.missing-400")
@@ -250,10 +250,10 @@ def test_get_and_delete_without_session_id_return_400(method: str, headers: dict
 def test_session_id_repeated_returns_400() -> None:
     pairs = [*HEADERS.items(), ("Mcp-Session-Id", "a"), ("mcp-session-id", "b")]
     for method in ("GET", "DELETE"):
-        made = ServerExchange(
+        http_exchange = ServerExchange(
             HttpRequest(method=method, target="/mcp", headers=Headers(pairs)), EndpointPolicy(), Limits(), ALL
         )
-        get_rejection(made.admit(), 400)
+        get_rejection(http_exchange.admit(), 400)
     post = ServerExchange(
         HttpRequest(method="POST", target="/mcp", headers=Headers(pairs)), EndpointPolicy(), Limits(), ALL
     )
@@ -279,9 +279,9 @@ def test_session_method_modern_server_returns_405(method: str) -> None:
 @pytest.mark.spec("http.get-405", "http.delete-405", "http.session-id-ignored", "http.last-event-id-ignored")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_session_method_modern_version_returns_405(method: str) -> None:
-    made = exchange(method, MCP_Protocol_Version=VERSION, Mcp_Session_Id="s", Last_Event_ID="1-1")
-    assert (made.session_id, made.last_event_id) == (None, None)
-    outcome = made.admit()
+    http_exchange = exchange(method, MCP_Protocol_Version=VERSION, Mcp_Session_Id="s", Last_Event_ID="1-1")
+    assert (http_exchange.session_id, http_exchange.last_event_id) == (None, None)
+    outcome = http_exchange.admit()
     get_rejection(outcome, 405)
     assert isinstance(outcome, Refusal)
     assert ("allow", "POST") in outcome.headers
@@ -317,22 +317,27 @@ def test_preflight_allowed_origin_returns_204() -> None:
 
 
 def test_response_allowed_origin_has_cors_headers() -> None:
-    made = exchange(policy=APP, Origin="https://app.example")
-    assert made.admit() is None
+    http_exchange = exchange(policy=APP, Origin="https://app.example")
+    assert http_exchange.admit() is None
     heads = [
-        made.json_head(),
-        made.stream_head(),
-        made.empty_head(),
-        made.unknown_session().head(),
-        made.too_large(10**9).head(),
+        http_exchange.json_head(),
+        http_exchange.stream_head(),
+        http_exchange.empty_head(),
+        http_exchange.unknown_session().head(),
+        http_exchange.too_large(10**9).head(),
     ]
     assert {head.headers.get("access-control-allow-origin") for head in heads} == {"https://app.example"}
     assert {head.headers.get("vary") for head in heads} == {"Origin"}
 
 
 def test_response_other_origin_has_no_cors_headers() -> None:
-    for made in (exchange(policy=APP), exchange(policy=APP, Origin="https://evil.example")):
-        heads = [made.json_head(), made.stream_head(), made.empty_head(), made.refuse(403, "no").head()]
+    for http_exchange in (exchange(policy=APP), exchange(policy=APP, Origin="https://evil.example")):
+        heads = [
+            http_exchange.json_head(),
+            http_exchange.stream_head(),
+            http_exchange.empty_head(),
+            http_exchange.refuse(403, "no").head(),
+        ]
         assert not any(name.startswith("access-control") for head in heads for name, _ in head.headers)
 
 
@@ -342,31 +347,34 @@ def test_response_other_origin_has_no_cors_headers() -> None:
 @pytest.mark.spec("compat.server-dual-modern-request")
 @pytest.mark.parametrize("revisions", [ALL, MODERN_ONLY])
 def test_modern_request_without_session_accepted(revisions: frozenset[Revision]) -> None:
-    made = exchange(
+    http_exchange = exchange(
         revisions=revisions, MCP_Protocol_Version=VERSION, Mcp_Method="tools/call", Mcp_Name="echo", Mcp_Session_Id="s"
     )
-    assert made.admit() is None
-    post = get_post(made.read(request("tools/call", name="echo", meta=ENVELOPE), no_header_params), Era.MODERN)
+    assert http_exchange.admit() is None
+    post = get_post(http_exchange.read(request("tools/call", name="echo", meta=ENVELOPE), no_header_params), Era.MODERN)
     assert isinstance(post.message, Request)
     assert post.message.method == "tools/call"
     assert post.answered
     assert post.notes == ()
-    assert made.version == VERSION
+    assert http_exchange.version == VERSION
 
 
 @pytest.mark.spec("header.protocol-version-missing-rejected", "header.mismatch-error-id")
 def test_modern_body_without_version_header_header_mismatch() -> None:
-    made = exchange(Mcp_Method="tools/list", Mcp_Session_Id="s")
-    body = get_rejection(made.read(request("tools/list", id="x", meta=ENVELOPE), no_header_params), 400)
+    http_exchange = exchange(Mcp_Method="tools/list", Mcp_Session_Id="s")
+    body = get_rejection(http_exchange.read(request("tools/list", id="x", meta=ENVELOPE), no_header_params), 400)
     assert (code_of(body), body["id"]) == (-32020, "x")
-    assert made.session_id is None
+    assert http_exchange.session_id is None
 
 
 @pytest.mark.spec("header.protocol-version-mismatch-rejected", "header.mismatch-error-code")
 @pytest.mark.parametrize("header", ["2025-11-25", "v999.0.0"])
 def test_modern_body_other_version_header_header_mismatch(header: str) -> None:
-    made = exchange(MCP_Protocol_Version=header, Mcp_Method="tools/list", Mcp_Session_Id="s")
-    assert code_of(get_rejection(made.read(request("tools/list", meta=ENVELOPE), no_header_params), 400)) == -32020
+    http_exchange = exchange(MCP_Protocol_Version=header, Mcp_Method="tools/list", Mcp_Session_Id="s")
+    assert (
+        code_of(get_rejection(http_exchange.read(request("tools/list", meta=ENVELOPE), no_header_params), 400))
+        == -32020
+    )
 
 
 def test_modern_header_other_version_in_body_header_mismatch() -> None:
@@ -376,8 +384,11 @@ def test_modern_header_other_version_in_body_header_mismatch() -> None:
 
 @pytest.mark.spec("version.unsupported-every-method")
 def test_unsupported_version_in_header_and_body_passed_to_engine() -> None:
-    made = exchange(MCP_Protocol_Version="v999.0.0", Mcp_Method="server/discover")
-    get_post(made.read(request("server/discover", meta={PROTOCOL_VERSION: "v999.0.0"}), no_header_params), Era.MODERN)
+    http_exchange = exchange(MCP_Protocol_Version="v999.0.0", Mcp_Method="server/discover")
+    get_post(
+        http_exchange.read(request("server/discover", meta={PROTOCOL_VERSION: "v999.0.0"}), no_header_params),
+        Era.MODERN,
+    )
 
 
 @pytest.mark.spec("meta.missing-field-http-400")
@@ -394,8 +405,11 @@ def test_removed_method_modern_request_passed_to_engine(method: str) -> None:
 
 @pytest.mark.spec("header.mcp-method-missing-rejected")
 def test_modern_request_without_method_header_header_mismatch() -> None:
-    made = exchange(MCP_Protocol_Version=VERSION)
-    assert code_of(get_rejection(made.read(request("tools/list", meta=ENVELOPE), no_header_params), 400)) == -32020
+    http_exchange = exchange(MCP_Protocol_Version=VERSION)
+    assert (
+        code_of(get_rejection(http_exchange.read(request("tools/list", meta=ENVELOPE), no_header_params), 400))
+        == -32020
+    )
 
 
 @pytest.mark.spec("header.param-missing-but-in-body-rejected", "header.param-mismatch-rejected")
@@ -425,14 +439,14 @@ def test_header_params_other_method_not_requested() -> None:
     def never(tool: str) -> Sequence[ParamHeader]:
         raise AssertionError(tool)
 
-    made = modern("prompts/get", Mcp_Name="p")
-    get_post(made.read(request("prompts/get", name="p", meta=ENVELOPE), never), Era.MODERN)
+    http_exchange = modern("prompts/get", Mcp_Name="p")
+    get_post(http_exchange.read(request("prompts/get", name="p", meta=ENVELOPE), never), Era.MODERN)
 
 
 def test_extension_method_name_param_checked_against_header() -> None:
-    made = modern("acme/run", Mcp_Name="other")
+    http_exchange = modern("acme/run", Mcp_Name="other")
     body = request("acme/run", job="j", meta=ENVELOPE)
-    assert code_of(get_rejection(made.read(body, no_header_params, names={"acme/run": "job"}), 400)) == -32020
+    assert code_of(get_rejection(http_exchange.read(body, no_header_params, names={"acme/run": "job"}), 400)) == -32020
     get_post(modern("acme/run", Mcp_Name="other").read(body, no_header_params), Era.MODERN)
 
 
@@ -481,11 +495,11 @@ def test_listen_without_event_stream_accept_returns_406() -> None:
 @pytest.mark.spec("compat.server-dual-initialize")
 @pytest.mark.parametrize("headers", [{}, {"MCP_Protocol_Version": "2025-06-18"}, {"Mcp_Session_Id": "old"}])
 def test_initialize_without_version_header_accepted(headers: dict[str, str]) -> None:
-    made = exchange(more=headers)
-    assert made.admit() is None
-    post = get_post(made.read(INITIALIZE, no_header_params), Era.LEGACY)
+    http_exchange = exchange(more=headers)
+    assert http_exchange.admit() is None
+    post = get_post(http_exchange.read(INITIALIZE, no_header_params), Era.LEGACY)
     assert post.answered
-    assert made.session_id == headers.get("Mcp_Session_Id")
+    assert http_exchange.session_id == headers.get("Mcp_Session_Id")
 
 
 @pytest.mark.spec("http.protocol-version-assume")
@@ -495,10 +509,10 @@ def test_initialize_without_version_header_accepted(headers: dict[str, str]) -> 
 def test_session_message_missing_or_other_version_accepted(
     headers: dict[str, str],
 ) -> None:
-    made = exchange(Mcp_Session_Id="s", more=headers)
-    assert made.admit() is None
-    get_post(made.read(request("tools/list"), no_header_params), Era.LEGACY)
-    assert made.session_id == "s"
+    http_exchange = exchange(Mcp_Session_Id="s", more=headers)
+    assert http_exchange.admit() is None
+    get_post(http_exchange.read(request("tools/list"), no_header_params), Era.LEGACY)
+    assert http_exchange.session_id == "s"
 
 
 @pytest.mark.spec("http.protocol-version-400", "compat.server-dual-legacy-results")
@@ -508,8 +522,8 @@ def test_session_message_missing_or_other_version_accepted(
 def test_unsupported_version_returns_supported_versions(
     body: bytes, revisions: frozenset[Revision], version: str
 ) -> None:
-    made = exchange(revisions=revisions, Mcp_Session_Id="s", MCP_Protocol_Version=version)
-    answer = get_rejection(made.read(body, no_header_params), 400)
+    http_exchange = exchange(revisions=revisions, Mcp_Session_Id="s", MCP_Protocol_Version=version)
+    answer = get_rejection(http_exchange.read(body, no_header_params), 400)
     error = answer["error"]
     assert isinstance(error, dict)
     assert error["code"] == -32600
@@ -522,8 +536,8 @@ def test_unsupported_version_returns_supported_versions(
 
 
 def test_modern_request_legacy_server_returns_400() -> None:
-    made = exchange(revisions=LEGACY_ONLY, MCP_Protocol_Version=VERSION, Mcp_Method="server/discover")
-    answer = get_rejection(made.read(request("server/discover", meta=ENVELOPE), no_header_params), 400)
+    http_exchange = exchange(revisions=LEGACY_ONLY, MCP_Protocol_Version=VERSION, Mcp_Method="server/discover")
+    answer = get_rejection(http_exchange.read(request("server/discover", meta=ENVELOPE), no_header_params), 400)
     assert code_of(answer) == -32600
     without = exchange(revisions=LEGACY_ONLY).read(request("server/discover", meta=ENVELOPE), no_header_params)
     assert code_of(get_rejection(without, 400)) == -32600
@@ -541,9 +555,9 @@ def test_modern_request_legacy_server_returns_400() -> None:
     ],
 )
 def test_session_message_without_session_id_returns_400(body: bytes, id: int | None) -> None:
-    made = exchange()
-    assert made.admit() is None
-    answer = get_rejection(made.read(body, no_header_params), 400)
+    http_exchange = exchange()
+    assert http_exchange.admit() is None
+    answer = get_rejection(http_exchange.read(body, no_header_params), 400)
     assert answer.get("id") == id
     assert ("id" in answer) == (id is not None)
     assert code_of(answer) == -32600
@@ -636,8 +650,8 @@ def test_error_without_id_has_form_of_header_revision(revision: Revision, body: 
 @pytest.mark.spec("batch.receive")
 def test_batch_without_session_returns_null_id() -> None:
     batch = b"[" + INITIALIZE + b"]"
-    for made in (exchange(), exchange(MCP_Protocol_Version="2025-06-18")):
-        answer = get_rejection(made.read(batch, no_header_params), 400)
+    for http_exchange in (exchange(), exchange(MCP_Protocol_Version="2025-06-18")):
+        answer = get_rejection(http_exchange.read(batch, no_header_params), 400)
         assert "id" in answer
         assert answer["id"] is None
     assert "id" not in get_rejection(exchange(MCP_Protocol_Version="2025-11-25").read(batch, no_header_params), 400)
@@ -712,16 +726,16 @@ def test_response_expected_only_for_requests_and_malformed_messages(body: bytes,
 @pytest.mark.spec("batch.receive", "http.post-single-message")
 @pytest.mark.parametrize("revision", LEGACY)
 def test_batch_accepted_only_in_2025_03_26(revision: Revision) -> None:
-    made = exchange(Mcp_Session_Id="s")
-    post = get_post(made.read(b"[" + request("ping") + b"]", no_header_params), Era.LEGACY)
+    http_exchange = exchange(Mcp_Session_Id="s")
+    post = get_post(http_exchange.read(b"[" + request("ping") + b"]", no_header_params), Era.LEGACY)
     assert isinstance(post.message, Batch)
-    outcome = made.check(post, revision)
+    outcome = http_exchange.check(post, revision)
     if revision is R2025_03_26:
         assert outcome is None
     else:
         assert ("id" in get_rejection(outcome, 400)) is not revision.error_without_id
-    single = get_post(made.read(request("ping"), no_header_params), Era.LEGACY)
-    assert made.check(single, revision) is None
+    single = get_post(http_exchange.read(request("ping"), no_header_params), Era.LEGACY)
+    assert http_exchange.check(single, revision) is None
 
 
 # --- responses
@@ -729,14 +743,14 @@ def test_batch_accepted_only_in_2025_03_26(revision: Revision) -> None:
 
 @pytest.mark.spec("session.terminated-404")
 def test_session_unknown_returns_404() -> None:
-    made = exchange("GET", Mcp_Session_Id="s")
-    answer = get_rejection(made.unknown_session(), 404)
+    http_exchange = exchange("GET", Mcp_Session_Id="s")
+    answer = get_rejection(http_exchange.unknown_session(), 404)
     assert "id" not in answer
     assert code_of(answer) == -32600
     post = Post(message=Request(0, "ping"), era=Era.LEGACY)
-    assert get_rejection(made.unknown_session(post), 404)["id"] == 0
+    assert get_rejection(http_exchange.unknown_session(post), 404)["id"] == 0
     response = Post(message=ResultResponse(5, {}), era=Era.LEGACY)
-    assert made.unknown_session(response) == made.unknown_session()
+    assert http_exchange.unknown_session(response) == http_exchange.unknown_session()
 
 
 def test_server_at_capacity_returns_retry_after() -> None:
@@ -783,10 +797,10 @@ def test_stream_response_not_buffered_or_transformed() -> None:
 
 @pytest.mark.spec("session.assign", "http.session-id-not-minted")
 def test_session_id_header_only_in_opening_response() -> None:
-    made = exchange()
-    for head in (made.json_head(session_id="s"), made.stream_head(session_id="s")):
+    http_exchange = exchange()
+    for head in (http_exchange.json_head(session_id="s"), http_exchange.stream_head(session_id="s")):
         assert (head.status, head.headers.get("mcp-session-id")) == (200, "s")
-    for head in (made.json_head(), made.stream_head(), made.empty_head()):
+    for head in (http_exchange.json_head(), http_exchange.stream_head(), http_exchange.empty_head()):
         assert "mcp-session-id" not in head.headers
 
 
@@ -799,13 +813,13 @@ def test_response_without_body_returns_202() -> None:
 
 
 def test_revisions_as_list_accepted() -> None:
-    made = ServerExchange(
+    http_exchange = ServerExchange(
         HttpRequest(method="GET", target="/mcp", headers=Headers(list(HEADERS.items()))),
         EndpointPolicy(),
         Limits(),
         [R2026_07_28],
     )
-    get_rejection(made.admit(), 405)
+    get_rejection(http_exchange.admit(), 405)
 
 
 header_values = st.text(st.characters(max_codepoint=255, blacklist_characters="\r\n\x00"), max_size=30)
@@ -844,17 +858,17 @@ def test_arbitrary_request_accepted_or_rejected(
     method: str, pairs: list[tuple[str, str]], proper: bool, revisions: frozenset[Revision], body: bytes
 ) -> None:
     headers = Headers([*(HEADERS.items() if proper else ()), *pairs])
-    made = ServerExchange(
+    http_exchange = ServerExchange(
         HttpRequest(method=method, target="/mcp", headers=headers), EndpointPolicy(), Limits(), revisions
     )
-    outcome = made.admit() or made.read(body, no_header_params)
+    outcome = http_exchange.admit() or http_exchange.read(body, no_header_params)
     if isinstance(outcome, Refusal):
         assert 400 <= outcome.status < 500
         get_rejection(outcome, outcome.status)
     else:
-        assert outcome.era is Era.LEGACY or made.session_id is None
+        assert outcome.era is Era.LEGACY or http_exchange.session_id is None
         opens = isinstance(outcome.message, Request) and outcome.message.method == "initialize"
-        assert outcome.era is Era.MODERN or opens or made.session_id is not None
+        assert outcome.era is Era.MODERN or opens or http_exchange.session_id is not None
 
 
 @pytest.mark.parametrize(

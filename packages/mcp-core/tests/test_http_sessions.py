@@ -22,19 +22,19 @@ def table(sessions: int = 3) -> SessionTable[str]:
 
 def test_session_found_by_id_and_principal() -> None:
     sessions = table()
-    assert sessions.add("a", "anna", "hers", 0) is None
-    assert sessions.find("a", "anna", 1) == "hers"
+    assert sessions.add("a", "anna", "session a", 0) is None
+    assert sessions.find("a", "anna", 1) == "session a"
 
 
 @pytest.mark.parametrize("other", ["bert", None, "", "ANNA"])
 def test_session_of_other_principal_not_found(other: str | None) -> None:
     sessions = table()
-    sessions.add("a", "anna", "hers", 0)
+    sessions.add("a", "anna", "session a", 0)
     assert sessions.find("a", other, 1) is None
     assert sessions.find("b", other, 1) is None
     sessions.busy("a")
     assert sessions.find("a", other, 1) is None
-    assert sessions.find("a", "anna", 1) == "hers"
+    assert sessions.find("a", "anna", 1) == "session a"
 
 
 def test_session_without_principal_not_found_by_principal() -> None:
@@ -72,7 +72,7 @@ def test_find_renews_session() -> None:
 
 def test_find_by_other_principal_does_not_renew_session() -> None:
     sessions = table()
-    sessions.add("a", "anna", "hers", 0)
+    sessions.add("a", "anna", "session a", 0)
     sessions.find("a", "bert", 60)
     assert len(sessions.expire(100)) == 1
 
@@ -127,12 +127,12 @@ def test_add_over_limit_with_all_sessions_running_raises() -> None:
 @pytest.mark.parametrize("running", [True, False])
 def test_session_id_reused_raises(running: bool) -> None:
     sessions = table()
-    sessions.add("a", "anna", "hers", 0)
+    sessions.add("a", "anna", "session a", 0)
     if running:
         sessions.busy("a")
     with pytest.raises(LocalProtocolError):
-        sessions.add("a", "bert", "his", 0)
-    assert sessions.find("a", "anna", 0) == "hers"
+        sessions.add("a", "bert", "session b", 0)
+    assert sessions.find("a", "anna", 0) == "session a"
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -36,7 +36,7 @@ def memory_of(value: JsonValue) -> int:
     return sum(map(sys.getsizeof, found.values()))
 
 
-def test_charge_released_frees_the_memory_and_forgets_the_owner() -> None:
+def test_charge_released_frees_memory_and_removes_owner() -> None:
     budget = MemoryBudget(1_000)
     charge = budget.charge("a", 600)
     assert (budget.used, budget.held_by("a"), budget.owners) == (600, 600, 1)
@@ -268,7 +268,7 @@ DENSE = {
 
 
 @pytest.mark.parametrize("text", DENSE.values(), ids=DENSE)
-def test_estimate_of_dense_json_covers_its_memory(text: bytes) -> None:
+def test_size_estimate_of_dense_json_covers_memory(text: bytes) -> None:
     needed = len(text) + memory_of(orjson.loads(text))
     assert needed <= parsed_size(text) <= 4 * needed
 
@@ -284,6 +284,6 @@ def test_estimate_of_dense_json_covers_its_memory(text: bytes) -> None:
         lambda children: st.lists(children) | st.dictionaries(st.text(), children),
     )
 )
-def test_estimate_of_arbitrary_json_covers_its_memory(value: JsonValue) -> None:
+def test_size_estimate_of_arbitrary_json_covers_memory(value: JsonValue) -> None:
     text = orjson.dumps({"value": value, "padding": "x" * 300})
     assert parsed_size(text) >= len(text) + memory_of(orjson.loads(text))

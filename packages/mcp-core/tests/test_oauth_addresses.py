@@ -63,7 +63,7 @@ def test_reachable_classes_public_and_class_of_server(server: list[str], expecte
 
 @pytest.mark.property
 @given(st.ip_addresses(v=4))
-def test_embedded_ipv4_address_has_its_class(embedded: ipaddress.IPv4Address) -> None:
+def test_embedded_ipv4_address_determines_class(embedded: ipaddress.IPv4Address) -> None:
     expected = classify(embedded)
     bits = int(embedded)
     for address in (

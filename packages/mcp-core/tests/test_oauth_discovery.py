@@ -148,7 +148,7 @@ def test_metadata_of_other_resource_ends_search(resource: str) -> None:
 
 
 @pytest.mark.spec("auth.prm-resource-mismatch-rejected")
-def test_parent_resource_accepted_only_from_its_own_url() -> None:
+def test_parent_resource_accepted_only_from_parent_url() -> None:
     above = json_response(resource_document(resource="https://mcp.example"))
     network = FakeNetwork()
     network.routes[PRM] = FetchedResponse(status=404)

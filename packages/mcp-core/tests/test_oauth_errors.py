@@ -38,7 +38,7 @@ def test_authorization_error_lists_attempts() -> None:
 
 
 @pytest.mark.parametrize("kind", [RegistrationFailed, AuthorizationRefused, TokenRefused])
-def test_oauth_error_response_has_its_parts(
+def test_oauth_error_has_code_description_and_status(
     kind: type[RegistrationFailed | AuthorizationRefused | TokenRefused],
 ) -> None:
     error = kind("no", error="invalid_grant", description="it ended", status=400)

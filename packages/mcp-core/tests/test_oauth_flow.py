@@ -332,7 +332,7 @@ def test_token_of_unknown_type_rejected() -> None:
 
 
 @pytest.mark.spec("auth.resource-in-token", "auth.refresh-not-assumed")
-def test_expiring_token_refreshed_at_its_token_endpoint() -> None:
+def test_expiring_token_refreshed_at_original_token_endpoint() -> None:
     network, flow = FakeNetwork(), _flow()
     network.routes[TOKEN] = json_response(tokens_document(refresh_token="refresh-1"))
     tokens = _get_tokens(network, flow, tokens=TOKENS)
@@ -642,7 +642,7 @@ def _dpop_network(**more: JsonValue) -> FakeNetwork:
 
 
 @pytest.mark.spec("dpop.client-token-request-proof", "dpop.client-scheme")
-def test_dpop_proof_sent_if_authorization_server_supports_it() -> None:
+def test_dpop_proof_sent_if_supported() -> None:
     network, proof = _dpop_network(), Dpop(Key(), random_bytes())
     tokens = _get_tokens(network, _flow(_settings(proof=proof)))
     assert tokens.token_type == "DPoP"
@@ -723,7 +723,7 @@ def test_bearer_token_rejected_if_dpop_required(*, by_challenge: bool) -> None:
     "dpop.client-scheme",
     "dpop.client-fresh-proof",
 )
-def test_token_sent_in_header_to_its_server_only() -> None:
+def test_token_sent_in_header_to_origin_of_server_only() -> None:
     def headers(tokens: TokenRecord, url: str = MCP, proof: Dpop | None = None) -> dict[str, str]:
         return dict(authorization_headers(tokens, method="POST", url=url, now=NOW, proof=proof))
 

@@ -255,19 +255,19 @@ class FlowMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: isinstance(self.step, AwaitRedirect))
     @rule(
-        ours=st.sampled_from([True, True, False]),
+        has_state=st.sampled_from([True, True, False]),
         issuer=st.sampled_from([*ISSUERS, "own", "own", "own"]),
         error=st.integers(0, 5),
     )
-    def answer_redirect(self, ours: bool, issuer: str, error: int) -> None:
+    def answer_redirect(self, has_state: bool, issuer: str, error: int) -> None:
         assert isinstance(self.step, AwaitRedirect)
-        state = self.step.state if ours else "x"
+        state = self.step.state if has_state else "x"
         result = "error=access_denied" if error == 0 else "code=code-1"
         if issuer == "own":
             issuer = f"https://{_host(self.browser_from or '')}"
         before = self.step
         self._answer(RedirectReceived(url=f"{REDIRECT}?{result}&state={state}&iss={issuer}"))
-        assert ours or self.step == before
+        assert has_state or self.step == before
 
     @precondition(lambda self: isinstance(self.step, PostForm))
     @rule(failure=_FAILURES, granted=_GRANTED, choice=st.integers(0, 9))

@@ -81,7 +81,7 @@ def test_record_invalid_member_raises_without_values(name: str, value: JsonValue
     assert "s3cret" not in str(caught.value)
 
 
-def test_token_expires_before_its_expiry_time() -> None:
+def test_token_expires_before_expiry_time_by_leeway() -> None:
     assert not TOKENS.is_expired(NOW + 3600 - 31)
     assert TOKENS.is_expired(NOW + 3600 - 30)
     assert not TOKENS.is_expired(NOW + 3600 - 1, leeway=0)

@@ -63,7 +63,7 @@ def test_challenge_for_each_accepted_scheme(dpop: DpopUse, schemes: list[str]) -
 
 
 @pytest.mark.spec("auth.validation-failure", "auth.status-codes")
-def test_invalid_token_returns_challenge_of_its_scheme() -> None:
+def test_invalid_token_returns_challenge_of_used_scheme() -> None:
     denial = make_resource().token_invalid("Bearer", InvalidToken("the access token has expired"))
     (challenge,) = challenges(denial)
     assert (denial.status, challenge.scheme, challenge.error) == (401, "Bearer", "invalid_token")

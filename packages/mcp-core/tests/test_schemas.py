@@ -120,7 +120,7 @@ def check_params(comparison: Comparison, method: str, definition: JsonObject) ->
         assert sorted(listed, key=str) == sorted(official["of"], key=str)  # type: ignore[arg-type]  # a list of objects
         return
     ours = comparison.of_ours(existing[0].__name__)
-    # Inline params do not repeat what holds for all params.
+    # Inline params do not repeat the members that all params have.
     members(official).setdefault("_meta", members(ours)["_meta"])
     if params is None or official["is"] == "map":
         official = {"is": "object", "members": {"_meta": members(ours)["_meta"]}}

@@ -90,7 +90,7 @@ def test_tool_error_is_failure(result: object) -> None:
 
 
 @pytest.mark.parametrize("result", [{}, {"isError": "yes"}, CallToolResult(content=()), EmptyResult(), None])
-def test_result_without_error_is_no_failure(result: object) -> None:
+def test_result_without_error_is_success(result: object) -> None:
     assert outcome(CALL, result) == Outcome({})
 
 
@@ -99,7 +99,7 @@ def test_exception_described_by_class_only() -> None:
     assert result == Outcome({"error.type": "mcp_core.errors.ConnectionEnded"}, failed=True)
 
 
-def test_cancellation_is_no_failure() -> None:
+def test_cancellation_is_success() -> None:
     assert outcome(CALL, asyncio.CancelledError()) == Outcome({})
 
 

@@ -143,7 +143,7 @@ def test_long_text_read_without_garbage_collection(text: bytes, collecting: bool
     assert len(collections) <= 2 * 2
 
 
-def test_repetition_reports_its_object() -> None:
+def test_repeated_member_reported_with_object() -> None:
     value, _, repetitions = read(b'{"a":{"x":1},"a":{"x":2,"y":3}}', LIMITS)
 
     ((container, names),) = repetitions

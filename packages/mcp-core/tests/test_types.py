@@ -129,7 +129,7 @@ def refs(form: Form) -> list[type[t.WireObject]]:
             return []
 
 
-def test_member_not_older_than_its_type() -> None:
+def test_member_not_older_than_type() -> None:
     for revision in REVISIONS.values():
         for cls in wire_classes(revision):
             for member in wire_class(cls, revision).members:
