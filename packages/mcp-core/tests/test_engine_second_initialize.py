@@ -95,9 +95,9 @@ def test_second_initialize_on_open_session_begins_new_session(second: Revision, 
     assert peer.implementation == t.Implementation(name="second", version="1")
     assert peer.capabilities == t.ClientCapabilities()
     assert server.state is State.ANSWERED
-    event = server.receive(INITIALIZED).event
-    assert isinstance(event, ConnectionOpened)
-    assert event.peer is peer
+    opened = server.receive(INITIALIZED).event
+    assert isinstance(opened, ConnectionOpened)
+    assert opened.peer is peer
     server.request(m.PING, t.PingRequestParams(), for_request=None)
 
 
