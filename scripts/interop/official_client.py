@@ -62,7 +62,7 @@ async def main(mode: str, command: list[str]) -> None:
         hits = await client.call_tool("search", {"query": "another program"})
         found["structured"] = hits.structured_content
         found["bad"] = (await client.call_tool("search", {"query": 7})).is_error if mode != "refused" else None
-        summary = await client.call_tool("summarise", {"name": "from-outside"})
+        summary = await client.call_tool("summarize", {"name": "from-outside"})
         found["summary"] = [summary.is_error, summary.content[0].text]
         steps: list[float] = []
 

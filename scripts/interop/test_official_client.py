@@ -48,7 +48,7 @@ def test_everything_works(tmp_path: Path, way: str, mode: str, version: str, mis
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert found["version"] == version
-    assert {"search", "add_note", "summarise", "reindex"} <= set(found["tools"])
+    assert {"search", "add_note", "summarize", "reindex"} <= set(found["tools"])
     assert found["added"][0] is False, found["added"]
     assert (tmp_path / "from-outside.md").is_file()
     assert found["structured"]["result"][0]["name"] == "from-outside"

@@ -1,8 +1,8 @@
-"""Shows a server and a client of this project talking to each other, in every revision of the protocol.
+"""A demonstration of a server and a client of this project, in every revision of the protocol.
 
-For each transport and each revision that has it, it starts the server `server.py` as a process of its own, over a copy of
-a small folder of notes, and drives everything that it offers through `mcp_client`. The result is a table: a row for each
-feature, a column for each revision over each transport.
+For each transport and each revision that has it, the program starts the server `server.py` as a process, with a copy of
+a small folder of notes, and uses all its features through `mcp_client`. The result is a table: a row for each feature, a
+column for each revision over each transport.
 
     ./scripts/demo [--transport NAME] [--revision NAME] [--verbose]
 """
@@ -23,7 +23,7 @@ import trio
 from features import CLOSE, FEATURES
 from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS, Revision
-from session import Feature, Session, Way
+from session import Feature, Session, Transport
 
 NOTES = {
     "house.md": "# The house\n\nThe roof leaks over the *kitchen*. Ask the roofer in May.\n",
@@ -33,19 +33,19 @@ NOTES = {
 ROOTS = {"attic.md": "# The attic\n\nBoxes, and a window that does not shut.\n"}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SECONDS = 10
-"""How long one feature may take before it counts as failed."""
+"""The timeout of a feature."""
 
 OK, ABSENT, FAILED = "ok", "—", "FAILED"
 
-WAYS = {"stdio": Way.STDIO, "http": Way.HTTP, "http-sse": Way.HTTP_SSE}
-"""The transports, as the command line calls them."""
+TRANSPORTS = {"stdio": Transport.STDIO, "http": Transport.HTTP, "http-sse": Transport.HTTP_SSE}
+"""The transports by their names on the command line."""
 
 WIDTHS = 34, 11
-"""Of the first column of the table, and of the others."""
+"""The widths of the first column of the table, and of the others."""
 
 
 def make_folder(path: Path, notes: Mapping[str, str]) -> Path:
-    """A small folder of notes, which the demonstration may change."""
+    """Create a small folder of notes, which the demonstration can change, and return its path."""
     for name, text in notes.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(text)
@@ -57,15 +57,15 @@ def make_folder(path: Path, notes: Mapping[str, str]) -> Path:
 class Column:
     """One revision over one transport."""
 
-    way: Way
+    transport: Transport
     revision: Revision
 
     def __str__(self) -> str:
-        return f"{self.way.value}, {self.revision}"
+        return f"{self.transport.value}, {self.revision}"
 
 
 class Report:
-    """Tells what happens while it happens, and gives the table in the end."""
+    """The report: progress during the run, and a table at the end."""
 
     def __init__(self, columns: Sequence[Column], *, verbose: bool) -> None:
         self._columns = columns
@@ -76,7 +76,7 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Whether anything went wrong."""
+        """Whether a feature failed."""
         return bool(self._reasons)
 
     def begin(self, column: Column) -> None:
@@ -96,24 +96,24 @@ class Report:
         print(f"{'    ' if self._verbose else '  '}{seconds:.2f} s", flush=True)
 
     def table(self) -> str:
-        """What happened, as a table."""
-        lines = ["", self._ways(), self._row("feature", [column.revision.name for column in self._columns])]
+        """Return the results as a table."""
+        lines = ["", self._transports(), self._row("feature", [column.revision.name for column in self._columns])]
         lines.append("-" * len(lines[-1]))
         for feature in (*FEATURES, CLOSE):
             cells = [self._cells.get((feature.name, column), "not run") for column in self._columns]
             lines.append(self._row(feature.name, cells))
         lines.append(self._row("seconds", [f"{self._seconds.get(column, 0):.2f}" for column in self._columns]))
-        lines += ["", f"{OK}: works    {ABSENT}: the revision has no such thing"]
+        lines += ["", f"{OK}: works    {ABSENT}: not in this revision"]
         if self._reasons:
             lines += ["", f"{FAILED}:", *(f"  {reason}" for reason in self._reasons)]
         return "\n".join(lines)
 
-    def _ways(self) -> str:
-        """The first line of the heading: each transport over its first column."""
+    def _transports(self) -> str:
+        """Return the first line of the heading: each transport above its first column."""
         line = ""
         for number, column in enumerate(self._columns):
-            if number == 0 or self._columns[number - 1].way is not column.way:
-                line = f"{line:<{WIDTHS[0] + number * WIDTHS[1]}} {column.way.value}"
+            if number == 0 or self._columns[number - 1].transport is not column.transport:
+                line = f"{line:<{WIDTHS[0] + number * WIDTHS[1]}} {column.transport.value}"
         return line
 
     @staticmethod
@@ -121,13 +121,13 @@ class Report:
         return f"{first:<{WIDTHS[0]}}" + "".join(f"{cell:>{WIDTHS[1]}}" for cell in cells)
 
 
-async def show(column: Column, report: Report) -> None:
-    """Starts the server, pinned to a revision, and tries every feature."""
+async def run_column(column: Column, report: Report) -> None:
+    """Start the server, pinned to a revision, and use every feature."""
     report.begin(column)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place:
-        folder, roots = make_folder(Path(place, "notes"), NOTES), make_folder(Path(place, "roots"), ROOTS)
-        session = Session(column.way, column.revision, folder, roots)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, roots = make_folder(Path(temporary, "notes"), NOTES), make_folder(Path(temporary, "roots"), ROOTS)
+        session = Session(column.transport, column.revision, folder, roots)
         try:
             async with session.connect():
                 for feature in FEATURES:
@@ -141,36 +141,41 @@ async def show(column: Column, report: Report) -> None:
 
 
 async def attempt(feature: Feature, session: Session) -> tuple[str, str]:
-    """Tries one feature. Gives the verdict, and what there is to say about it."""
-    if not feature.exists(session.revision):
+    """Use one feature. Return the verdict and a description."""
+    if not feature.supported_in(session.revision):
         return ABSENT, ""
     try:
         with trio.fail_after(SECONDS):
             return OK, await feature.run(session)
     except trio.TooSlowError:
-        return FAILED, f"nothing came of it in {SECONDS} seconds"
+        return FAILED, f"timed out after {SECONDS} seconds"
     except (AssertionError, McpError, OSError, ExceptionGroup) as error:
         return FAILED, f"{type(error).__name__}: {error}"
 
 
-def arguments(given: Sequence[str]) -> argparse.Namespace:
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--transport", choices=list(WAYS), help="show this transport only")
-    parser.add_argument("--revision", choices=list(REVISIONS), help="show this revision only")
-    parser.add_argument("--verbose", action="store_true", help="tell what each feature gave")
-    return parser.parse_args(given)
+    parser.add_argument("--transport", choices=list(TRANSPORTS), help="use this transport only")
+    parser.add_argument("--revision", choices=list(REVISIONS), help="use this revision only")
+    parser.add_argument("--verbose", action="store_true", help="print the result of each feature")
+    return parser.parse_args(argv)
 
 
-async def main(given: Sequence[str]) -> int:
-    """Returns the exit status: 1 if anything failed."""
-    options = arguments(given)
-    ways = [WAYS[options.transport]] if options.transport else list(Way)
+async def main(argv: Sequence[str]) -> int:
+    """Run the demonstration and return the exit status: 1 if a feature failed."""
+    options = arguments(argv)
+    transports = [TRANSPORTS[options.transport]] if options.transport else list(Transport)
     revisions = [REVISIONS[options.revision]] if options.revision else list(REVISIONS.values())
-    columns = [Column(way, revision) for way in ways for revision in revisions if way.exists(revision)]
+    columns = [
+        Column(transport, revision) for transport in transports for revision in revisions if transport.is_in(revision)
+    ]
     report = Report(columns, verbose=options.verbose)
-    print(f"A server and a client, {len(FEATURES) + 1} features, {len(columns)} ways to connect.\n", flush=True)
+    print(
+        f"A server and a client: {len(FEATURES) + 1} features, {len(columns)} combinations of transport and revision.\n",
+        flush=True,
+    )
     for column in columns:
-        await show(column, report)
+        await run_column(column, report)
     print(report.table(), flush=True)
     return 1 if report.failed else 0
 

@@ -1,4 +1,4 @@
-"""What the demonstration tries: each feature of the protocol, as one function that drives it through the client."""
+"""The features that the demonstration uses: one function for each, which uses it through the client."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ from mcp_core.types import (
     ResourceTemplateReference,
     TextResourceContents,
 )
-from session import Feature, Session, Way, text_of
+from session import Feature, Session, Transport, text_of
 
 __all__ = ["CLOSE", "FEATURES"]
 
 CALLS = 100
-"""How many calls run at once."""
+"""The number of concurrent calls."""
 SECONDS = 10
-"""How long a request that is written by hand may take."""
+"""The timeout of a handwritten request."""
 
 
 FEATURES: list[Feature] = []
 
 
 def feature(
-    name: str, exists: Callable[[Revision], bool] = lambda _: True
+    name: str, supported_in: Callable[[Revision], bool] = lambda _: True
 ) -> Callable[[Callable[[Session], Awaitable[str]]], Callable[[Session], Awaitable[str]]]:
-    """Adds a feature to the table."""
+    """Return a decorator that adds a feature to the table."""
 
     def add(run: Callable[[Session], Awaitable[str]]) -> Callable[[Session], Awaitable[str]]:
-        FEATURES.append(Feature(name, run, exists))
+        FEATURES.append(Feature(name, run, supported_in))
         return run
 
     return add
 
 
 def has(row: RequestMethod[object, object]) -> Callable[[Revision], bool]:
-    """Whether a revision has a method, as a request or in a result."""
+    """Return a predicate: whether a revision has a method, as a request or an input request."""
     return lambda revision: revision in row.revisions or revision in row.input_request
 
 
 def note(name: str) -> str:
-    """The URI of a note."""
+    """Return the URI of a note."""
     return f"note:///{name}"
 
 
-# --- who is there ------------------------------------------------------------------------------------------------------
+# --- connection --------------------------------------------------------------------------------------------------------
 
 
-@feature("agree on the revision")
+@feature("negotiate the revision")
 async def negotiate(session: Session) -> str:
-    assert session.client.revision is session.revision, f"it is {session.client.revision}"
+    assert session.client.revision is session.revision, f"negotiated {session.client.revision}"
     return f"{session.client.revision}, {session.client.revision.era.value}"
 
 
-@feature("who the server is")
+@feature("describe the server")
 async def introduce(session: Session) -> str:
     info = session.client.server_info
-    assert info is not None, "it did not say"
+    assert info is not None, "the server sent no serverInfo"
     assert info.name == "notebook", info.name
-    assert session.client.instructions, "there are no instructions"
-    assert session.client.capabilities.tools is not None, "it declared no tools"
+    assert session.client.instructions, "the server sent no instructions"
+    assert session.client.capabilities.tools is not None, "the server did not declare tools"
     return f"{info.name} {info.version}"
 
 
 @feature("ping", has(PING))
 async def ping(session: Session) -> str:
     await session.client.ping()
-    return "answered"
+    return "responded"
 
 
 # --- tools -------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ async def tool_error(session: Session) -> str:
     return text
 
 
-@feature("wrong arguments")
+@feature("invalid arguments")
 async def wrong_arguments(session: Session) -> str:
     try:
         text = text_of(await session.client.call_tool("search", {"query": "roof", "limit": 1000}), failed=True)
@@ -136,7 +136,7 @@ async def unknown_tool(session: Session) -> str:
     except RequestFailed as error:
         assert "search" in error.message, error
         return str(error)
-    raise AssertionError("there was an answer")
+    raise AssertionError("the request succeeded")
 
 
 @feature("a picture from a tool")
@@ -144,11 +144,11 @@ async def picture(session: Session) -> str:
     result = await session.client.call_tool("picture", {"name": "pixel.png"})
     (block,) = result.content
     assert isinstance(block, ImageContent), block
-    assert block.data_bytes().startswith(b"\x89PNG"), "it is no PNG"
+    assert block.data_bytes().startswith(b"\x89PNG"), "the picture is not a PNG"
     return f"{block.mime_type}, {len(block.data_bytes())} bytes"
 
 
-@feature(f"{CALLS} calls at once")
+@feature(f"{CALLS} concurrent calls")
 async def many_calls(session: Session) -> str:
     found: list[str] = []
 
@@ -188,7 +188,7 @@ async def read_text(session: Session) -> str:
 async def read_binary(session: Session) -> str:
     (contents,) = (await session.client.read_resource("picture:///pixel.png")).contents
     assert not isinstance(contents, TextResourceContents), contents
-    assert contents.blob_bytes().startswith(b"\x89PNG"), "it is no PNG"
+    assert contents.blob_bytes().startswith(b"\x89PNG"), "the picture is not a PNG"
     return f"{contents.mime_type}, {len(contents.blob_bytes())} bytes"
 
 
@@ -199,21 +199,21 @@ async def not_found(session: Session) -> str:
     except ResourceNotFound as error:
         assert error.code == session.revision.resource_not_found, error
         return str(error)
-    raise AssertionError("there was an answer")
+    raise AssertionError("the request succeeded")
 
 
-@feature("no way out of the folder")
+@feature("confinement to the folder")
 async def confined(session: Session) -> str:
     (session.folder.parent / "secret.md").write_text("# Secret\n")
     (session.folder / "link.md").symlink_to(session.folder.parent / "secret.md")
-    tried = ("../secret", "..%2Fsecret", "%2e%2e/secret", "link", "/etc/hosts", "trips/../../secret")
-    for name in tried:
+    names = ("../secret", "..%2Fsecret", "%2e%2e/secret", "link", "/etc/hosts", "trips/../../secret")
+    for name in names:
         try:
             await session.client.read_resource(note(name))
         except RequestFailed:
             continue
         raise AssertionError(f"{name} was read")
-    return f"{len(tried)} ways tried"
+    return f"{len(names)} attempts rejected"
 
 
 # --- prompts -----------------------------------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ async def confined(session: Session) -> str:
 async def prompts(session: Session) -> str:
     (prompt,) = await session.client.list_prompts()
     assert [argument.name for argument in prompt.arguments or ()] == ["name"], prompt
-    filled = await session.client.get_prompt("review_note", {"name": "garden"})
-    embedded = filled.messages[1].content
+    prompt_result = await session.client.get_prompt("review_note", {"name": "garden"})
+    embedded = prompt_result.messages[1].content
     assert isinstance(embedded, EmbeddedResource), embedded
-    return f"{prompt.name}: {len(filled.messages)} messages"
+    return f"{prompt.name}: {len(prompt_result.messages)} messages"
 
 
 @feature("completion")
@@ -238,16 +238,16 @@ async def completion(session: Session) -> str:
     return ", ".join(of_prompt.values + of_template.values)
 
 
-# --- while a call runs -------------------------------------------------------------------------------------------------
+# --- during a call -----------------------------------------------------------------------------------------------------
 
 
 @feature("progress")
 async def progress(session: Session) -> str:
-    seen: list[float] = []
-    total = await session.client.call_tool("reindex", on_progress=lambda told: seen.append(told.progress))
-    assert seen, "there was no progress"
-    assert seen == sorted(set(seen)), seen
-    return f"{seen} of {text_of(total, failed=False)}"
+    values: list[float] = []
+    total = await session.client.call_tool("reindex", on_progress=lambda report: values.append(report.progress))
+    assert values, "no progress notification arrived"
+    assert values == sorted(set(values)), values
+    return f"{values} of {text_of(total, failed=False)}"
 
 
 @feature("log messages")
@@ -261,7 +261,7 @@ async def logging(session: Session) -> str:
     await session.text("reindex")
     assert not session.logs, session.logs
     await session.client.set_log_level("info")
-    return "info is told, and is not told when only errors are wanted"
+    return "info messages arrive only at level info"
 
 
 @feature("cancel a call")
@@ -270,44 +270,44 @@ async def cancel(session: Session) -> str:
         nursery.start_soon(session.client.call_tool, "wait_for_change", {"name": "house"})
         await session.until(lambda: any("waiting for house" in line for line in session.logs))
         nursery.cancel_scope.cancel()
-    await session.until(lambda: any("nobody waits for house" in line for line in session.stderr))
-    assert await session.text("search", query="roof"), "the connection does not work any more"
-    return "the server stopped its work"
+    await session.until(lambda: any("cancelled: waiting for house" in line for line in session.stderr))
+    assert await session.text("search", query="roof"), "the connection is unusable"
+    return "the handler was cancelled"
 
 
-# --- the server asks ---------------------------------------------------------------------------------------------------
+# --- client requests ---------------------------------------------------------------------------------------------------
 
 
-@feature("ask the user, who agrees", has(ELICITATION_CREATE))
+@feature("elicitation, accepted", has(ELICITATION_CREATE))
 async def elicit_accepted(session: Session) -> str:
-    session.answer = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
+    session.elicit_result = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
     added = await session.text("add_note", title="The fence", text="Paint it.")
-    written = (session.folder / "the-fence.md").read_text()
-    assert "*todo*" in written, written
-    assert len(session.asked) == 1, session.asked
+    content = (session.folder / "the-fence.md").read_text()
+    assert "*todo*" in content, content
+    assert len(session.elicitations) == 1, session.elicitations
     return added
 
 
-@feature("ask the user, who declines", has(ELICITATION_CREATE))
+@feature("elicitation, declined", has(ELICITATION_CREATE))
 async def elicit_declined(session: Session) -> str:
-    session.answer = ElicitResult(action="decline")
-    result = await session.client.call_tool("add_note", {"title": "The gate", "text": "Paint it."})
-    assert not (session.folder / "the-gate.md").exists(), "it was written all the same"
+    session.elicit_result = ElicitResult(action="decline")
+    result = await session.client.call_tool("add_note", {"title": "The shed", "text": "Paint it."})
+    assert not (session.folder / "the-shed.md").exists(), "the note was written"
     return text_of(result, failed=True)
 
 
-@feature("ask the model")
+@feature("sampling")
 async def sampling(session: Session) -> str:
-    text = await session.text("summarise", name="garden")
+    text = await session.text("summarize", name="garden")
     assert text == "A note of 18 words.", text
     return text
 
 
-@feature("ask for the roots")
+@feature("roots")
 async def roots(session: Session) -> str:
     added = await session.text("import_from_roots")
     assert "the-attic" in added, added
-    assert (session.folder / "the-attic.md").exists(), "it was not copied"
+    assert (session.folder / "the-attic.md").exists(), "the note was not copied"
     return added
 
 
@@ -325,7 +325,7 @@ async def updated(session: Session) -> str:
             break
     text = await session.text("search", query="roses")
     assert "garden" in text, text
-    return "told, and found by the search"
+    return "notified, and found by the search"
 
 
 @feature("a note appears on disk")
@@ -337,7 +337,7 @@ async def list_changed(session: Session) -> str:
             break
     uris = [resource.uri for resource in await session.client.list_resources()]
     assert note("cellar") in uris, uris
-    return f"told; now {len(uris)} resources"
+    return f"notified; now {len(uris)} resources"
 
 
 # --- the wire ----------------------------------------------------------------------------------------------------------
@@ -345,51 +345,51 @@ async def list_changed(session: Session) -> str:
 
 @feature("a batch of messages", lambda revision: revision.batching)
 async def batch(session: Session) -> str:
-    # Our client takes batches and sends none, so this one is written by hand.
-    client_info = {"name": "by hand", "version": "1"}
-    opening = {"protocolVersion": session.revision.name, "capabilities": {}, "clientInfo": client_info}
-    found = {"name": "search", "arguments": {"query": "roof"}}
+    # The client accepts batches but sends none, so this one is handwritten.
+    client_info = {"name": "handwritten", "version": "1"}
+    initialize = {"protocolVersion": session.revision.name, "capabilities": {}, "clientInfo": client_info}
+    call = {"name": "search", "arguments": {"query": "roof"}}
     messages: list[object] = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening},
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         [
             {"jsonrpc": "2.0", "id": 2, "method": "ping"},
             {"jsonrpc": "2.0", "id": 3, "method": "tools/list"},
-            {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": found},
+            {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": call},
         ],
     ]
-    if session.way is Way.STDIO:
+    if session.transport is Transport.STDIO:
         sent = "".join(f"{json.dumps(message)}\n" for message in messages).encode()
         done = await trio.run_process(session.command, stdin=sent, capture_stdout=True, capture_stderr=True)
-        _, answer = map(json.loads, done.stdout.splitlines())
+        _, responses = map(json.loads, done.stdout.splitlines())
     else:
-        answer = await trio.to_thread.run_sync(post_by_hand, session.url, messages)
-    ids = sorted(each["id"] for each in answer)
-    assert ids == [2, 3, 4], answer
-    return f"{len(answer)} answers in one array"
+        responses = await trio.to_thread.run_sync(post_messages, session.url, messages)
+    ids = sorted(each["id"] for each in responses)
+    assert ids == [2, 3, 4], responses
+    return f"{len(responses)} responses in one array"
 
 
-def post_by_hand(url: str, messages: list[object]) -> list[dict[str, object]]:
-    """Posts messages one after the other, in one session, and gives the answer to the last."""
+def post_messages(url: str, messages: list[object]) -> list[dict[str, object]]:
+    """Post messages one after the other, in one session, and return the response to the last."""
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    answer: list[dict[str, object]] = []
+    responses: list[dict[str, object]] = []
     for message in messages:
         request = urllib.request.Request(url, json.dumps(message).encode(), headers)
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
             headers["Mcp-Session-Id"] = response.headers.get("Mcp-Session-Id") or headers["Mcp-Session-Id"]
             body = response.read()
-        answer = json.loads(body) if body else []
-    return answer
+        responses = json.loads(body) if body else []
+    return responses
 
 
 async def _close(session: Session) -> str:
-    if session.way is Way.STDIO:
-        assert session.stderr[-1:] == ["notebook: the client has left"], session.stderr[-5:]
-        return "the server ended by itself"
-    assert session.stderr[-1:] == ["notebook: ended as told"], session.stderr[-5:]
+    if session.transport is Transport.STDIO:
+        assert session.stderr[-1:] == ["notebook: the client has disconnected"], session.stderr[-5:]
+        return "the server exited at the end of its input"
+    assert session.stderr[-1:] == ["notebook: stopped by a signal"], session.stderr[-5:]
     assert session.exit_code == 0, session.exit_code
-    return "the session was ended; the server ended when it was told to"
+    return "the session ended; the server exited at SIGTERM"
 
 
 CLOSE = Feature("close", _close, lambda _: True)
-"""Is looked at when the connection is over."""
+"""The feature that is checked after the connection has ended."""

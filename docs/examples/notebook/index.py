@@ -1,6 +1,6 @@
-"""A full-text index over notes, in SQLite.
+"""A full-text index of notes, in SQLite.
 
-One connection, one lock: the server calls these functions from worker threads, several at once.
+One connection, one lock: the server calls these functions from several worker threads.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ __all__ = ["BadQuery", "Hit", "Index"]
 
 
 class BadQuery(Exception):
-    """SQLite does not understand the query. The message says why."""
+    """A query that SQLite cannot parse. The message states the reason."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A note that fits a query."""
+    """A note that matches a query."""
 
     name: str
     """The name of the note."""
     title: str
     """Its title."""
     snippet: str
-    """The place that fits best, with the words of the query in [brackets]."""
+    """The best matching part of the text, with the words of the query in [brackets]."""
     score: float
-    """How well it fits; more is better."""
+    """The relevance; higher is better."""
 
 
 class Index:
-    """The index. It lies in memory, and is gone with the process."""
+    """The index. It is in memory, and ends with the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,24 +39,24 @@ class Index:
         self._database.execute("CREATE VIRTUAL TABLE notes USING fts5(name UNINDEXED, title, text)")
 
     def put(self, name: str, title: str, text: str) -> None:
-        """Adds a note, or replaces it."""
+        """Add or replace a note."""
         with self._lock, self._database:
             self._database.execute("DELETE FROM notes WHERE name = ?", (name,))
             self._database.execute("INSERT INTO notes VALUES (?, ?, ?)", (name, title, text))
 
     def remove(self, name: str) -> None:
-        """Removes a note."""
+        """Remove a note."""
         with self._lock, self._database:
             self._database.execute("DELETE FROM notes WHERE name = ?", (name,))
 
     def title(self, name: str) -> str | None:
-        """The title of a note; `None` when it is not in the index."""
+        """Return the title of a note; `None` if it is not in the index."""
         with self._lock:
             row = self._database.execute("SELECT title FROM notes WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def search(self, query: str, limit: int) -> list[Hit]:
-        """The notes that fit a query best. Raises `BadQuery`."""
+        """Return the best matches of a query. Raises `BadQuery`."""
         try:
             with self._lock:
                 rows = self._database.execute(
@@ -69,6 +69,6 @@ class Index:
         return [Hit(name, title, " ".join(snippet.split()), round(score, 6)) for name, title, snippet, score in rows]
 
     def close(self) -> None:
-        """Frees the memory."""
+        """Close the database and free its memory."""
         with self._lock:
             self._database.close()

@@ -1,7 +1,7 @@
-"""A folder of notes: what may be read, what may be written, and nothing outside of it.
+"""Safe access to a folder of notes: reading and writing is confined to the folder.
 
-Notes are Markdown files. A note is called by its path below the folder, without `.md`: `tutorial/first-server`. All
-functions are plain ones and may block; they can be called from any thread.
+Notes are Markdown files. The name of a note is its path below the folder, without `.md`: `tutorial/first-server`. All
+functions may block, and can be called from any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_BYTES = 1024 * 1024
 """The size of the largest note or picture that is read or written."""
 
 MAX_FILES = 10_000
-"""How many notes a folder may have."""
+"""The maximum number of notes of a folder."""
 
 NOTE = ".md"
 PICTURES = {
@@ -32,16 +32,16 @@ PICTURES = {
 
 
 class NoSuchFile(Exception):
-    """There is no such note or picture in the folder. What lies outside of it does not exist either."""
+    """The note or picture does not exist in the folder, or is outside of it."""
 
 
 class NotAllowed(Exception):
-    """The file is there, or could be; but it may not be read or written. The message says why."""
+    """The file must not be read or written. The message states the reason."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """Tells whether a file has changed."""
+    """The time and size of a file, which differ when the file has changed."""
 
     modified_ns: int
     size: int
@@ -56,55 +56,55 @@ class Folder:
             raise NotADirectoryError(str(path))
 
     def notes(self) -> dict[str, Stamp]:
-        """All notes, and whether they have changed."""
-        found: dict[str, Stamp] = {}
+        """Return all notes with their stamps."""
+        stamps: dict[str, Stamp] = {}
         for path in self._walk(NOTE):
             name = path.relative_to(self.path).with_suffix("").as_posix()
             try:
-                found[name] = _stamp(self._inside(path).stat())
+                stamps[name] = _stamp(self._inside(path).stat())
             except (NoSuchFile, OSError):
-                continue  # removed while we were looking, or a link that leads out of the folder
-            if len(found) == MAX_FILES:
+                continue  # removed in the meantime, or a link out of the folder
+            if len(stamps) == MAX_FILES:
                 break
-        return dict(sorted(found.items()))
+        return dict(sorted(stamps.items()))
 
     def pictures(self) -> list[str]:
-        """The names of all pictures."""
+        """Return the names of all pictures."""
         return sorted(path.relative_to(self.path).as_posix() for suffix in PICTURES for path in self._walk(suffix))
 
     def read(self, name: str) -> str:
-        """The text of a note. Raises `NoSuchFile` and `NotAllowed`."""
+        """Return the text of a note. Raises `NoSuchFile` and `NotAllowed`."""
         return self._read(f"{name}{NOTE}").decode("utf-8", errors="replace")
 
     def picture(self, name: str) -> tuple[bytes, str]:
-        """A picture and its media type. Raises `NoSuchFile` and `NotAllowed`."""
+        """Return a picture and its media type. Raises `NoSuchFile` and `NotAllowed`."""
         media_type = PICTURES.get(Path(name).suffix.lower())
         if media_type is None:
             raise NoSuchFile(name)
         return self._read(name), media_type
 
     def stamp(self, name: str) -> Stamp:
-        """Tells whether a note has changed. Raises `NoSuchFile`."""
+        """Return the stamp of a note. Raises `NoSuchFile`."""
         try:
             return _stamp(self._find(f"{name}{NOTE}").stat())
         except OSError:
             raise NoSuchFile(name) from None
 
     def add(self, title: str, text: str) -> str:
-        """Writes a new note and gives its name. Raises `NotAllowed`; a note that exists is never overwritten."""
+        """Write a new note and return its name. Raises `NotAllowed`; an existing note is never overwritten."""
         name = re.sub(r"[\W_]+", "-", title.lower()).strip("-")[:100]
         if not name:
-            raise NotAllowed(f"no file name can be made of the title {title!r}; use letters or digits")
+            raise NotAllowed(f"the title {title!r} contains no letters or digits for a file name")
         heading = "" if text.startswith("# ") else f"# {title}\n\n"
         content = f"{heading}{text.rstrip()}\n".encode()
         if len(content) > MAX_BYTES:
-            raise NotAllowed(f"the note has {len(content)} bytes; {MAX_BYTES} are allowed")
+            raise NotAllowed(f"the note has {len(content)} bytes; the limit is {MAX_BYTES}")
         try:
-            # "x" fails where something is already, a link that leads elsewhere included.
+            # "x" fails if the path exists, even as a link to another place.
             with (self.path / f"{name}{NOTE}").open("xb") as file:
                 file.write(content)
         except FileExistsError:
-            raise NotAllowed(f"there is already a note called {name!r}; choose another title") from None
+            raise NotAllowed(f"a note named {name!r} exists; choose another title") from None
         return name
 
     def _walk(self, suffix: str) -> Iterator[Path]:
@@ -115,14 +115,14 @@ class Folder:
                     yield Path(root, each)
 
     def _find(self, relative: str) -> Path:
-        """Where a file of the folder really is. The name came from a stranger."""
+        """Return the real path of a file of the folder. The name is untrusted."""
         parts = relative.split("/")
         if "\0" in relative or "\\" in relative or any(not part or part.startswith(".") for part in parts):
             raise NoSuchFile(relative)
         return self._inside(self.path.joinpath(*parts))
 
     def _inside(self, path: Path) -> Path:
-        """The path without links. Raises `NoSuchFile` when it leads out of the folder, or to no regular file."""
+        """Return the path without links. Raises `NoSuchFile` if it is outside of the folder, or not a regular file."""
         try:
             real = path.resolve(strict=True)
             regular = stat.S_ISREG(real.stat().st_mode)
@@ -145,13 +145,13 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def title_of(name: str, text: str) -> str:
-    """The first heading of a note, or its name."""
+    """Return the first heading of a note, or its name."""
     heading = re.search(r"^#\s+(.+)$", text, re.MULTILINE)
     return heading[1].strip() if heading else name.rpartition("/")[2]
 
 
 def differences(old: Mapping[str, Stamp], new: Mapping[str, Stamp]) -> tuple[list[str], list[str], list[str]]:
-    """The names that were added, changed and removed."""
+    """Return the names that were added, changed and removed."""
     added = [name for name in new if name not in old]
     changed = [name for name, stamp in new.items() if name in old and old[name] != stamp]
     removed = [name for name in old if name not in new]

@@ -1,10 +1,10 @@
-"""A server over a folder of Markdown notes: search them, read them, add to them, be told when they change.
+"""A server for a folder of Markdown notes: search, read and add notes, subscribe to changes.
 
     python docs/examples/notebook/server.py [FOLDER] [--http HOST:PORT [--legacy-sse]]
     mcp-server run docs/examples/notebook/server.py:server
 
-Without FOLDER it serves the one that the environment variable `NOTEBOOK` names, or the documentation of this project. The notes are in `notes.py`, the full-text index is in
-`index.py`, what keeps the two in step is in `watch.py`; what a client sees is here.
+The default of FOLDER is the environment variable `NOTEBOOK`, or the documentation of this project. `notes.py` accesses the
+notes, `index.py` is the full-text index, `watch.py` synchronizes the two, and this file defines what clients see.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from notes import Folder, NoSuchFile, NotAllowed, Stamp, title_of
 from watch import Changes, Notebook, watch
 
 DOCUMENTATION = Path(__file__).resolve().parents[2]
-SECONDS = 0.25
-"""How often the folder is looked at."""
+POLL_SECONDS = 0.25
+"""The interval at which the folder is checked for changes."""
 
 log = logging.getLogger("notebook")
 
 
-def options() -> argparse.Namespace:
-    """The command line, if this file is the program."""
-    parser = argparse.ArgumentParser(description="Serves a folder of Markdown notes, over stdio unless told otherwise.")
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line, if this file is the program."""
+    parser = argparse.ArgumentParser(description="Serve a folder of Markdown notes, over stdio by default.")
     folder = Path(os.environ.get("NOTEBOOK") or DOCUMENTATION)
     parser.add_argument("folder", nargs="?", type=Path, default=folder, help="default: this documentation")
-    parser.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP; port 0 takes one that is free")
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP; port 0 selects a free port")
     parser.add_argument(
         "--legacy-sse", action="store_true", help="with --http: also the HTTP+SSE transport of 2024-11-05"
     )
-    chosen = parser.parse_args() if __name__ == "__main__" else parser.parse_args([])
-    if not chosen.folder.is_dir():
-        parser.error(f"{chosen.folder} is no folder")
-    return chosen
+    arguments = parser.parse_args() if __name__ == "__main__" else parser.parse_args([])
+    if not arguments.folder.is_dir():
+        parser.error(f"{arguments.folder} is not a folder")
+    return arguments
 
 
-chosen = options()
-notebook = Notebook(chosen.folder)
+arguments = parse_arguments()
+notebook = Notebook(arguments.folder)
 server = Server(
     "notebook",
     version="1.0",
@@ -78,81 +78,81 @@ server = Server(
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def search(query: str, limit: Annotated[int, Param(minimum=1, maximum=50)] = 5) -> list[Hit]:
-    """Searches the notes.
+    """Search the notes.
 
     Args:
-        query: Words that all have to occur; "a phrase in quotes"; wor* for a beginning; AND, OR and NOT.
-        limit: How many notes to give at most.
+        query: Words that must all occur; "a phrase in quotes"; wor* for a prefix; AND, OR and NOT.
+        limit: The maximum number of notes.
     """
-    # A plain function runs in a worker thread: SQLite does not keep the server from its other work.
+    # A plain function runs in a worker thread: SQLite does not block the server.
     try:
         return notebook.index.search(query, limit)
     except BadQuery as error:
-        raise ToolError(f'The query was not understood: {error}. Put words with other signs in "quotes".') from error
+        raise ToolError(f'The query is invalid: {error}. Put words with special characters in "quotes".') from error
 
 
 @dataclass
 class Confirmation:
-    """What the user is asked before a note is written."""
+    """The form that the user fills in before a note is written."""
 
     write: bool
-    """Write this note into the folder."""
+    """Write this note to the folder."""
     kind: Literal["idea", "log", "todo"] = "idea"
-    """What kind of note it is."""
+    """The kind of note."""
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False))
 async def add_note(title: str, text: str, *, context: Context) -> str:
-    """Adds a note. A note that exists is never overwritten.
+    """Add a note. An existing note is never overwritten.
 
     Args:
-        title: The title, of which the name of the note is made.
+        title: The title, from which the name of the note is generated.
         text: The note, in Markdown.
     """
     if context.peer.capabilities.elicitation is not None:
-        answer = await context.elicit(Confirmation, f"Add the note {title!r} with {len(text)} characters?")
-        if isinstance(answer, ElicitationDeclined | ElicitationCancelled) or not answer.value.write:
-            raise ToolError("The user does not want this note. Nothing was written.")
-        text = f"*{answer.value.kind}*\n\n{text}"
-    # On 2026-07-28 everything above the last question runs again with each answer. Writing is below it.
+        result = await context.elicit(Confirmation, f"Add the note {title!r} with {len(text)} characters?")
+        if isinstance(result, ElicitationDeclined | ElicitationCancelled) or not result.value.write:
+            raise ToolError("The user declined this note. It was not written.")
+        text = f"*{result.value.kind}*\n\n{text}"
+    # On 2026-07-28 the code above the elicitation runs twice. So the note is written below it.
     try:
         name = await trio.to_thread.run_sync(notebook.folder.add, title, text)
     except NotAllowed as error:
         raise ToolError(str(error)) from error
-    await look_again()
+    await refresh()
     return f"Added {uri_of(name)}"
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
-async def summarise(name: str, *, context: Context) -> str:
-    """Has the client's model summarise a note.
+async def summarize(name: str, *, context: Context) -> str:
+    """Summarize a note with the client's model.
 
     Args:
         name: The name of the note.
     """
     text = await trio.to_thread.run_sync(text_of, name)
-    answer = await context.sample(
-        f"Summarise this note in three sentences.\n\n{text}", max_tokens=300, system_prompt="You write plainly."
+    response = await context.sample(
+        f"Summarize this note in three sentences.\n\n{text}", max_tokens=300, system_prompt="You write plainly."
     )
-    blocks = answer.content if isinstance(answer.content, tuple) else (answer.content,)
+    blocks = response.content if isinstance(response.content, tuple) else (response.content,)
     return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
 @server.tool
 async def reindex(context: Context) -> int:
-    """Reads all notes again and gives their number."""
-    await look_again()
+    """Index all notes again and return their number."""
+    await refresh()
     names = notebook.names
     for done, name in enumerate(names, start=1):
         await trio.to_thread.run_sync(notebook.index_note, name)
         await context.progress(done, len(names), name)
-    await context.info(f"{len(names)} notes were read again", logger="notebook")
+    await context.info(f"{len(names)} notes were indexed", logger="notebook")
     return len(names)
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 async def wait_for_change(name: str, *, context: Context) -> str:
-    """Waits until a note is written again. Cancel the call to stop waiting.
+    """Wait until a note changes. Cancel the call to stop waiting.
 
     Args:
         name: The name of the note.
@@ -161,36 +161,36 @@ async def wait_for_change(name: str, *, context: Context) -> str:
     try:
         await context.info(f"waiting for {name}", logger="notebook")
         while True:
-            await trio.sleep(SECONDS)
+            await trio.sleep(POLL_SECONDS)
             if stamp_of(name) != before:
                 return f"{uri_of(name)} was written"
     except trio.Cancelled:
-        log.info("nobody waits for %s any more", name)
+        log.info("cancelled: waiting for %s", name)
         raise
 
 
 @server.tool
 async def import_from_roots(context: Context) -> list[str]:
-    """Copies the Markdown files that lie in the client's roots into the notebook, and gives the names of the new notes."""
+    """Copy the Markdown files in the client's roots to the notebook, and return the names of the new notes."""
     roots = await context.list_roots()
     paths = [Path(url2pathname(urlsplit(root.uri).path)) for root in roots if root.uri.startswith("file:///")]
     added = await trio.to_thread.run_sync(import_notes, paths)
-    await look_again()
+    await refresh()
     return added
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def picture(name: str) -> Image:
-    """Shows a picture of the folder.
+    """Return a picture of the folder.
 
     Args:
-        name: Its path below the folder, as `images/house.png`.
+        name: The path below the folder, such as `images/house.png`.
     """
     try:
         data, media_type = notebook.folder.picture(name)
     except (NoSuchFile, NotAllowed):
         known = ", ".join(notebook.folder.pictures()) or "none"
-        raise ToolError(f"There is no picture {name!r}. There are: {known}.") from None
+        raise ToolError(f"Unknown picture {name!r}. Available: {known}.") from None
     return Image(data, mime_type=media_type)
 
 
@@ -199,7 +199,7 @@ def picture(name: str) -> Image:
 
 @server.resource("note:///{+name}", title="A note", mime_type="text/markdown")
 def note(name: str) -> str:
-    """A note, by its name."""
+    """Return the note with this name."""
     try:
         return notebook.folder.read(name)
     except NoSuchFile:
@@ -210,7 +210,7 @@ def note(name: str) -> str:
 
 @server.resource("picture:///{+name}", title="A picture")
 def picture_file(name: str) -> Image:
-    """A picture of the folder, by its path."""
+    """Return the picture with this path."""
     try:
         data, media_type = notebook.folder.picture(name)
     except NoSuchFile:
@@ -225,7 +225,7 @@ def picture_file(name: str) -> Image:
 
 @server.prompt(title="Review a note")
 def review_note(name: str) -> list[PromptMessage]:
-    """Asks for a review of a note.
+    """Request a review of a note.
 
     Args:
         name: The name of the note.
@@ -240,7 +240,7 @@ def review_note(name: str) -> list[PromptMessage]:
 @server.completion(prompt="review_note", argument="name")
 @server.completion(resource="note:///{+name}", argument="name")
 def names_like(value: str) -> list[str]:
-    """The names of notes that begin with what was typed, then those that contain it."""
+    """Return the names of notes that begin with the value, then those that contain it."""
     names = notebook.names
     return [each for each in names if each.startswith(value)] + [
         each for each in names if value in each and not each.startswith(value)
@@ -251,37 +251,37 @@ def names_like(value: str) -> list[str]:
 
 
 def uri_of(name: str) -> str:
-    """The resource that a note is."""
+    """Return the URI of a note."""
     return f"note:///{quote(name)}"
 
 
 def text_of(name: str) -> str:
-    """The text of a note, for a tool."""
+    """Return the text of a note, for a tool."""
     try:
         return notebook.folder.read(name)
     except NoSuchFile:
         near = ", ".join(names_like(name)[:5])
-        raise ToolError(f"There is no note {name!r}." + (f" Did you mean: {near}?" if near else "")) from None
+        raise ToolError(f"Unknown note {name!r}." + (f" Did you mean: {near}?" if near else "")) from None
     except NotAllowed as error:
         raise ToolError(str(error)) from None
 
 
 def stamp_of(name: str) -> Stamp:
-    """Tells whether a note has changed, for a tool. Quick enough for the event loop."""
+    """Return the stamp of a note, for a tool. Fast enough for the event loop."""
     try:
         return notebook.folder.stamp(name)
     except NoSuchFile:
-        raise ToolError(f"There is no note {name!r}.") from None
+        raise ToolError(f"Unknown note {name!r}.") from None
 
 
 def import_notes(paths: list[Path]) -> list[str]:
-    """Copies the notes of some folders into the notebook; those that exist already stay as they are."""
+    """Copy the notes of some folders to the notebook; existing notes are not changed."""
     added = []
     for path in paths:
         try:
             folder = Folder(path)
         except OSError as error:
-            log.warning("nothing was imported from %s: %s", path, error)
+            log.warning("folder %s was not imported: %s", path, error)
             continue
         for name in folder.notes():
             try:
@@ -292,23 +292,23 @@ def import_notes(paths: list[Path]) -> list[str]:
     return added
 
 
-# --- in step with the folder -------------------------------------------------------------------------------------------
+# --- synchronization with the folder -----------------------------------------------------------------------------------
 
 
-looking = trio.Lock()
+refresh_lock = trio.Lock()
 listed: dict[str, str | None] = {}
-"""The notes that are resources now, with their titles."""
+"""The notes that are registered as resources, with their titles."""
 
 
-async def look_again() -> None:
-    """Looks at the folder now, and tells the clients what is different."""
-    # Two who look at the same time must not tell it in the wrong order.
-    async with looking:
-        tell(await trio.to_thread.run_sync(notebook.refresh))
+async def refresh() -> None:
+    """Read the folder now, and notify the clients of changes."""
+    # Two concurrent callers must not publish changes in the wrong order.
+    async with refresh_lock:
+        publish(await trio.to_thread.run_sync(notebook.refresh))
 
 
-def tell(changes: Changes) -> None:
-    """Lists what is new, no longer lists what is gone, and publishes what changed."""
+def publish(changes: Changes) -> None:
+    """Register new notes, remove deleted ones, and publish the changes."""
     for name in changes.removed:
         del listed[name]
         server.remove_resource(uri_of(name))
@@ -324,30 +324,30 @@ def tell(changes: Changes) -> None:
         server.resource_updated(uri_of(name))
 
 
-tell(notebook.refresh())
+publish(notebook.refresh())
 
 
 async def serve() -> None:
-    """Serves until the client leaves, or, over HTTP, until the process is told to end."""
-    if chosen.http is None:
+    """Serve until the client disconnects, or, over HTTP, until a signal stops the process."""
+    if arguments.http is None:
         await serve_stdio(server)
-        log.info("the client has left")
+        log.info("the client has disconnected")
         return
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            urls = await nursery.start(partial(serve_http, server, chosen.http, legacy_sse=chosen.legacy_sse))
+            urls = await nursery.start(partial(serve_http, server, arguments.http, legacy_sse=arguments.legacy_sse))
             log.info("serving at %s", urls[0])
             async for _ in signals:
                 break
-            # Streams are ended properly, and calls that run may finish.
+            # Cancelling closes streams gracefully, and calls in progress can finish.
             nursery.cancel_scope.cancel()
-    log.info("ended as told")
+    log.info("stopped by a signal")
 
 
 async def main() -> None:
-    """Serves, and watches the folder meanwhile."""
+    """Serve, and watch the folder."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, look_again, SECONDS)
+        nursery.start_soon(watch, refresh, POLL_SECONDS)
         await serve()
         nursery.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""What the demonstration needs: a server process with a client of it, and a user who answers what is asked."""
+"""The setup of the demonstration: a server process, its client, and a simulated user."""
 
 from __future__ import annotations
 
@@ -28,80 +28,80 @@ from mcp_core.types import (
     TextContent,
 )
 
-__all__ = ["Feature", "Session", "Way", "text_of"]
+__all__ = ["Feature", "Session", "Transport", "text_of"]
 
 SERVER = Path(__file__).with_name("server.py")
 
 
-class Way(enum.Enum):
-    """How client and server are connected."""
+class Transport(enum.Enum):
+    """The transport between client and server."""
 
     STDIO = "stdio"
     HTTP = "Streamable HTTP"
     HTTP_SSE = "HTTP+SSE"
 
-    def exists(self, revision: Revision) -> bool:
-        """Whether a revision has this transport."""
-        if self is Way.STDIO:
+    def is_in(self, revision: Revision) -> bool:
+        """Return whether a revision has this transport."""
+        if self is Transport.STDIO:
             return True
-        return revision.http_sse is (self is Way.HTTP_SSE)
+        return revision.http_sse is (self is Transport.HTTP_SSE)
 
 
 class Session:
-    """One server process, one client of it, and a user who answers what is asked."""
+    """A server process, its client, and a user who responds to elicitations."""
 
-    def __init__(self, way: Way, revision: Revision, folder: Path, roots: Path) -> None:
-        self.way = way
+    def __init__(self, transport: Transport, revision: Revision, folder: Path, roots: Path) -> None:
+        self.transport = transport
         self.revision = revision
         self.folder = folder
         self.roots = roots
         self.logs: list[str] = []
         self.stderr: list[str] = []
-        self.asked: list[str] = []
-        self.answer = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
+        self.elicitations: list[str] = []
+        self.elicit_result = ElicitResult(action="accept", content={"write": True, "kind": "todo"})
         self.url = ""
         self.exit_code: int | None = None
         self._client: Client | None = None
-        self._news = trio.Event()
+        self._activity = trio.Event()
 
     @property
     def client(self) -> Client:
         """The client, while it is connected."""
-        assert self._client is not None, "there is no connection"
+        assert self._client is not None, "the client is not connected"
         return self._client
 
     @property
     def command(self) -> list[str]:
-        """What starts the server."""
-        http = [] if self.way is Way.STDIO else ["--http", "127.0.0.1:0", "--legacy-sse"]
+        """The command that starts the server."""
+        http = [] if self.transport is Transport.STDIO else ["--http", "127.0.0.1:0", "--legacy-sse"]
         return [sys.executable, str(SERVER), str(self.folder), *http]
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
-        """Starts the server and talks to it as long as the block runs."""
+        """Start the server and connect to it for the duration of the block."""
         handlers = Handlers(
             elicit=self._elicit,
             sample=self._sample,
             roots=[Root(uri=self.roots.as_uri(), name="roots")],
             log=self._log,
         )
-        if self.way is Way.STDIO:
-            opening = open_stdio(
+        if self.transport is Transport.STDIO:
+            connection = open_stdio(
                 self.command, revisions=[self.revision], handlers=handlers, on_stderr=self._stderr, log_level="info"
             )
-            async with opening as self._client:
+            async with connection as self._client:
                 yield
         else:
             async with self._server() as self.url:
-                url = self.url if self.way is Way.HTTP else self.url.replace("/mcp", "/sse")
-                opening = open_http(url, revisions=[self.revision], handlers=handlers, log_level="info")
-                async with opening as self._client:
+                url = self.url if self.transport is Transport.HTTP else self.url.replace("/mcp", "/sse")
+                connection = open_http(url, revisions=[self.revision], handlers=handlers, log_level="info")
+                async with connection as self._client:
                     yield
         self._client = None
 
     @asynccontextmanager
     async def _server(self) -> AsyncIterator[str]:
-        """Starts the server over HTTP, gives its URL, and has it end by SIGTERM."""
+        """Start the server over HTTP, yield its URL, and stop it with SIGTERM."""
         async with trio.open_nursery() as nursery:
             process: trio.Process = await nursery.start(
                 partial(trio.run_process, self.command, stderr=subprocess.PIPE, check=False)
@@ -124,51 +124,52 @@ class Session:
             for line in lines:
                 self._stderr(line)
         await process.wait()
-        self._news.set()
+        self._activity.set()
 
-    async def until(self, happened: Callable[[], bool]) -> None:
-        """Waits until something was logged that makes `happened` true."""
-        while not happened():
-            self._news = trio.Event()
-            await self._news.wait()
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a log message makes `condition` true."""
+        while not condition():
+            self._activity = trio.Event()
+            await self._activity.wait()
 
     async def text(self, tool: str, **arguments: object) -> str:
-        """Calls a tool that has to succeed, and gives its text."""
+        """Call a tool that must succeed, and return its text."""
         return text_of(await self.client.call_tool(tool, json.loads(json.dumps(arguments))), failed=False)
 
     async def _elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
-        self.asked.append(params.message)
-        return self.answer
+        self.elicitations.append(params.message)
+        return self.elicit_result
 
     async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult:
-        asked = params.messages[0].content
-        assert isinstance(asked, TextContent), asked
-        text = f"A note of {len(asked.text.split())} words."
+        content = params.messages[0].content
+        assert isinstance(content, TextContent), content
+        text = f"A note of {len(content.text.split())} words."
         return CreateMessageResult(role="assistant", content=TextContent(text=text), model="a-model")
 
     def _log(self, message: LoggingMessageNotificationParams) -> None:
         self.logs.append(f"{message.level}: {message.data}")
-        self._news.set()
+        self._activity.set()
 
     def _stderr(self, line: str) -> None:
         self.stderr.append(line)
-        self._news.set()
+        self._activity.set()
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing that a server and a client can do together."""
+    """A feature of the protocol."""
 
     name: str
-    """What the table calls it."""
+    """The name in the table."""
     run: Callable[[Session], Awaitable[str]]
-    """Does it, and says what came out. Raises `AssertionError` or an error of the client when it does not work."""
-    exists: Callable[[Revision], bool]
-    """Whether a revision has it."""
+    """A function that uses the feature and returns a description of the result. It raises `AssertionError` or an error of
+    the client on a failure."""
+    supported_in: Callable[[Revision], bool]
+    """A predicate: whether a revision has the feature."""
 
 
 def text_of(result: CallToolResult, *, failed: bool) -> str:
-    """The text of a result that has to be a failure, or a success."""
+    """Return the text of a result, which must be a failure or a success."""
     text = "".join(block.text for block in result.content if isinstance(block, TextContent))
     assert bool(result.is_error) is failed, f"is_error is {result.is_error}: {text}"
     return text

@@ -1,4 +1,4 @@
-"""Keeps the index and what the server offers in step with the files on disk, by looking at their times of change."""
+"""Synchronization of the index and the server with the files on disk, by polling their modification times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Changes", "Notebook", "watch"]
 
 @dataclass(frozen=True)
 class Changes:
-    """What is different on disk: names of notes."""
+    """The names of notes that changed on disk."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Changes:
 
 
 class Notebook:
-    """A folder of notes and the index over it."""
+    """A folder of notes with its index."""
 
     def __init__(self, path: Path) -> None:
         self.folder = Folder(path)
@@ -35,11 +35,11 @@ class Notebook:
 
     @property
     def names(self) -> list[str]:
-        """The names of all notes that are known."""
+        """The names of all known notes."""
         return list(self._known)
 
     def refresh(self) -> Changes:
-        """Looks at the folder and brings the index up to date. Each change is told to one caller only."""
+        """Read the folder, update the index and return the changes. Each change is returned to one caller only."""
         with self._lock:
             now = self.folder.notes()
             added, changed, removed = differences(self._known, now)
@@ -51,7 +51,7 @@ class Notebook:
         return Changes(added, changed, removed)
 
     def index_note(self, name: str) -> None:
-        """Brings one note into the index, or takes it out if it cannot be read any more."""
+        """Index a note, or remove it from the index if it cannot be read."""
         try:
             text = self.folder.read(name)
         except (NoSuchFile, NotAllowed):
@@ -60,8 +60,8 @@ class Notebook:
             self.index.put(name, title_of(name, text), text)
 
 
-async def watch(look: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """Looks again and again, until it is cancelled."""
+async def watch(refresh_once: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Call a function repeatedly, until cancelled."""
     while True:
         await trio.sleep(seconds)
-        await look()
+        await refresh_once()
