@@ -101,7 +101,7 @@ def test_blocking_client_calls_tool() -> None:
 def test_blocking_client_falls_back_for_silent_old_server() -> None:
     connection, process = start([sys.executable, "-c", OLD_SERVER])
     with process, connection:
-        client = BlockingClient(connection, patience=0.5)
+        client = BlockingClient(connection, probe_timeout=0.5)
         assert client.server.revision.name == "2024-11-05"
         assert [tool.name for tool in client.list_tools()] == ["-32601"]
 
@@ -150,7 +150,7 @@ def test_asyncio_client_cancels_call() -> None:
 
 def test_asyncio_client_falls_back_for_silent_old_server() -> None:
     async def main() -> None:
-        async with open_process([sys.executable, "-c", OLD_SERVER], patience=0.5) as (_, server):
+        async with open_process([sys.executable, "-c", OLD_SERVER], probe_timeout=0.5) as (_, server):
             assert server.revision.name == "2024-11-05"
 
     asyncio.run(main())

@@ -34,7 +34,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 import unix_socket  # the examples are not a package
 import websocket
 from unix_socket import NotPrivate, open_unix, serve_unix
-from websocket import Refused, WebSocketStream, open_websocket, serve_websockets
+from websocket import HandshakeFailed, WebSocketStream, open_websocket, serve_websockets
 
 
 def _name(check: TransportCheck) -> str:
@@ -293,7 +293,7 @@ async def test_unix_socket_of_running_server_not_replaced(private: Path) -> None
 
 async def test_file_at_socket_path_not_replaced(private: Path) -> None:
     private.write_text("user data")
-    with pytest.raises(FileExistsError, match="no socket"):
+    with pytest.raises(FileExistsError, match="not a socket"):
         await serve_unix(_serve_forever, private)
     assert private.read_text() == "user data"
 
@@ -410,7 +410,7 @@ async def test_websocket_clients_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     async with trio.open_nursery() as nursery:
         url = await nursery.start(partial(serve_websockets, _echo, 0))
         first = await open_websocket(url)
-        with pytest.raises((Refused, trio.BrokenResourceError)):
+        with pytest.raises((HandshakeFailed, trio.BrokenResourceError)):
             await open_websocket(url)
         await first.send_all(b"{}\n")
         assert await first.receive_some() == b"{}\n"
@@ -422,10 +422,10 @@ async def test_websocket_clients_limited(monkeypatch: pytest.MonkeyPatch) -> Non
     ("answer", "reason"),
     [
         (b"HTTP/1.1 403 No\r\nContent-Length: 4\r\n\r\nHost", "403: Host"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "refused with 200"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "handshake with 200"),
         (b"HTTP/1.1 101 Yes\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "accept token"),
-        (b"220 mail.example ESMTP\r\n\r\n", "no WebSocket"),
-        (b"", "gone"),
+        (b"220 mail.example ESMTP\r\n\r\n", "not a WebSocket"),
+        (b"", "disconnected"),
     ],
 )
 async def test_websocket_client_invalid_response_raises(answer: bytes, reason: str) -> None:
@@ -437,7 +437,7 @@ async def test_websocket_client_invalid_response_raises(answer: bytes, reason: s
 
     async with trio.open_nursery() as nursery:
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
-        with pytest.raises(Refused, match=reason):
+        with pytest.raises(HandshakeFailed, match=reason):
             await open_websocket(f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp")
         nursery.cancel_scope.cancel()
 
@@ -451,7 +451,7 @@ async def test_websocket_client_without_subprotocol_raises() -> None:
 
     async with trio.open_nursery() as nursery:
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
-        with pytest.raises(Refused, match="subprotocol mcp"):
+        with pytest.raises(HandshakeFailed, match="subprotocol mcp"):
             await open_websocket(f"ws://127.0.0.1:{listener.socket.getsockname()[1]}/mcp")
         nursery.cancel_scope.cancel()
 

@@ -1,9 +1,9 @@
-"""A person at a browser, as far as a login needs one: opens a URL, logs in, allows what is asked for, and follows.
+"""A simulated user with a browser: opens a URL, logs in, allows the request, and follows the redirects.
 
     python docs/examples/protected/browser.py --user ann --password quince URL
 
-It keeps cookies and sends forms as a browser does. It knows two: one with a password, which it fills in, and one with a
-button `decision` whose value is `allow`, which it presses, or `refuse`.
+It stores cookies and submits forms like a browser. It supports two forms: one with a password, which it fills in, and one
+with a button `decision`, whose value is `allow` or `refuse`, which it presses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from http.cookiejar import CookieJar
 from urllib.parse import urlencode, urljoin, urlsplit
 
 PAGES = 6
-"""How many pages it bears with."""
+"""The maximum number of pages."""
 SECONDS = 30.0
 
 
@@ -28,7 +28,7 @@ class Form:
 
     action: str
     fields: list[tuple[str, str]] = field(default_factory=list)
-    """What it holds by itself: hidden inputs, and boxes that are ticked."""
+    """The preset fields: hidden inputs, and checked boxes."""
     text: str | None = None
     password: str | None = None
     buttons: set[tuple[str, str]] = field(default_factory=set)
@@ -43,49 +43,49 @@ class Page(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        if tag == "form" and given.get("method", "get").lower() == "post":
-            self.forms.append(Form(given.get("action", "")))
-        elif self.forms and tag == "button" and "name" in given:
-            self.forms[-1].buttons.add((given["name"], given.get("value", "")))
+        attributes = {name: value or "" for name, value in attrs}
+        if tag == "form" and attributes.get("method", "get").lower() == "post":
+            self.forms.append(Form(attributes.get("action", "")))
+        elif self.forms and tag == "button" and "name" in attributes:
+            self.forms[-1].buttons.add((attributes["name"], attributes.get("value", "")))
         elif self.forms and tag == "input":
-            self.take(self.forms[-1], given)
+            self.add_input(self.forms[-1], attributes)
 
-    def take(self, form: Form, given: dict[str, str]) -> None:
-        """Takes an input of a form."""
-        match given.get("type", "text"):
+    def add_input(self, form: Form, attributes: dict[str, str]) -> None:
+        """Add an input to a form."""
+        match attributes.get("type", "text"):
             case "password":
-                form.password = given["name"]
+                form.password = attributes["name"]
             case "text":
-                form.text = given["name"]
-            case "checkbox" if "checked" not in given:
+                form.text = attributes["name"]
+            case "checkbox" if "checked" not in attributes:
                 pass
             case _:
-                form.fields.append((given["name"], given.get("value", "")))
+                form.fields.append((attributes["name"], attributes.get("value", "")))
 
 
 def visit(url: str, user: str, password: str, decision: str = "allow") -> str:
-    """Opens a URL and does what is asked there; the last page, in which nothing is asked.
+    """Open a URL and submit the forms; return the last page, which has no form.
 
     Raises:
-        OSError: A page cannot be had, or they do not end.
+        OSError: A page is unavailable, or there are too many pages.
     """
     opener = urllib.request.build_opener(
         urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
     )
     request = urllib.request.Request(url)
     for _ in range(PAGES):
-        with opener.open(request, timeout=SECONDS) as answer:
-            here, html = answer.geturl(), str(answer.read(), "utf-8")
-        sent = filled_in(Page(html).forms, here, user, password, decision)
-        if sent is None:
+        with opener.open(request, timeout=SECONDS) as response:
+            page_url, html = response.geturl(), str(response.read(), "utf-8")
+        submission = submit(Page(html).forms, page_url, user, password, decision)
+        if submission is None:
             return html
-        request = sent
-    raise OSError(f"after {PAGES} pages there is still something to fill in")
+        request = submission
+    raise OSError(f"there is still a form after {PAGES} pages")
 
 
-def filled_in(forms: list[Form], here: str, user: str, password: str, decision: str) -> urllib.request.Request | None:
-    """The first form that can be filled in, on its way; `None` when there is none."""
+def submit(forms: list[Form], page_url: str, user: str, password: str, decision: str) -> urllib.request.Request | None:
+    """Return the request that submits the first supported form; `None` if there is no such form."""
     for form in forms:
         fields = list(form.fields)
         if ("decision", decision) in form.buttons:
@@ -94,20 +94,20 @@ def filled_in(forms: list[Form], here: str, user: str, password: str, decision: 
             fields += [(form.text, user), (form.password, password)]
         else:
             continue
-        parts = urlsplit(here)
+        parts = urlsplit(page_url)
         headers = {"Origin": f"{parts.scheme}://{parts.netloc}", "Sec-Fetch-Site": "same-origin"}
-        return urllib.request.Request(urljoin(here, form.action), urlencode(fields).encode(), headers)
+        return urllib.request.Request(urljoin(page_url, form.action), urlencode(fields).encode(), headers)
     return None
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="A person at a browser, as far as a login needs one.")
+    parser = argparse.ArgumentParser(description="A simulated user with a browser, for a login.")
     parser.add_argument("--user", required=True)
     parser.add_argument("--password", required=True)
     parser.add_argument("--decision", choices=["allow", "refuse"], default="allow")
     parser.add_argument("url")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        visit(given.url, given.user, given.password, given.decision)
+        visit(arguments.url, arguments.user, arguments.password, arguments.decision)
     except OSError as error:
         sys.exit(f"browser: {error}")

@@ -1,9 +1,9 @@
-"""The notebook for people who have logged in: an MCP server with its authorization server beside it, at one address.
+"""The notebook as a protected server: an MCP server and its authorization server at one address.
 
     python docs/examples/protected/protected.py --port 8000 [FOLDER]
 
-Reading needs the scope `notes:read`, adding a note `notes:write`. Ann can log in, with the password `quince`; who says so is
-`USERS`, which a real deployment would have from somewhere else.
+Reading needs the scope `notes:read`, adding a note `notes:write`. Ann can log in, with the password `quince`, as listed in
+`USERS`; a real deployment would load its users from elsewhere.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ USERS = {"ann": hash_password("quince")}
 
 
 def protection(port: int) -> tuple[AuthorizationServer, ResourceServer]:
-    """Who issues tokens, and who takes them."""
-    here = f"http://127.0.0.1:{port}"
-    authorization = AuthorizationServer(here, users=PasswordUsers(USERS), resources=[f"{here}/mcp"], scopes=SCOPES)
+    """Return the authorization server, and the resource server that accepts its tokens."""
+    origin = f"http://127.0.0.1:{port}"
+    authorization = AuthorizationServer(origin, users=PasswordUsers(USERS), resources=[f"{origin}/mcp"], scopes=SCOPES)
     resource = ResourceServer(
-        f"{here}/mcp",
-        authorization_servers=[here],
+        f"{origin}/mcp",
+        authorization_servers=[origin],
         tokens=authorization.tokens,
         scopes=Scopes(base="notes:read", tools={"add_note": "notes:write"}),
     )
@@ -42,7 +42,7 @@ def protection(port: int) -> tuple[AuthorizationServer, ResourceServer]:
 
 
 async def main(server: Server, port: int) -> None:
-    """Serves until it is told to stop."""
+    """Serve until a signal arrives."""
     authorization, resource = protection(port)
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -54,13 +54,13 @@ async def main(server: Server, port: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Serves a folder of Markdown notes to people who have logged in.")
+    parser = argparse.ArgumentParser(description="Serve a folder of Markdown notes to users who have logged in.")
     parser.add_argument("folder", nargs="?", type=Path, help="default: this documentation")
     parser.add_argument("--port", type=int, default=8000, help="default: %(default)s")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    if given.folder is not None:
-        os.environ["NOTEBOOK"] = str(given.folder)
-    from server import server as notebook  # reads its folder
+    if arguments.folder is not None:
+        os.environ["NOTEBOOK"] = str(arguments.folder)
+    from server import server as notebook  # loads the folder when imported
 
-    trio.run(main, notebook, given.port)
+    trio.run(main, notebook, arguments.port)

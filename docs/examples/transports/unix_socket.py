@@ -1,14 +1,13 @@
 """MCP over a Unix socket: for programs of one user on one machine.
 
-    python unix_socket.py     serves a small server at a socket, talks to it, and prints what it said
+    python unix_socket.py     serves a small server at a socket, calls it, and prints the result
 
-How it is established: the server listens at a path, the client connects to it. What is exchanged: UTF-8, one message a
-line, as over stdio. A connection is one client; it ends when either side closes. A request is cancelled by
-`notifications/cancelled`.
+Connection: the server listens at a path, the client connects to it. Messages: UTF-8, one message per line, as over
+stdio. A connection is one client; it ends when either side closes it. Cancellation: `notifications/cancelled`.
 
-Who may connect is decided three times. The folder of the socket is for its owner alone (0700), so that nobody else can
-reach it, nor put another socket in its place; the socket itself has 0600; and on Linux each end asks the system for the
-user at the other, and hangs up on anybody else.
+Access is checked three times. Only the owner can enter the folder of the socket (0700), so that no other user can reach
+the socket, or replace it; the socket itself has 0600; and on Linux each end asks the kernel for the user of the peer, and
+closes the connection if it is another user.
 """
 
 from __future__ import annotations
@@ -31,49 +30,49 @@ from mcp_server import Server, serve_stream
 
 
 class NotPrivate(Exception):
-    """Somebody else could read, write or stand at the other end."""
+    """Another user could read or write the messages, or is the peer."""
 
 
 def check_folder(folder: Path) -> None:
-    """Raises `NotPrivate` unless `folder` is a folder that only this user can enter."""
+    """Check that only this user can enter the folder. Raises `NotPrivate`."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise NotPrivate(f"{folder} is not a folder; a link to one will not do")
+        raise NotPrivate(f"{folder} is not a folder; links are not followed")
     if status.st_uid != os.geteuid():
-        raise NotPrivate(f"{folder} belongs to user {status.st_uid}, not to user {os.geteuid()}, who runs this")
+        raise NotPrivate(f"{folder} belongs to user {status.st_uid}, not to user {os.geteuid()} of this process")
     if status.st_mode & 0o077:
-        raise NotPrivate(f"{folder} is open to others ({stat.filemode(status.st_mode)}); make it 0700")
+        raise NotPrivate(f"{folder} is accessible to other users ({stat.filemode(status.st_mode)}); make it 0700")
 
 
 def check_peer(stream: trio.SocketStream) -> None:
-    """Raises `NotPrivate` unless this user is at the other end. Only Linux is asked; elsewhere the folder has to do."""
+    """Check that the peer is this user, on Linux; elsewhere only the folder is checked. Raises `NotPrivate`."""
     if sys.platform == "linux":
         size = struct.calcsize("3i")
-        given = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        assert isinstance(given, bytes)
-        _, user, _ = struct.unpack("3i", given)
+        credentials = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        assert isinstance(credentials, bytes)
+        _, user, _ = struct.unpack("3i", credentials)
         if user != os.geteuid():
-            raise NotPrivate(f"user {user} is at the other end, not user {os.geteuid()}")
+            raise NotPrivate(f"the peer is user {user}, not user {os.geteuid()}")
 
 
 def listen(path: Path) -> socket.socket:
-    """Listens at `path`. What a server that crashed has left there is removed; one that runs is not disturbed.
+    """Listen at `path`. The socket of a crashed server is replaced, that of a running server is not.
 
     Raises:
-        NotPrivate: Others can get at the folder.
-        FileExistsError: There is something else, or a server that runs.
+        NotPrivate: Other users can access the folder.
+        FileExistsError: The path is another file, or the socket of a running server.
     """
     check_folder(path.parent)
     if os.path.lexists(path):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise FileExistsError(f"{path} is there, and is no socket")
-        if answers(path):
-            raise FileExistsError(f"a server listens at {path} already")
+            raise FileExistsError(f"{path} exists and is not a socket")
+        if has_server(path):
+            raise FileExistsError(f"a server is already listening at {path}")
         path.unlink()
     listening = socket.socket(socket.AF_UNIX)
     try:
         listening.bind(str(path))
-        # Nobody can have come in between: it does not listen yet, and the folder is ours.
+        # No client can connect before this: the socket does not listen yet, and the folder is private.
         path.chmod(0o600)
         listening.listen(100)
         listening.settimeout(0)
@@ -83,8 +82,8 @@ def listen(path: Path) -> socket.socket:
     return listening
 
 
-def answers(path: Path) -> bool:
-    """Whether there is a server at a socket."""
+def has_server(path: Path) -> bool:
+    """Return whether a server listens at a socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(0)
         try:
@@ -92,13 +91,13 @@ def answers(path: Path) -> bool:
         except ConnectionRefusedError:
             return False
         except BlockingIOError:
-            # It has more clients than it can take just now.
+            # The backlog of the server is full.
             pass
     return True
 
 
 def remove(path: Path, listening: os.stat_result) -> None:
-    """Removes a socket, unless somebody has put another one there since."""
+    """Remove a socket, unless it was replaced by another one."""
     with suppress(FileNotFoundError):
         if os.path.samestat(path.lstat(), listening):
             path.unlink()
@@ -110,7 +109,7 @@ async def serve_unix(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Calls `serve_client` with the stream of each client of this user, until it is cancelled. Then the socket is gone."""
+    """Call `serve_client` with the stream of each client of this user, until cancelled; then remove the socket."""
 
     async def serve_one(stream: trio.SocketStream) -> None:
         async with stream:
@@ -121,16 +120,16 @@ async def serve_unix(
             await serve_client(stream)
 
     listening = listen(path)
-    made = os.lstat(path)
+    created = os.lstat(path)
     try:
         task_status.started()
         await trio.serve_listeners(serve_one, [trio.SocketListener(trio.socket.from_stdlib_socket(listening))])
     finally:
-        remove(path, made)
+        remove(path, created)
 
 
 async def open_unix(path: Path) -> trio.SocketStream:
-    """Connects to a server of this user. Raises `OSError` when there is none, `NotPrivate` when it may be another's."""
+    """Connect to a server of this user. Raises `OSError` if there is no server, `NotPrivate` if another user may run it."""
     check_folder(path.parent)
     stream = await trio.open_unix_socket(str(path))
     try:
@@ -143,7 +142,7 @@ async def open_unix(path: Path) -> trio.SocketStream:
 
 @asynccontextmanager
 async def serving(server: Server, path: Path) -> AsyncIterator[None]:
-    """Serves `server` at `path` while the block runs: one life, many clients."""
+    """Serve `server` at `path` for the duration of the block: one lifespan, many clients."""
     async with server.running(), trio.open_nursery() as nursery:
         await nursery.start(serve_unix, partial(serve_stream, server), path)
         yield
@@ -155,14 +154,14 @@ async def main() -> None:
 
     @server.tool
     async def count_words(text: str) -> int:
-        """Counts the words of a text."""
+        """Count the words of a text."""
         return len(text.split())
 
-    # mkdtemp makes it 0700.
+    # mkdtemp creates the folder with 0700.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "mcp")
         async with serving(server, path), open_stream(await open_unix(path)) as client:
-            result = await client.call_tool("count_words", {"text": "one message a line"})
+            result = await client.call_tool("count_words", {"text": "one message per line"})
             print(client.revision, result.structured_content)
 
 

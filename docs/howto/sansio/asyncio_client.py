@@ -1,4 +1,4 @@
-"""A client on asyncio: the engine knows no loop. One task reads and feeds it; each call is a future that is completed.
+"""A client on asyncio: the engine has no event loop. One task reads and passes messages to it; each call is a future.
 
 python asyncio_client.py COMMAND [ARGUMENT...]
 """
@@ -26,50 +26,50 @@ R = TypeVar("R")
 
 
 class AsyncioClient:
-    """A client whose calls may run at the same time. Made by `open_process`."""
+    """A client with concurrent calls, created by `open_process`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._waiting: dict[RequestId, asyncio.Future[object]] = {}
+        self._pending: dict[RequestId, asyncio.Future[object]] = {}
         self._opened: asyncio.Future[events.ServerPeer] = asyncio.get_running_loop().create_future()
         self._engine = ClientConnection(
             types.Implementation(name="asyncio-client", version="1.0"), types.ClientCapabilities(), limits=CLIENT_LIMITS
         )
 
-    async def open(self, patience: float) -> events.ServerPeer:
-        """Agrees on a revision with the server. `run` has to be running."""
+    async def open(self, probe_timeout: float) -> events.ServerPeer:
+        """Negotiate a revision with the server. `run` must be running."""
         self._send(self._engine.open())
-        done, _ = await asyncio.wait([self._opened], timeout=patience)
-        if not done and (reaction := self._engine.probe_unanswered()) is not None:
-            # An old server may be silent to the first question of a new client; the engine knows a second one.
-            self._send(reaction.reply)
+        done, _ = await asyncio.wait([self._opened], timeout=probe_timeout)
+        if not done and (received := self._engine.probe_unanswered()) is not None:
+            # A legacy server may not respond to the probe of a modern client; the engine then sends `initialize`.
+            self._send(received.reply)
         return await self._opened
 
     async def call(self, row: RequestMethod[P, R], params: P) -> R:
-        """Sends a request and waits for its answer. Cancelling the caller cancels the request."""
+        """Send a request and wait for its response. Cancelling the caller cancels the request."""
         request = self._engine.request(row, params)
         assert isinstance(request.message, Request)
         id = request.message.id
-        answer = self._waiting[id] = asyncio.get_running_loop().create_future()
+        response = self._pending[id] = asyncio.get_running_loop().create_future()
         self._send(request)
         try:
             await self._writer.drain()
-            result = await answer
+            result = await response
         except asyncio.CancelledError:
             self._send(self._engine.cancel(id, "the caller was cancelled"))
             raise
         finally:
-            del self._waiting[id]
+            del self._pending[id]
         assert isinstance(result, row.result)
         return result
 
     async def call_tool(self, name: str, arguments: JsonObject) -> types.CallToolResult:
-        """Calls a tool."""
+        """Call a tool."""
         return await self.call(TOOLS_CALL, types.CallToolRequestParams(name=name, arguments=arguments))
 
     async def run(self) -> None:
-        """Reads until the server is gone; whatever waits then ends with `ConnectionEnded`."""
+        """Read until the server disconnects; pending calls then end with `ConnectionEnded`."""
         framer = LineFramer(CLIENT_LIMITS)
         while data := await self._reader.read(65536):
             for line in framer.receive_data(data):
@@ -77,22 +77,22 @@ class AsyncioClient:
                     self._receive(line)
         self._engine.end()
         if not self._opened.done():
-            self._opened.set_exception(ConnectionEnded("the server is gone"))
-        for id in self._waiting:
-            self._finish(id, ConnectionEnded("the server is gone"))
+            self._opened.set_exception(ConnectionEnded("the server has disconnected"))
+        for id in self._pending:
+            self._finish(id, ConnectionEnded("the server has disconnected"))
 
     def _receive(self, line: bytes) -> None:
         try:
             message = decode(line, CLIENT_LIMITS)
         except MalformedMessage:
-            return  # a stray print of the server; a client with a log would say so there
+            return  # a stray print of the server; a client with a log would log it
         if isinstance(message, Batch):
-            return  # no server sends one to a client that sends none
-        reaction = self._engine.receive(message)
-        self._send(reaction.reply)
-        self._take(reaction.event)
+            return  # a server does not send batches to a client that sends none
+        received = self._engine.receive(message)
+        self._send(received.reply)
+        self._handle_event(received.event)
 
-    def _take(self, event: events.Event) -> None:
+    def _handle_event(self, event: events.Event) -> None:
         match event:
             case events.ConnectionOpened(peer=events.ServerPeer() as peer):
                 self._opened.set_result(peer)
@@ -103,17 +103,17 @@ class AsyncioClient:
             case events.ErrorReceived(id=id, error=error):
                 self._finish(id, error)
             case events.RequestReceived(id=id):
-                refusal = RequestFailed("this client offers nothing", code=ErrorCode.METHOD_NOT_FOUND)
-                self._send(self._engine.fail(id, refusal))
+                error = RequestFailed("this client supports no requests", code=ErrorCode.METHOD_NOT_FOUND)
+                self._send(self._engine.fail(id, error))
 
     def _finish(self, id: RequestId, outcome: object) -> None:
-        waiting = self._waiting.get(id)
-        if waiting is None or waiting.done():
-            return  # the caller was cancelled meanwhile
+        future = self._pending.get(id)
+        if future is None or future.done():
+            return  # the caller was cancelled in the meantime
         if isinstance(outcome, McpError):
-            waiting.set_exception(outcome)
+            future.set_exception(outcome)
         else:
-            waiting.set_result(outcome)
+            future.set_result(outcome)
 
     def _send(self, outgoing: events.Outgoing | None) -> None:
         if outgoing is not None:
@@ -122,16 +122,16 @@ class AsyncioClient:
 
 @asynccontextmanager
 async def open_process(
-    command: Sequence[str], *, patience: float = 3.0
+    command: Sequence[str], *, probe_timeout: float = 3.0
 ) -> AsyncIterator[tuple[AsyncioClient, events.ServerPeer]]:
-    """Starts a server and talks to it over its stdin and stdout as long as the block runs."""
+    """Start a server and connect to it over its stdin and stdout for the duration of the block."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     assert process.stdout and process.stdin  # noqa: PT018  # two pipes, one reason
     client = AsyncioClient(process.stdout, process.stdin)
     reading = asyncio.create_task(client.run())
     try:
-        yield client, await client.open(patience)
+        yield client, await client.open(probe_timeout)
     finally:
         process.stdin.close()
         await reading
@@ -140,8 +140,8 @@ async def open_process(
 
 async def main() -> None:
     async with open_process(sys.argv[1:]) as (client, server):
-        listed = await client.request(TOOLS_LIST, types.ListToolsRequestParams())
-        print(server.revision, *(tool.name for tool in listed.tools))
+        tools_page = await client.request(TOOLS_LIST, types.ListToolsRequestParams())
+        print(server.revision, *(tool.name for tool in tools_page.tools))
 
 
 if __name__ == "__main__":

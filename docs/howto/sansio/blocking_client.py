@@ -1,7 +1,7 @@
 """A client without an event loop: the engine of `mcp_core` over a plain socket.
 
-What MCP decides (the handshake, ids, what is legal in which revision) is decided by `ClientConnection`. What remains is
-this file: send the bytes that the engine gives, give it the bytes that come.
+`ClientConnection` implements MCP: the handshake, the ids, the rules of each revision. This file does the rest: it sends
+the bytes that the engine returns, and passes received bytes to it.
 
     python blocking_client.py COMMAND [ARGUMENT...]
 """
@@ -45,9 +45,9 @@ R = TypeVar("R")
 
 
 class BlockingClient:
-    """A client whose methods block until the answer is there. One call at a time, from one thread."""
+    """A client whose methods block until the response arrives. One call at a time, from one thread."""
 
-    def __init__(self, stream: socket.socket, *, patience: float = 3.0) -> None:
+    def __init__(self, stream: socket.socket, *, probe_timeout: float = 3.0) -> None:
         self._stream = stream
         self._framer = LineFramer(CLIENT_LIMITS)
         self._frames: list[bytes] = []
@@ -55,21 +55,21 @@ class BlockingClient:
             Implementation(name="blocking-client", version="1.0"), ClientCapabilities(), limits=CLIENT_LIMITS
         )
         self._send(self._engine.open())
-        stream.settimeout(patience)
-        self.server: ServerPeer = self._opened()
-        """Who the server is, in which revision, and what it offers."""
+        stream.settimeout(probe_timeout)
+        self.server: ServerPeer = self._wait_for_open()
+        """The server: its name, revision and capabilities."""
         stream.settimeout(None)
 
     def list_tools(self) -> tuple[Tool, ...]:
-        """The first page of the server's tools."""
+        """Return the first page of the server's tools."""
         return self.call(TOOLS_LIST, ListToolsRequestParams()).tools
 
     def call_tool(self, name: str, arguments: JsonObject) -> CallToolResult:
-        """Calls a tool."""
+        """Call a tool."""
         return self.call(TOOLS_CALL, CallToolRequestParams(name=name, arguments=arguments))
 
     def call(self, row: RequestMethod[P, R], params: P) -> R:
-        """Sends a request and waits for its answer. Raises `RequestFailed` and the other errors of `mcp_core`."""
+        """Send a request and wait for its response. Raises `RequestFailed` and the other errors of `mcp_core`."""
         request = self._engine.request(row, params)
         self._send(request)
         while True:
@@ -80,17 +80,17 @@ class BlockingClient:
                 case ErrorReceived(error=error):
                     raise error
 
-    def _opened(self) -> ServerPeer:
+    def _wait_for_open(self) -> ServerPeer:
         while True:
             try:
                 event = self._next_event()
             except TimeoutError:
-                # An old server may be silent to the first question of a new client; the engine knows a second one.
-                reaction = self._engine.probe_unanswered()
-                if reaction is None:
+                # A legacy server may not respond to the probe of a modern client; the engine then sends `initialize`.
+                received = self._engine.probe_unanswered()
+                if received is None:
                     raise
-                self._send(reaction.reply)
-                event = reaction.event
+                self._send(received.reply)
+                event = received.event
             match event:
                 case ConnectionOpened(peer=ServerPeer() as peer):
                     return peer
@@ -106,35 +106,35 @@ class BlockingClient:
             try:
                 message = decode(self._next_frame(), CLIENT_LIMITS)
             except MalformedMessage:
-                continue  # a stray print of the server; a client with a log would say so there
+                continue  # a stray print of the server; a client with a log would log it
             if isinstance(message, Batch):
-                continue  # no server sends one to a client that sends none
-            reaction = self._engine.receive(message)
-            self._send(reaction.reply)
-            if isinstance(reaction.event, RequestReceived):
-                refusal = RequestFailed("this client offers nothing", code=ErrorCode.METHOD_NOT_FOUND)
-                self._send(self._engine.fail(reaction.event.id, refusal))
-            return reaction.event
+                continue  # a server does not send batches to a client that sends none
+            received = self._engine.receive(message)
+            self._send(received.reply)
+            if isinstance(received.event, RequestReceived):
+                error = RequestFailed("this client supports no requests", code=ErrorCode.METHOD_NOT_FOUND)
+                self._send(self._engine.fail(received.event.id, error))
+            return received.event
 
     def _next_frame(self) -> bytes:
         while not self._frames:
             data = self._stream.recv(65536)
             if not data:
-                raise ConnectionEnded("the server is gone")
+                raise ConnectionEnded("the server has disconnected")
             self._frames = [each for each in self._framer.receive_data(data) if isinstance(each, bytes)]
         return self._frames.pop(0)
 
 
 def start(command: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """Starts a server as a child process that talks over one end of a pair of sockets, and gives the other end."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        # No shell is involved, and whoever calls this chose the command.
-        return ours, subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno())  # noqa: S603
+    """Start a server as a child process on one end of a socket pair, and return the other socket."""
+    local, remote = socket.socketpair()
+    with remote:
+        # No shell is involved, and the caller has chosen the command.
+        return local, subprocess.Popen(command, stdin=remote.fileno(), stdout=remote.fileno())  # noqa: S603
 
 
 if __name__ == "__main__":
-    ours, process = start(sys.argv[1:])
-    with process, ours:  # closing our end tells the server to leave
-        client = BlockingClient(ours)
+    local, process = start(sys.argv[1:])
+    with process, local:  # closing the socket ends the server
+        client = BlockingClient(local)
         print(client.server.revision, *(tool.name for tool in client.list_tools()))

@@ -1,8 +1,8 @@
 """An HTTP server without an event loop: `mcp_core` behind `http.server` of the standard library.
 
-It has one tool, and speaks 2026-07-28, where each request is complete in itself: no sessions, nothing to remember, and a
-thread for each request is enough. What HTTP decides (who may come in, which headers must agree with the body, which
-status an answer has) is decided by `ServerExchange`, what MCP decides by `ServerConnection`.
+It has one tool, and supports 2026-07-28, where each request is self-contained: there are no sessions and no state, and one
+thread for each request is sufficient. `ServerExchange` implements the HTTP part (access, headers that must match the
+body, status codes), `ServerConnection` implements MCP.
 
     python blocking_http_server.py HOST:PORT
 """
@@ -40,52 +40,52 @@ from mcp_core.types import (
 
 REVISIONS = frozenset({R2026_07_28})
 POLICY = EndpointPolicy()
-"""Calls by names of this machine only, and none by web pages of others."""
+"""The default policy: only host names of this machine, and no foreign web pages."""
 ENGINE = ServerConnection(
     Implementation(name="greeter", version="1.0"), ServerCapabilities(tools=ToolsCapability()), revisions=(R2026_07_28,)
 )
-"""What the engines of all requests are made from."""
+"""The engine from which the engines of all requests are created."""
 
 GREET = Tool(
     name="greet",
-    description="Greets somebody.",
+    description="Return a greeting.",
     input_schema={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
 )
 
 
 def perform(request: RequestReceived) -> ListToolsResult | CallToolResult:
-    """What this server offers. Raises `RequestFailed`."""
+    """Return the result of a request. Raises `RequestFailed`."""
     match request.params:
         case ListToolsRequestParams():
             return ListToolsResult(tools=(GREET,), ttl_ms=60_000, cache_scope="public")
         case CallToolRequestParams(name="greet", arguments={"name": str(name)}):
             return CallToolResult(content=(TextContent(text=f"Hello, {name}"),))
         case CallToolRequestParams(name="greet"):
-            return CallToolResult(content=(TextContent(text="name has to be a string"),), is_error=True)
+            return CallToolResult(content=(TextContent(text="name must be a string"),), is_error=True)
         case CallToolRequestParams(name=name):
             raise RequestFailed(f"unknown tool: {name}", code=ErrorCode.INVALID_PARAMS)
     raise RequestFailed("Internal error")
 
 
-def designated(_: str) -> Sequence[ParamHeader]:
-    """The parameters of a tool that headers repeat: there are none."""
+def header_params(_: str) -> Sequence[ParamHeader]:
+    """Return the header parameters of a tool: none."""
     return ()
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection, one after the other."""
+    """A handler of the requests of one connection, one after the other."""
 
     protocol_version = "HTTP/1.1"
     timeout = 10
 
     def handle_any(self) -> None:
-        """Answers one request, whatever its method."""
+        """Respond to one request with any HTTP method."""
         http = HttpRequest(method=self.command, target=self.path, headers=Headers(self.headers.items()))
         if http.path.rstrip("/") != "/mcp":
             self.write(HttpHead(status=404, headers=Headers([("content-length", "0")])))
             return
         exchange = ServerExchange(http, POLICY, SERVER_LIMITS, REVISIONS)
-        # The head is looked at before the body is read, so that nobody can make us read what is refused.
+        # The head is checked before the body is read, so that a rejected request cannot use resources.
         refusal = exchange.admit()
         length = http.headers.get("content-length")
         if refusal is None and length is None:
@@ -94,31 +94,31 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.refuse(refusal)
             return
-        post = exchange.read(self.rfile.read(int(length or 0)), designated)
+        post = exchange.read(self.rfile.read(int(length or 0)), header_params)
         if isinstance(post, Refusal):
             self.refuse(post)
         elif not isinstance(post.message, Request):
-            self.write(exchange.empty_head())  # a notification: there is nothing to say
+            self.write(exchange.empty_head())  # a notification: the response has no content
         else:
-            answer, refused = self.answer(post.message)
-            body = encode(answer, null_id=False)
-            self.write(exchange.json_head(status_of(answer, post.era, refused=refused)), body)
+            response, rejected = self.respond(post.message)
+            body = encode(response, null_id=False)
+            self.write(exchange.json_head(status_of(response, post.era, refused=rejected)), body)
 
     do_POST = do_GET = do_DELETE = do_OPTIONS = do_PUT = handle_any  # noqa: N815  # names of the standard library
 
-    def answer(self, request: Request) -> tuple[ResultResponse | ErrorResponse, bool]:
-        """The answer, and whether the engine gave it because something is wrong with the request."""
+    def respond(self, request: Request) -> tuple[ResultResponse | ErrorResponse, bool]:
+        """Return the response, and whether the engine rejected the request."""
         engine = ENGINE.exchange()
-        reaction = engine.receive(request)
-        outgoing = reaction.reply
-        if isinstance(reaction.event, RequestReceived):
+        received = engine.receive(request)
+        outgoing = received.reply
+        if isinstance(received.event, RequestReceived):
             try:
-                outgoing = engine.respond(request.id, perform(reaction.event))
+                outgoing = engine.respond(request.id, perform(received.event))
             except RequestFailed as failure:
                 outgoing = engine.fail(request.id, failure)
         assert outgoing is not None
         assert isinstance(outgoing.message, ResultResponse | ErrorResponse)
-        return outgoing.message, isinstance(reaction.event, MessageIgnored)
+        return outgoing.message, isinstance(received.event, MessageIgnored)
 
     def refuse(self, refusal: Refusal) -> None:
         self.write(refusal.head(), refusal.body())
