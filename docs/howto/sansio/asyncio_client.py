@@ -140,7 +140,7 @@ async def open_process(
 
 async def main() -> None:
     async with open_process(sys.argv[1:]) as (client, server):
-        tools_page = await client.request(TOOLS_LIST, types.ListToolsRequestParams())
+        tools_page = await client.call(TOOLS_LIST, types.ListToolsRequestParams())
         print(server.revision, *(tool.name for tool in tools_page.tools))
 
 
