@@ -7,7 +7,7 @@
 The programs on each SDK are in `scripts/interop/peers/programs`, with the versions: what npm brings goes into `.peers/node`, and
 each major version of the Python SDK has an environment of its own in `.peers`.
 
-What is known of each peer stands in `scripts/interop/peers/programs/known.toml`, with a sentence for each finding; `docs/topics/peers.md`
+What is known of each peer stands in `scripts/interop/peers/programs/known.toml`, with a sentence for each finding; `docs/topics/sdk-results.md`
 tells of them at length. So this fails when something else is found, which may be a false alarm of the suite; and when
 something is not found any more.
 """
