@@ -44,7 +44,9 @@ async def test_browser_url_is_one_argument(how: str, tmp_path: Path) -> None:
     folder = tmp_path / "a folder" if how.startswith('"') else tmp_path
     folder.mkdir(exist_ok=True)
     shown: list[str] = []
-    agent = SystemBrowser(show_message=shown.append, environment={"BROWSER": how.format(argument_recorder(folder)) + ":other"})
+    agent = SystemBrowser(
+        show_message=shown.append, environment={"BROWSER": how.format(argument_recorder(folder)) + ":other"}
+    )
     async with agent.receive() as receiver:
         await receiver.open(URL)
         expected = {

@@ -88,9 +88,7 @@ def raw_request(both: ConnectionPair, row: RequestMethod[object, object], revisi
 @pytest.mark.spec("compat.no-ping")
 @EVERY_METHOD
 @EVERY_REVISION
-def test_client_sends_only_requests_of_revision(
-    row: RequestMethod[object, object], revision: Revision
-) -> None:
+def test_client_sends_only_requests_of_revision(row: RequestMethod[object, object], revision: Revision) -> None:
     both = open_pair(revision)
     if revision in row.revisions and Side.CLIENT in row.sender and row is not m.INITIALIZE:
         both.send(Side.CLIENT, both.client.request(row, PARAMS[row]))
@@ -214,9 +212,7 @@ def test_client_task_request_without_server_capability_raises() -> None:
 )
 @EVERY_METHOD
 @EVERY_REVISION
-def test_server_sends_only_requests_of_revision(
-    row: RequestMethod[object, object], revision: Revision
-) -> None:
+def test_server_sends_only_requests_of_revision(row: RequestMethod[object, object], revision: Revision) -> None:
     both = open_pair(revision)
     if revision in row.revisions and Side.SERVER in row.sender:
         both.send(Side.SERVER, both.server.request(row, PARAMS[row], for_request=None))

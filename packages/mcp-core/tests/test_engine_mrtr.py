@@ -353,7 +353,9 @@ def test_round_trips_on_both_sides_end_in_result() -> None:
             event = both.respond(request.id, t.InputRequiredResult(input_requests=ledger.pending, request_state=text))
             assert isinstance(event, ResultReceived)
             assert isinstance(event.result, t.InputRequiredResult)
-            params = retries.retry_params(params, event.result, dict.fromkeys(event.result.input_requests or {}, ANSWER))
+            params = retries.retry_params(
+                params, event.result, dict.fromkeys(event.result.input_requests or {}, ANSWER)
+            )
         else:
             content = answer["content"]
             assert isinstance(content, dict)

@@ -453,7 +453,8 @@ def test_initialize_error_with_versions_leads_to_retry() -> None:
     params = to_wire(reaction.reply)["params"]
     assert isinstance(params, dict)
     assert params["protocolVersion"] == "2025-03-26"
-    assert isinstance(respond(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, ConnectionOpened
+    assert isinstance(
+        respond(client, 2, result={**INITIALIZED, "protocolVersion": "2025-03-26"}).event, ConnectionOpened
     )
 
 

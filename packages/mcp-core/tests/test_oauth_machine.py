@@ -216,7 +216,8 @@ class FlowMachine(RuleBasedStateMachine):
         resource: FetchedResponse,
         server: FetchedResponse,
         good: JsonObject,
-        failure: FetchedResponse | Unreachable, choice: int,
+        failure: FetchedResponse | Unreachable,
+        choice: int,
     ) -> None:
         assert isinstance(self.step, FetchJson)
         about_resource = "oauth-protected-resource" in self.step.url

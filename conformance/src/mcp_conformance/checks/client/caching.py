@@ -54,7 +54,9 @@ async def hears_changes(client: ClientUnderTest) -> None:
 async def no_cached_retries(client: ClientUnderTest) -> None:
     """The result of a multi round-trip request is not cached."""
     reads = [
-        each for each in _requests(client) if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE
+        each
+        for each in _requests(client)
+        if each["method"] == "resources/read" and _param(each, "uri") == MRTR_RESOURCE
     ]
     firsts = [each for each in reads if _param(each, "requestState") is None]
     if len(firsts) == len(reads):

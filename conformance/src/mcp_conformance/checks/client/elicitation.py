@@ -146,9 +146,7 @@ async def undeclared_mode(client: ClientUnderTest) -> None:
     result_of(client, scenario, "ask_form")
     code = error_code(response_of(client, scenario, "ask_url"))
     if code != -32602:
-        raise Deviation(
-            "error -32602 for an undeclared mode", brief(response_of(client, scenario, "ask_url"))
-        )
+        raise Deviation("error -32602 for an undeclared mode", brief(response_of(client, scenario, "ask_url")))
 
 
 @check(

@@ -26,7 +26,9 @@ _NOTIFICATION: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/r
 _REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "never sent", "result": {}}
 
 
-async def _send_batch(peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = "") -> list[JsonObject]:
+async def _send_batch(
+    peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = ""
+) -> list[JsonObject]:
     """Send a batch, and return its responses: as many as expected, or all when no more can follow."""
     if isinstance(peer, HttpConnection):
         answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)

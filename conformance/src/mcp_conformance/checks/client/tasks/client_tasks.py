@@ -113,7 +113,9 @@ async def ids(client: ClientUnderTest) -> None:
     """Task ids are long and unique, and cannot be derived from one another."""
     task_run(client)
     found = [
-        task_id(each.response) for each in client.run(TASK_SCENARIO).server.client_requests if each.name.endswith(": create")
+        task_id(each.response)
+        for each in client.run(TASK_SCENARIO).server.client_requests
+        if each.name.endswith(": create")
     ]
     known = [each for each in found if each is not None]
     if len(known) < 2:

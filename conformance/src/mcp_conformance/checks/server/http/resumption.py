@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _NEEDS = ("capability:tools",)
 
 
-async def _streams(server: ServerUnderTest, peer: HttpConnection, *tokens: str) -> list[tuple[JsonObject, RecordedStream]]:
+async def _streams(
+    server: ServerUnderTest, peer: HttpConnection, *tokens: str
+) -> list[tuple[JsonObject, RecordedStream]]:
     """Return calls with their streams, one after another. Require event ids."""
     found: list[tuple[JsonObject, RecordedStream]] = []
     for token in tokens:
