@@ -390,12 +390,12 @@ def test_user_agent_depends_on_terminal(home: Path, monkeypatch: pytest.MonkeyPa
         auth = authorization(url, how, headers, Screen())
         return auth._options.user_agent if isinstance(auth, OAuth) else auth
 
-    assert type(chosen(None)).__name__ == "_Nobody"
+    assert type(chosen(None)).__name__ == "_NoUser"
     assert isinstance(chosen("auto"), SystemBrowser)
     assert isinstance(chosen("paste"), Paste)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert isinstance(chosen(None), SystemBrowser)
-    assert type(chosen("never")).__name__ == "_Nobody"
+    assert type(chosen("never")).__name__ == "_NoUser"
     # Tokens are not sent in clear text, so no login is possible.
     assert chosen("auto", "http://mcp.example/mcp") is None
     assert chosen("auto", "https://mcp.example/mcp", "X-Key", "AUTHORIZATION") is None

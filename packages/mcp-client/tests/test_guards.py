@@ -224,7 +224,7 @@ async def test_consent_elicitation_refused_declines(revision: Revision) -> None:
         return "evil" not in params.url
 
     async with open_guarded(Consent(elicit=consent), revision=revision) as client:
-        assert await call_text(client, "visit") == "['Declined']"
+        assert await call_text(client, "visit") == "['ElicitationDeclined']"
     assert HANDLED == []
 
 
@@ -249,7 +249,7 @@ async def test_consent_root_listed_only_when_granted(revision: Revision) -> None
 async def test_consent_without_hooks_allows_all() -> None:
     async with open_guarded(Consent()) as client:
         assert "hunter2" in await call_text(client, "sample")
-        assert await call_text(client, "visit") == "['Accepted']"
+        assert await call_text(client, "visit") == "['ElicitationAccepted']"
 
 
 async def test_rate_limit_calls_over_limit_raises(autojump_clock: trio.testing.MockClock) -> None:
@@ -283,7 +283,7 @@ async def test_rate_limit_client_requests_over_limit_rejected(autojump_clock: tr
         assert "too many sampling requests for this client; try again in 20 seconds" in await call_text(
             client, "sample", tokens=1
         )
-        assert await call_text(client, "visit") == "['Accepted']"
+        assert await call_text(client, "visit") == "['ElicitationAccepted']"
         assert "too many elicitations" in await call_text(client, "visit")
 
 

@@ -219,7 +219,7 @@ async def test_response_head_and_url_readable() -> None:
         assert response.head.status == 404
         assert response.head.headers.get("x-a") == "1"
         assert response.url == URL + "?key=secret"
-        assert repr(response) == "<HttpResponse 404 of http://mcp.example/mcp>"
+        assert repr(response) == "<PooledResponse 404 of http://mcp.example/mcp>"
 
 
 async def test_host_header_of_caller_replaces_default() -> None:

@@ -169,7 +169,7 @@ def test_handler_round_trips_over_limit_raise() -> None:
     assert ledger.next_state(3).round_trip == 3
     with pytest.raises(LimitExceeded) as full:
         ledger.next_state(3)
-    assert (full.value.observed, full.value.allowed, full.value.setting) == (4, 3, "InputPolicy.rounds")
+    assert (full.value.observed, full.value.allowed, full.value.setting) == (4, 3, "InputPolicy.round_trips")
     assert ledger.state.round_trip == 3
 
 
@@ -318,7 +318,7 @@ def test_client_round_trips_over_limit_raise() -> None:
         retries.retry_params(params, input_required(), {"q": ANSWER})
     with pytest.raises(LimitExceeded) as full:
         retries.retry_params(params, input_required(), {"q": ANSWER})
-    assert (full.value.observed, full.value.allowed, full.value.setting) == (3, 2, "Limits.input_rounds")
+    assert (full.value.observed, full.value.allowed, full.value.setting) == (3, 2, "Limits.input_round_trips")
 
 
 @pytest.mark.spec(

@@ -761,7 +761,7 @@ def test_flow_accepts_only_result_of_current_step() -> None:
     # The flow continues nevertheless.
     outcome = network.walk(flow, step)
     assert isinstance(outcome, FlowDone)
-    with pytest.raises(LocalProtocolError, match="Opened is not a result of Done"):
+    with pytest.raises(LocalProtocolError, match="BrowserOpened is not a result of FlowDone"):
         flow.receive(BrowserOpened(), NOW)
     with pytest.raises(LocalProtocolError, match="cannot be abandoned"):
         flow.abandon("x")
@@ -773,7 +773,7 @@ def test_abandoned_flow_has_ended() -> None:
     outcome = flow.abandon("the deadline passed")
     assert isinstance(outcome.error, AuthorizationRefused)
     assert outcome.error.message == "the deadline passed"
-    with pytest.raises(LocalProtocolError, match="is not a result of Failed"):
+    with pytest.raises(LocalProtocolError, match="is not a result of FlowFailed"):
         flow.receive(FetchedResponse(status=200), NOW)
 
 

@@ -272,7 +272,7 @@ def test_auth_with_identify_raises() -> None:
     async def identify(_: HttpRequest) -> str | None:
         return None
 
-    with pytest.raises(ValueError, match="auth and identify both authenticate"):
+    with pytest.raises(ValueError, match="auth and authenticate are both set"):
         Server("both", version="0").asgi(auth=guard(Table()), authenticate=identify)
 
 

@@ -33,17 +33,17 @@ from pathlib import Path
 
 import trio
 from mcp_server import Server, serve_stdio
-from mcp_server.connection.writer import JoiningWriter
+from mcp_server.connection.writer import CoalescingWriter
 
 file = Path(__file__).with_name("report.json")
 started, failures, ended = [], [], []
-break_writer = JoiningWriter._break
+break_writer = CoalescingWriter._break
 
 def record_failure(self, failure):
     break_writer(self, failure)
     failures.append(len(started))
 
-JoiningWriter._break = record_failure
+CoalescingWriter._break = record_failure
 server = Server("child", version="1")
 
 @server.tool

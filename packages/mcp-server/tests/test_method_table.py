@@ -175,9 +175,9 @@ async def check_refused_to_client(party: Party, case: Case) -> None:
     if not isinstance(definition, RequestMethod):
         await party.notify_unchecked(definition, wire_sample(definition))
         line = await party.server_received()
-        assert line in ([f"{definition.name} Ignored"], [f"{definition.name} NotificationReceived"])
+        assert line in ([f"{definition.name} MessageIgnored"], [f"{definition.name} NotificationReceived"])
         assert not case.may_send or line[0].endswith("NotificationReceived")
-        assert case.may_send or line[0].endswith("Ignored")
+        assert case.may_send or line[0].endswith("MessageIgnored")
         return
     with pytest.raises(RequestFailed) as error_info:
         await party.request_unchecked(definition, wire_sample(definition))
@@ -195,7 +195,7 @@ async def check_refused_to_server(party: Party, case: Case) -> None:
     outcome = await (party.call_by_tool if isinstance(definition, RequestMethod) else party.call)(
         "attempt", index=number, raw=False
     )
-    assert party.received == ["answer AnswerReceived"]
+    assert party.received == ["answer ResultReceived"]
     if _is_published(case) and party.spec.server:
         assert outcome == "sent"
     else:
@@ -207,18 +207,18 @@ async def check_refused_to_server(party: Party, case: Case) -> None:
         return
     party.received.clear()
     answer = await party.call("attempt", index=number, raw=True)
-    assert party.received[-1] == "answer AnswerReceived"
+    assert party.received[-1] == "answer ResultReceived"
     (line,) = [line for line in party.received if line.startswith(definition.name)]
     if not isinstance(definition, RequestMethod):
         assert answer == "sent"
-        assert line.endswith("NotificationReceived" if case.may_send else "Ignored")
+        assert line.endswith("NotificationReceived" if case.may_send else "MessageIgnored")
         # An undeclared notification is accepted and noted.
         assert not case.may_send or any("was not declared" in note for note in party.notes)
     elif case.revision.server_requests:
         assert isinstance(answer, dict)
         assert (answer["refused"], answer["code"]) == ("RequestFailed", ErrorCode.METHOD_NOT_FOUND)
     else:
-        assert line.endswith("Ignored")
+        assert line.endswith("MessageIgnored")
 
 
 def _is_published(case: Case) -> bool:

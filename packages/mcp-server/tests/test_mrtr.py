@@ -187,7 +187,7 @@ async def test_elicit_url_returns_each_action(server: Server, revision: Revision
         params = as_object(client.client_requests[0]["params"])
         assert params["mode"] == "url"
         assert ("elicitationId" in params) == (revision is R2025_11_25)
-        assert await client.text("visit") == "Dismissed()"
+        assert await client.text("visit") == "ElicitationCancelled()"
 
 
 @WITH_FORMS
@@ -700,7 +700,7 @@ async def test_round_trips_over_limit_return_invalid_request(caplog: pytest.LogC
     async with connected(server, R2026_07_28, answers={"sampling/createMessage": lambda _: model_says("x")}) as client:
         error = await client.fail("tools/call", {"name": "insist"})
         assert error["code"] == ErrorCode.INVALID_REQUEST
-        assert "InputPolicy.rounds" in str(error["message"])
+        assert "InputPolicy.round_trips" in str(error["message"])
         assert client.round_trips == 3
 
 

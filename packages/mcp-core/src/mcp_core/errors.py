@@ -34,7 +34,7 @@ Blame is explicit: *Local* is the fault of the caller, *Remote* the fault of the
 where a message crosses the boundary.
 
 The context of an error (method, request id, peer, phase, the last lines of a child's stderr) is stored in
-`McpError.circumstances` and included in `str()`.
+`McpError.context` and included in `str()`.
 """
 
 from __future__ import annotations

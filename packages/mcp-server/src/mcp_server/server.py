@@ -223,7 +223,7 @@ class Server(Registration):
             auth: Authenticates clients by access tokens for this server.
             authenticate: Function that authenticates a request by its headers, if clients do not use access tokens. It
                 returns a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the
-                request. With `auth` or `identify`, only the principal that created a session, task or request state can
+                request. With `auth` or `authenticate`, only the principal that created a session, task or request state can
                 use it.
             healthz: Path that responds to `GET` with status 200 while the server accepts requests, for load balancers.
             legacy_sse: Whether to serve clients of revision 2024-11-05 too. Their transport has two endpoints: `/sse`
@@ -233,7 +233,7 @@ class Server(Registration):
             The application. It does not need lifespan events. `drain` stops it gracefully.
 
         Raises:
-            ValueError: `auth` and `identify` are both set, or `legacy_sse` is set but no legacy revision is supported.
+            ValueError: `auth` and `authenticate` are both set, or `legacy_sse` is set but no legacy revision is supported.
             RegistrationError: An argument has the wrong type.
         """
         from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
@@ -253,7 +253,7 @@ class Server(Registration):
         if auth is not None and not isinstance(auth, Authenticator):
             raise RegistrationError(f"{where}: `auth` must be a ResourceServer, not {auth!r}")
         if auth is not None and authenticate is not None:
-            raise ValueError("auth and identify both authenticate requests: set only one of them")
+            raise ValueError("auth and authenticate are both set: set only one of them")
         authenticator = auth if authenticate is None else CallableAuthenticator(authenticate)
         policy = policy or EndpointPolicy()
         pair = None

@@ -302,7 +302,7 @@ def open_stdio(
         ProcessFailed: On entering: starting the process failed.
         NegotiationFailed: On entering: the client and the server have no revision in common.
         ConnectionEnded: On entering: the process ended before it responded; the message has the end of its stderr. If
-            the process was started twice, `circumstances.attempts` has both attempts.
+            the process was started twice, `context.attempts` has both attempts.
         RequestTimeout: On entering: the connect deadline passed.
     """
     parameters = StdioParameters(

@@ -3,7 +3,7 @@
 A request runs in the task that makes it; the pool has no tasks. If an idle connection is available, the task waits only
 for the response. `mcp_client.http_client.pool_policy` makes the decisions, and this module does the I/O.
 
-    parse_url -> Dialer.route -> PoolPolicy.ask -> (Dialer.dial) -> HttpConnection.exchange -> HttpResponse
+    parse_url -> Dialer.route -> PoolPolicy.request -> (Dialer.dial) -> HttpConnection.exchange -> PooledResponse
 
 The pool repeats a request on a new connection in these cases:
 
@@ -390,4 +390,4 @@ class PooledResponse:
         self._pool.give_back(self._ticket, None)
 
     def __repr__(self) -> str:
-        return f"<HttpResponse {self.head.status} of {self._url.shown}>"
+        return f"<PooledResponse {self.head.status} of {self._url.shown}>"

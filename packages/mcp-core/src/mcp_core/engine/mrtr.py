@@ -201,7 +201,7 @@ class AnsweredInputs:
                 "input-required round trips of one request",
                 observed=self.state.round_trip + 1,
                 allowed=limit,
-                setting="InputPolicy.rounds",
+                setting="InputPolicy.round_trips",
             )
         self.state.round_trip += 1
         return self.state
@@ -241,7 +241,7 @@ class InputRequiredRetries:
                 "input-required round trips of one request",
                 observed=self.retries + 1,
                 allowed=self.limit,
-                setting="Limits.input_rounds",
+                setting="Limits.input_round_trips",
             )
         self.retries += 1
         return evolve(params, input_responses=responses or None, request_state=result.request_state)

@@ -183,7 +183,7 @@ class ProofCheck:
             The thumbprint of the key, to which the token must be bound.
 
         Raises:
-            NonceWanted: The proof requires the nonce in the error.
+            NonceRequired: The proof requires the nonce in the error.
             InvalidProof: The proof is invalid.
         """
         if len(proofs) != 1:

@@ -102,7 +102,7 @@ class CallableAuthenticator:
     """An authenticator that calls a function of the server's author.
 
     Args:
-        identify: The function.
+        authenticate: The function.
     """
 
     documents: Mapping[str, bytes] = {}

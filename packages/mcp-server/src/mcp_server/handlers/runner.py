@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["HandlerEnvironment", "Runner", "described", "is_async", "named", "new_limiter"]
 
 _MAX_ROUND_TRIPS: Final = 16
-"""How many times a function can return `InputRequired` in one legacy request. On 2026-07-28: `InputPolicy.rounds`."""
+"""How many times a function can return `InputRequired` in one legacy request. On 2026-07-28: `InputPolicy.round_trips`."""
 
 _THREADS: Final = 40
 """Worker threads that one server uses at the same time: trio's own default."""
