@@ -183,7 +183,7 @@ async def test_list_roots_returns_roots(server: Server, revision: Revision) -> N
 async def test_elicit_url_returns_each_action(server: Server, revision: Revision) -> None:
     answers: list[JsonObject] = [{"action": "accept"}, {"action": "cancel"}]
     async with connected(server, revision, answers={"elicitation/create": lambda _: answers.pop(0)}) as client:
-        assert await client.text("visit") == "Accepted(value=None)"
+        assert await client.text("visit") == "ElicitationAccepted(value=None)"
         params = as_object(client.client_requests[0]["params"])
         assert params["mode"] == "url"
         assert ("elicitationId" in params) == (revision is R2025_11_25)
