@@ -257,7 +257,7 @@ async def test_a_server_that_is_silent_about_what_is_no_json_fails_without_a_lon
 
 
 async def test_no_notification_opens_a_modern_connection_over_pipes(request: pytest.FixtureRequest) -> None:
-    target = CommandTarget([sys.executable, str(request.path.parent / "first_word_server.py")], _SETTINGS)
+    target = CommandTarget([sys.executable, str(request.path.parent / "first_message_server.py")], _SETTINGS)
     modern = REVISIONS["2026-07-28"]
 
     async with target.open(modern, Transport.STDIO) as peer:
@@ -266,7 +266,7 @@ async def test_no_notification_opens_a_modern_connection_over_pipes(request: pyt
 
 
 async def test_an_error_is_no_fence_in_the_modern_era(request: pytest.FixtureRequest) -> None:
-    target = CommandTarget([sys.executable, str(request.path.parent / "first_word_server.py")], _SETTINGS)
+    target = CommandTarget([sys.executable, str(request.path.parent / "first_message_server.py")], _SETTINGS)
 
     async with target.open(REVISIONS["2026-07-28"], Transport.STDIO) as peer:
         assert isinstance(peer, StdioConnection)

@@ -44,7 +44,7 @@ _AT: Final = "http://127.0.0.1:{port}/mcp"
 
 @pytest.fixture
 def program(request: pytest.FixtureRequest) -> str:
-    return str(request.path.parent / "dying_server.py")
+    return str(request.path.parent / "exiting_server.py")
 
 
 async def _run(target: ServerTarget, revisions: Sequence[str], ids: Sequence[str], jobs: int = 2) -> Run:

@@ -7,7 +7,7 @@ from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from oauth_by_hand import REDIRECT, Hand, document
+from raw_oauth_client import REDIRECT, Hand, document
 
 from mcp_conformance.oauth_testbed.http_messages import Request, Response, json_object, origin_of
 from mcp_conformance.oauth_testbed.metadata_documents import server_metadata

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from joserfc.jwk import ECKey
-from oauth_by_hand import KEY, NOW, PUBLIC, REDIRECT, VERIFIER, Hand, basic, document, jwt
+from raw_oauth_client import KEY, NOW, PUBLIC, REDIRECT, VERIFIER, Hand, basic, document, jwt
 
 import mcp_conformance.oauth_testbed
 from mcp_conformance.oauth_testbed.client_jwts import s256

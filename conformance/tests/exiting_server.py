@@ -1,4 +1,4 @@
-"""A server that ends with status 7 at a method that it does not know: `dying_server.py PORT [stamp]`, or `dying_server.py stdio`.
+"""A server that ends with status 7 at a method that it does not know: `exiting_server.py PORT [stamp]`, or `exiting_server.py stdio`.
 
 With a stamp, a file, it starts only once.
 """

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import h11
 import pytest
 import trio
-from oauth_by_hand import Hand
 from raw_http import asked
+from raw_oauth_client import Hand
 from trio.testing import MockClock, memory_stream_pair
 
 from mcp_conformance.oauth_testbed.loopback import open_testbed, serve_stream
