@@ -1,4 +1,4 @@
-"""A client of OAuth that is written out, so that each of its steps can be done wrong."""
+"""An OAuth client that sends each request on its own, so that a test can make any step invalid."""
 
 from __future__ import annotations
 
@@ -33,73 +33,73 @@ KEY: Final = ECKey.import_key(
 PUBLIC: Final[JsonObject] = {name: str(value) for name, value in KEY.as_dict(private=False).items() if name != "kid"}
 
 Changes = Mapping[str, str | None]
-"""Fields that differ; `None`: left out."""
+"""Fields that differ from the default; `None` leaves a field out."""
 
 
 def with_changes(fields: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    whole: dict[str, str | None] = {**fields, **changes}
-    return {name: value for name, value in whole.items() if value is not None}
+    merged: dict[str, str | None] = {**fields, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def jwt(claims: JsonObject, header: JsonObject | None = None, key: ECKey = KEY) -> str:
-    whole: JsonObject = {"alg": "ES256", **(header or {})}
-    told = {name: value for name, value in whole.items() if value is not None}
-    return jws.serialize_compact(told, json.dumps(claims), key)
+    merged: JsonObject = {"alg": "ES256", **(header or {})}
+    members = {name: value for name, value in merged.items() if value is not None}
+    return jws.serialize_compact(members, json.dumps(claims), key)
 
 
 def basic(name: str, secret: str) -> tuple[str, str]:
     return ("Authorization", f"Basic {base64.b64encode(f'{quote_plus(name)}:{quote_plus(secret)}'.encode()).decode()}")
 
 
-def document(answer: Response | None) -> JsonObject:
-    assert answer is not None
-    found = json_object(answer.body)
-    assert found is not None, answer
-    return found
+def document(response: Response | None) -> JsonObject:
+    assert response is not None
+    body = json_object(response.body)
+    assert body is not None, response
+    return body
 
 
 @attrs.define
-class Hand:
-    """One client, and what it has learned so far."""
+class RawOAuthClient:
+    """An OAuth client, and what it received so far."""
 
-    world: OAuthTestbed
+    testbed: OAuthTestbed
     client_id: str = ""
     secret: str | None = None
     code: str = ""
     access: str = ""
     refresh: str = ""
     nonces: dict[str, str] = attrs.field(factory=dict)
-    """The newest of each origin."""
+    """The latest nonce of each origin."""
     now: float = NOW
     _count: int = 0
 
     def send(self, method: str, url: str, *headers: tuple[str, str], body: bytes = b"") -> Response | None:
-        answer = self.world.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
-        if answer is not None and (nonce := answer.header("dpop-nonce")) is not None:
+        response = self.testbed.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
+        if response is not None and (nonce := response.header("dpop-nonce")) is not None:
             self.nonces[origin_of(url)] = nonce
-        return answer
+        return response
 
     def call(self, method: str = "tools/call", *headers: tuple[str, str], query: str = "") -> Response:
-        """One request to the MCP server, with these headers alone."""
+        """Send a request to the MCP server with these headers and a content type, and return the response."""
         message: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
-        url = self.world.places.resource + query
-        answer = self.send(
+        url = self.testbed.places.resource + query
+        response = self.send(
             "POST", url, ("Content-Type", "application/json"), *headers, body=json.dumps(message).encode()
         )
-        assert answer is not None
-        return answer
+        assert response is not None
+        return response
 
     def bearer(self) -> tuple[str, str]:
         return ("Authorization", f"Bearer {self.access}")
 
     def discover(self) -> JsonObject:
-        """The metadata, both."""
+        """Fetch the metadata of the resource and of the authorization server."""
         self.call()
-        self.send("GET", self.world.places.prm)
-        return document(self.send("GET", f"{self.world.places.server}/.well-known/oauth-authorization-server"))
+        self.send("GET", self.testbed.places.prm)
+        return document(self.send("GET", f"{self.testbed.places.server}/.well-known/oauth-authorization-server"))
 
     def register(self, media_type: str = "application/json", **changes: JsonValue) -> JsonObject:
-        wanted: JsonObject = {
+        metadata: JsonObject = {
             "client_name": "By hand",
             "redirect_uris": [REDIRECT],
             "grant_types": ["authorization_code", "refresh_token"],
@@ -108,16 +108,16 @@ class Hand:
             "application_type": "native",
             **changes,
         }
-        sent: JsonObject = {name: value for name, value in wanted.items() if value is not None}
-        url = f"{self.world.places.server}/register"
-        answer = document(self.send("POST", url, ("Content-Type", media_type), body=json.dumps(sent).encode()))
-        self.client_id = str(answer.get("client_id", ""))
-        secret = answer.get("client_secret")
+        sent: JsonObject = {name: value for name, value in metadata.items() if value is not None}
+        url = f"{self.testbed.places.server}/register"
+        response = document(self.send("POST", url, ("Content-Type", media_type), body=json.dumps(sent).encode()))
+        self.client_id = str(response.get("client_id", ""))
+        secret = response.get("client_secret")
         self.secret = secret if isinstance(secret, str) else None
-        return answer
+        return response
 
     def authorize(self, more: str = "", state: str = "state-of-this-request", **changes: str | None) -> list[str]:
-        """Where the browser comes back to."""
+        """Open the authorization URL in the browser and return the URLs of its redirects."""
         fields = {
             "response_type": "code",
             "client_id": self.client_id,
@@ -125,11 +125,11 @@ class Hand:
             "code_challenge": s256(VERIFIER),
             "code_challenge_method": "S256",
             "state": state,
-            "resource": self.world.places.resource,
+            "resource": self.testbed.places.resource,
             "scope": "notes:read",
         }
         query = urlencode(with_changes(fields, changes))
-        back = self.world.browse(f"{self.world.places.server}/authorize?{query}{more}", self.now)
+        back = self.testbed.browse(f"{self.testbed.places.server}/authorize?{query}{more}", self.now)
         if back:
             self.code = dict(parse_qsl(urlsplit(back[-1]).query)).get("code", "")
         return back
@@ -143,16 +143,16 @@ class Hand:
             "redirect_uri": REDIRECT,
             "code_verifier": VERIFIER,
             "client_id": self.client_id,
-            "resource": self.world.places.resource,
+            "resource": self.testbed.places.resource,
         }
         return self.post(with_changes(fields, changes), *headers, more=more, method=method, query=query)
 
-    def refreshed(self, *headers: tuple[str, str], **changes: str | None) -> Response:
+    def refresh_tokens(self, *headers: tuple[str, str], **changes: str | None) -> Response:
         fields = {
             "grant_type": "refresh_token",
             "refresh_token": self.refresh,
             "client_id": self.client_id,
-            "resource": self.world.places.resource,
+            "resource": self.testbed.places.resource,
         }
         return self.post(with_changes(fields, changes), *headers)
 
@@ -166,13 +166,13 @@ class Hand:
         url: str | None = None,
     ) -> Response:
         typed = () if any(name == "Content-Type" for name, _ in headers) else _FORM
-        target = f"{self.world.places.server}/token{query}" if url is None else url
-        answer = self.send(method, target, *typed, *headers, body=(urlencode(fields) + more).encode())
-        assert answer is not None
-        found = json_object(answer.body) or {}
-        self.access = str(found.get("access_token", self.access))
-        self.refresh = str(found.get("refresh_token", self.refresh))
-        return answer
+        target = f"{self.testbed.places.server}/token{query}" if url is None else url
+        response = self.send(method, target, *typed, *headers, body=(urlencode(fields) + more).encode())
+        assert response is not None
+        body = json_object(response.body) or {}
+        self.access = str(body.get("access_token", self.access))
+        self.refresh = str(body.get("refresh_token", self.refresh))
+        return response
 
     def proof(
         self,
@@ -182,9 +182,9 @@ class Hand:
         key: ECKey = KEY,
         **changes: JsonValue,
     ) -> tuple[str, str]:
-        """The header with a proof."""
+        """Return a header with a DPoP proof."""
         self._count += 1
-        target = url or f"{self.world.places.server}/token"
+        target = url or f"{self.testbed.places.server}/token"
         claims: JsonObject = {
             "jti": f"proof-number-{self._count}",
             "htm": method,
@@ -192,12 +192,12 @@ class Hand:
             "iat": int(self.now),
             "nonce": self.nonces.get(origin_of(target)),
         }
-        whole: JsonObject = {**claims, **changes}
-        told: JsonObject = {name: value for name, value in whole.items() if value is not None}
-        return ("DPoP", jwt(told, {"typ": "dpop+jwt", "jwk": {**PUBLIC}, **(header or {})}, key))
+        merged: JsonObject = {**claims, **changes}
+        members: JsonObject = {name: value for name, value in merged.items() if value is not None}
+        return ("DPoP", jwt(members, {"typ": "dpop+jwt", "jwk": {**PUBLIC}, **(header or {})}, key))
 
-    def all(self) -> None:
-        """From nothing to a token, and one request with it."""
+    def run_flow(self) -> None:
+        """Obtain a token and send a request with it."""
         self.discover()
         self.register()
         self.authorize()

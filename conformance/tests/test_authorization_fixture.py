@@ -1,4 +1,4 @@
-"""The program `authorization`, and a person with a browser at it."""
+"""Tests of the program `authorization` with a user and a browser."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from interop.framework import run as official
 from interop.framework.browser import Stuck, consent, register
 
 
-class Back(BaseHTTPRequestHandler):
-    """Where the browser comes back to."""
+class RedirectHandler(BaseHTTPRequestHandler):
+    """The redirect endpoint of the client."""
 
-    came: str | None = None
+    received: str | None = None
 
     def do_GET(self) -> None:
-        type(self).came = self.path
+        type(self).received = self.path
         self.send_response(204)
         self.end_headers()
 
@@ -35,7 +35,7 @@ class Back(BaseHTTPRequestHandler):
 
 @contextmanager
 def program() -> Iterator[str]:
-    """Runs it, and gives what it calls itself."""
+    """Run the program and yield its issuer."""
     command = [sys.executable, "-m", "authorization", "--port", "0"]
     environment = {**os.environ, "PYTHONPATH": PROGRAM_PATH}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
@@ -47,10 +47,10 @@ def program() -> Iterator[str]:
             assert child.wait() == 0
 
 
-def test_a_client_that_registers_gets_a_code_when_the_person_agrees() -> None:
-    with program() as issuer, HTTPServer(("127.0.0.1", 0), Back) as listening:
+def test_registered_client_gets_code_after_consent() -> None:
+    with program() as issuer, HTTPServer(("127.0.0.1", 0), RedirectHandler) as listening:
         redirect_uri = f"http://127.0.0.1:{listening.server_address[1]}/callback"
-        asked = {
+        params = {
             "response_type": "code",
             "client_id": register(issuer, redirect_uri),
             "redirect_uri": redirect_uri,
@@ -58,20 +58,20 @@ def test_a_client_that_registers_gets_a_code_when_the_person_agrees() -> None:
             "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
             "code_challenge_method": "S256",
         }
-        url = f"{issuer}/authorize?{urlencode(asked)}"
+        url = f"{issuer}/authorize?{urlencode(params)}"
         with pytest.raises(Stuck, match=r"the status 4.*There is a problem"):
             consent(url, username=USERNAME, password="wrong", back_to=redirect_uri)
         thread = threading.Thread(target=listening.handle_request)
         thread.start()
         consent(url, username=USERNAME, password=PASSWORD, back_to=redirect_uri)
         thread.join()
-    came = urlsplit(Back.came or "")
-    answer = parse_qs(came.query)
-    assert came.path == "/callback"
-    assert answer["state"] == ["state-of-this-test"]
-    assert answer["iss"] == [issuer]
-    assert len(answer["code"]) == 1
+    received = urlsplit(RedirectHandler.received or "")
+    response = parse_qs(received.query)
+    assert received.path == "/callback"
+    assert response["state"] == ["state-of-this-test"]
+    assert response["iss"] == [issuer]
+    assert len(response["code"]) == 1
 
 
-def test_the_official_framework_is_told_what_the_server_knows() -> None:
+def test_official_framework_has_credentials_of_the_fixture() -> None:
     assert (official.USERNAME, official.PASSWORD, official.RESOURCE) == (USERNAME, PASSWORD, RESOURCE)

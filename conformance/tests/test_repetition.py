@@ -1,4 +1,4 @@
-"""What may have come by chance."""
+"""Tests of repeated observations."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import trio
 from mcp_conformance.checks.probes.repetition import each_time
 
 
-async def test_what_is_seen_once_may_have_come_by_chance() -> None:
-    seen = iter(["late", None])
+async def test_observation_made_once_returns_none() -> None:
+    observations = iter(["late", None])
 
-    async def trial() -> str | None:
+    async def observe() -> str | None:
         await trio.lowlevel.checkpoint()
-        return next(seen)
+        return next(observations)
 
-    assert await each_time(trial) is None
+    assert await each_time(observe) is None
 
 
-async def test_what_is_seen_each_time_did_not() -> None:
-    seen = iter(["first", "second", "third"])
+async def test_observation_made_each_time_is_returned() -> None:
+    observations = iter(["first", "second", "third"])
 
-    async def trial() -> str | None:
+    async def observe() -> str | None:
         await trio.lowlevel.checkpoint()
-        return next(seen)
+        return next(observations)
 
-    assert await each_time(trial) == "third"
-    assert next(seen, None) is None
+    assert await each_time(observe) == "third"
+    assert next(observations, None) is None

@@ -1,4 +1,4 @@
-"""Where a server is started."""
+"""Tests of the ports of started servers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mcp_conformance.drivers.server import targets
 from mcp_conformance.drivers.server.targets import free_port
 
 
-def test_a_port_is_none_that_another_program_could_be_given() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as given:
-        assert free_port() < min(given.getsockname()[1], 32_768)
+def test_free_port_is_below_ephemeral_ports() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        assert free_port() < min(used.getsockname()[1], 32_768)
 
 
-def test_a_port_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_port_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setattr(targets, "_NEVER_GIVEN", range(port, port + 1))
     with pytest.raises(OSError, match="no free port"):
@@ -23,7 +23,7 @@ def test_a_port_is_returned_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("family", "address"), targets._LOOPBACK)
-def test_a_port_that_somebody_listens_at_is_not_free(
+def test_port_with_listener_is_not_free(
     monkeypatch: pytest.MonkeyPatch, family: socket.AddressFamily, address: str
 ) -> None:
     try:
@@ -31,8 +31,8 @@ def test_a_port_that_somebody_listens_at_is_not_free(
     except OSError:
         pytest.skip(f"this machine has no {address}")  # no program can listen there
     with listener:
-        taken = listener.getsockname()[1]
-        monkeypatch.setattr(targets, "_NEVER_GIVEN", range(taken, taken + 1))
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(targets, "_NEVER_GIVEN", range(port, port + 1))
         monkeypatch.setattr(targets, "_RETURNED", set())
-        with pytest.raises(OSError, match=f"no free port between {taken} and {taken}"):
+        with pytest.raises(OSError, match=f"no free port between {port} and {port}"):
             free_port()

@@ -1,4 +1,4 @@
-"""The tasks of the fake server, which no clock moves."""
+"""Tests of the tasks of the fake server, which advance by requests instead of a clock."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mcp_conformance.scenarios.task_script import ScriptedTask, TaskScript, at_e
 from mcp_core.jsonrpc.messages import JsonObject
 
 
-def test_a_task_goes_a_step_with_each_look_and_stays_at_the_last() -> None:
+def test_task_advances_one_step_per_request() -> None:
     task = ScriptedTask(script=TaskScript(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
     assert task.status() == "working"
     assert [(task.look(), task.interval) for _ in range(3)] == [("working", 20), ("failed", 20), ("failed", 20)]
     assert task.shown("failed", modern=False)["statusMessage"] == "it could not be done"
 
 
-def test_a_task_waits_until_all_is_answered() -> None:
+def test_task_waits_for_all_input_responses() -> None:
     task = ScriptedTask(
         script=TaskScript(name="t", steps=("working", "input_required", "completed"), request_keys=("a", "b"))
     )
@@ -26,7 +26,7 @@ def test_a_task_waits_until_all_is_answered() -> None:
     assert task.look() == "completed"
 
 
-def test_how_a_task_ended_first_is_how_it_ended() -> None:
+def test_ended_task_keeps_first_status() -> None:
     task = ScriptedTask(script=TaskScript(name="t"))
     task.end("cancelled")
     task.end("completed")
@@ -34,7 +34,7 @@ def test_how_a_task_ended_first_is_how_it_ended() -> None:
     assert task.done.is_set()
 
 
-def test_a_task_may_be_forgotten_when_its_steps_are_through() -> None:
+def test_task_is_forgotten_after_last_step() -> None:
     task = ScriptedTask(script=TaskScript(name="t", steps=("working", "working"), forgotten=True))
     assert task.look() == "working"
     assert not task.forgotten
@@ -53,6 +53,6 @@ def test_a_task_may_be_forgotten_when_its_steps_are_through() -> None:
         ([{"what": "tasks/cancel", "status": "working"}], True),
     ],
 )
-def test_a_client_is_at_the_end_when_it_knows_it_or_gave_up(log: list[JsonObject], ended: bool) -> None:
+def test_client_at_end_after_terminal_status_or_cancel(log: list[JsonObject], ended: bool) -> None:
     assert at_end(log) is ended
     assert in_words(log).count("working") == str(log).count("working")
