@@ -1,4 +1,4 @@
-"""The server `everything`, for the length of a test."""
+"""The server `everything`, run for the duration of a test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import trio
 from everything import make_server
 from mcp_server import serve_http
 
-__all__ = ["everything"]
+__all__ = ["open_everything_server"]
 
 
 @asynccontextmanager
-async def everything() -> AsyncIterator[int]:
-    """Serves it on a free port, which is given."""
+async def open_everything_server() -> AsyncIterator[int]:
+    """Serve it on a free port and yield the port."""
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(serve_http, make_server(), "127.0.0.1:0")
         yield urlsplit(urls[0]).port or 0

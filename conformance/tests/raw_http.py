@@ -1,4 +1,4 @@
-"""A client that knows nothing of this project: HTTP/1.1 by h11, and JSON by hand."""
+"""A client that uses nothing of this project: HTTP/1.1 by h11, and JSON by hand."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _CAPABILITIES: Final[Object] = {"sampling": {}, "elicitation": {}, "roots": {"li
 
 
 def obj(value: Json) -> Object:
-    """`value`, which is an object."""
+    """Return `value` as an object."""
     assert isinstance(value, dict), value
     return value
 
 
 def arr(value: Json) -> list[Json]:
-    """`value`, which is an array."""
+    """Return `value` as an array."""
     assert isinstance(value, list), value
     return value
 
 
 class Event:
-    """One event of a stream."""
+    """A server-sent event."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         fields = [line.partition(":") for line in lines if not line.startswith(":")]
@@ -42,12 +42,12 @@ class Event:
 
     @property
     def message(self) -> Object:
-        """The message in it."""
+        """The message in the data of the event."""
         return obj(json.loads(self.data))
 
 
-class Answer:
-    """One response, which may still be coming."""
+class RawResponse:
+    """A response whose body may still be arriving."""
 
     def __init__(self, wire: Wire, head: h11.Response) -> None:
         self.status: Final = head.status_code
@@ -57,17 +57,17 @@ class Answer:
         self._ended = False
 
     async def body(self) -> bytes:
-        """All of it."""
+        """Return the whole body."""
         while not self._ended:
             await self._more()
         return self._text
 
     async def json(self) -> Object:
-        """The JSON in it."""
+        """Return the JSON object in the body."""
         return obj(json.loads(await self.body()))
 
     async def event(self) -> Event | None:
-        """The next event of a stream; `None` at its end."""
+        """Return the next event of the stream, or `None` at its end."""
         while True:
             block, end, rest = self._text.partition(b"\n\n")
             if end:
@@ -81,7 +81,7 @@ class Answer:
                 await self._more()
 
     async def message(self) -> Object | None:
-        """The next message in it, be it a stream or not; `None` at its end."""
+        """Return the next message of the stream or of the body, or `None` at the end."""
         if not self.headers.get("content-type", "").startswith("text/event-stream"):
             text, self._text = await self.body(), b""
             return obj(json.loads(text)) if text else None
@@ -91,19 +91,19 @@ class Answer:
         return None
 
     async def messages(self) -> list[Object]:
-        """All messages in it."""
+        """Return all messages."""
         found = []
         while (message := await self.message()) is not None:
             found.append(message)
         return found
 
     async def response(self, id: Json) -> Object:
-        """The response with an id; what comes before it is dropped."""
+        """Return the response with this id; earlier messages are dropped."""
         while (message := await self.message()) is not None:
             assert "method" not in message or "id" not in message, message
             if message.get("id") == id and "method" not in message:
                 return message
-        raise AssertionError(f"there is no response with the id {id!r}")
+        raise AssertionError(f"no response with id {id!r}")
 
     async def _more(self) -> None:
         data = await self._wire.data()
@@ -112,19 +112,19 @@ class Answer:
 
 
 class Wire:
-    """One connection, for one request."""
+    """A connection for one request."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream: Final = stream
         self._h11: Final = h11.Connection(h11.CLIENT)
 
-    async def ask(self, method: str, target: str, headers: Pairs, body: bytes) -> Answer:
+    async def send_request(self, method: str, target: str, headers: Pairs, body: bytes) -> RawResponse:
         given = {name.lower() for name, _ in headers}
         more = [("content-length", str(len(body)))] if body or method == "POST" else []
         if "host" not in given:
             more.append(("host", "localhost"))
         stripped = [(name, value.strip()) for name, value in [*headers, *more]]
-        # h11 keeps track of the connection, but does not write everything that a client may.
+        # h11 tracks the state of the connection, but does not write everything that a client may send.
         self._h11.send(h11.Request(method=method, target=target, headers=stripped))
         if body:
             self._h11.send(h11.Data(data=body))
@@ -133,7 +133,7 @@ class Wire:
         await self._stream.send_all("\r\n".join(lines).encode("latin-1") + body)
         head = await self._event()
         assert isinstance(head, h11.Response), head
-        return Answer(self, head)
+        return RawResponse(self, head)
 
     async def data(self) -> bytes | None:
         event = await self._event()
@@ -143,19 +143,21 @@ class Wire:
         while True:
             event = self._h11.next_event()
             if event is not h11.NEED_DATA:
-                return event  # type: ignore[return-value]  # what is left of the union
+                return event  # type: ignore[return-value]  # the rest of the union
             self._h11.receive_data(await self._stream.receive_some())
 
 
 @asynccontextmanager
-async def asked(port: int, method: str, target: str, headers: Pairs = (), body: bytes = b"") -> AsyncIterator[Answer]:
-    """Sends a request; the connection is closed at the end of the block."""
+async def open_response(
+    port: int, method: str, target: str, headers: Pairs = (), body: bytes = b""
+) -> AsyncIterator[RawResponse]:
+    """Send a request and yield the response; the connection is closed at the end of the block."""
     with trio.fail_after(20):
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-            yield await Wire(stream).ask(method, target, headers, body)
+            yield await Wire(stream).send_request(method, target, headers, body)
 
 
-class Modern:
+class ModernClient:
     """A client of 2026-07-28."""
 
     def __init__(self, port: int) -> None:
@@ -170,32 +172,32 @@ class Modern:
             "clientCapabilities": _CAPABILITIES,
             **(meta or {}),
         }
-        named: Object = {
+        prefixed: Object = {
             name if name == "progressToken" else _META + name: value
             for name, value in given.items()
             if value is not None
         }
-        whole = params if "_meta" in params else {**params, "_meta": named}
-        return {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": whole}
+        merged = params if "_meta" in params else {**params, "_meta": prefixed}
+        return {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": merged}
 
     @asynccontextmanager
-    async def asked(
+    async def open_response(
         self,
         method: str,
         params: Object | None = None,
         *,
         meta: Mapping[str, Json] | None = None,
         headers: Mapping[str, str | None] | None = None,
-        capitals: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[tuple[Answer, Json]]:
-        """Sends a request, and gives its answer and id.
+        header_spellings: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[tuple[RawResponse, Json]]:
+        """Send a request and yield its response and id.
 
         Args:
-            method: The method.
-            params: The parameters. With a `_meta`, they are sent as they are.
-            meta: Members of `_meta` that differ, without their prefix; `None`: left out.
-            headers: Headers that differ, by their names in lower case; `None`: left out.
-            capitals: Other spellings of names of headers.
+                method: The method.
+                params: The params. Params with a `_meta` are sent unchanged.
+                meta: Members of `_meta` that differ from the default, without their prefix; `None` leaves a member out.
+                headers: Headers that differ from the default, by lower-case name; `None` leaves a header out.
+                capitals: Other spellings of header names.
         """
         message = self.request(method, params or {}, meta)
         given: dict[str, str | None] = {
@@ -207,9 +209,11 @@ class Modern:
         if method in _NAMES:
             given["mcp-name"] = str((params or {}).get(_NAMES[method]))
         given.update(headers or {})
-        pairs = [((capitals or {}).get(name, name), value) for name, value in given.items() if value is not None]
-        async with asked(self.port, "POST", "/mcp", pairs, json.dumps(message).encode()) as answer:
-            yield answer, message["id"]
+        pairs = [
+            ((header_spellings or {}).get(name, name), value) for name, value in given.items() if value is not None
+        ]
+        async with open_response(self.port, "POST", "/mcp", pairs, json.dumps(message).encode()) as response:
+            yield response, message["id"]
 
     async def send(
         self,
@@ -218,16 +222,18 @@ class Modern:
         *,
         meta: Mapping[str, Json] | None = None,
         headers: Mapping[str, str | None] | None = None,
-        capitals: Mapping[str, str] | None = None,
+        header_spellings: Mapping[str, str] | None = None,
     ) -> tuple[int, Object]:
-        """The status, and the message that answers."""
-        async with self.asked(method, params, meta=meta, headers=headers, capitals=capitals) as (answer, id):
-            return answer.status, await answer.response(id)
+        """Send a request and return the status and the JSON-RPC response."""
+        async with self.open_response(
+            method, params, meta=meta, headers=headers, header_spellings=header_spellings
+        ) as (response, id):
+            return response.status, await response.response(id)
 
     async def call(
         self, method: str, params: Object | None = None, *, meta: Mapping[str, Json] | None = None
     ) -> Object:
-        """The result."""
+        """Return the result of a request."""
         status, message = await self.send(method, params, meta=meta)
         assert status == 200, message
         assert "result" in message, message
@@ -241,7 +247,7 @@ class Modern:
         meta: Mapping[str, Json] | None = None,
         headers: Mapping[str, str | None] | None = None,
     ) -> tuple[int, int, Json]:
-        """Status, code and data of the error."""
+        """Return the HTTP status, the code and the data of the error."""
         status, message = await self.send(method, params, meta=meta, headers=headers)
         assert "error" in message, message
         error = obj(message["error"])
@@ -249,11 +255,11 @@ class Modern:
         return status, error["code"], error.get("data")
 
     async def tool(self, name: str, arguments: Object | None = None, **more: Json) -> Object:
-        """The result of a tool."""
+        """Return the result of a tool call."""
         return await self.call("tools/call", {"name": name, "arguments": arguments or {}, **more})
 
 
-class Legacy:
+class LegacyClient:
     """A client with a session."""
 
     def __init__(self, port: int, revision: str) -> None:
@@ -269,22 +275,24 @@ class Legacy:
         return [*found, *more]
 
     @asynccontextmanager
-    async def posted(self, message: Json, more: Pairs = ()) -> AsyncIterator[Answer]:
-        async with asked(self.port, "POST", "/mcp", self.headers(more), json.dumps(message).encode()) as answer:
-            yield answer
+    async def open_post(self, message: Json, more: Pairs = ()) -> AsyncIterator[RawResponse]:
+        async with open_response(
+            self.port, "POST", "/mcp", self.headers(more), json.dumps(message).encode()
+        ) as response:
+            yield response
 
     @asynccontextmanager
-    async def got(self, last_event_id: str | None = None) -> AsyncIterator[Answer]:
+    async def open_get(self, last_event_id: str | None = None) -> AsyncIterator[RawResponse]:
         more = [("last-event-id", last_event_id)] if last_event_id is not None else []
         pairs = [(name, value) for name, value in self.headers(more) if name not in ("content-type", "accept")]
-        async with asked(self.port, "GET", "/mcp", [*pairs, ("accept", "text/event-stream")]) as answer:
-            yield answer
+        async with open_response(self.port, "GET", "/mcp", [*pairs, ("accept", "text/event-stream")]) as response:
+            yield response
 
-    async def tell(self, message: Json, more: Pairs = ()) -> int:
-        """The status of what gets no answer."""
-        async with self.posted(message, more) as answer:
-            await answer.body()
-            return answer.status
+    async def post(self, message: Json, more: Pairs = ()) -> int:
+        """Post a message and return the HTTP status."""
+        async with self.open_post(message, more) as response:
+            await response.body()
+            return response.status
 
     def request(self, method: str, params: Object | None = None) -> Object:
         self._last_id += 1
@@ -298,41 +306,41 @@ class Legacy:
             "clientInfo": {"name": "raw", "version": "1"},
         }
         message = self.request("initialize", params)
-        async with self.posted(message, more) as answer:
-            assert answer.status == 200
-            result = obj((await answer.response(message["id"]))["result"])
-            self.session = answer.headers["mcp-session-id"]
-        assert await self.tell({"jsonrpc": "2.0", "method": "notifications/initialized"}, more) == 202
+        async with self.open_post(message, more) as response:
+            assert response.status == 200
+            result = obj((await response.response(message["id"]))["result"])
+            self.session = response.headers["mcp-session-id"]
+        assert await self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, more) == 202
         return result
 
     async def call(
         self, method: str, params: Object | None = None, answers: Mapping[str, Object] | None = None
     ) -> tuple[Object, list[Object]]:
-        """The result, and the notifications that came before it.
+        """Return the result of a request, and the messages received before it.
 
         Args:
-            method: The method.
-            params: The parameters.
-            answers: What is answered to requests of the server, by their methods.
+                method: The method.
+                params: The params.
+                answers: Results for client requests, by method.
         """
         message = self.request(method, params)
-        told: list[Object] = []
-        async with self.posted(message) as answer:
-            assert answer.status == 200, await answer.body()
-            while (received := await answer.message()) is not None:
+        received_before: list[Object] = []
+        async with self.open_post(message) as response:
+            assert response.status == 200, await response.body()
+            while (received := await response.message()) is not None:
                 if received.get("id") == message["id"] and "method" not in received:
                     assert "result" in received, received
-                    return obj(received["result"]), told
-                told.append(received)
+                    return obj(received["result"]), received_before
+                received_before.append(received)
                 if "id" in received:
                     reply = (answers or {})[str(received["method"])]
-                    assert await self.tell({"jsonrpc": "2.0", "id": received["id"], "result": reply}) == 202
-        raise AssertionError(f"{method} was not answered")
+                    assert await self.post({"jsonrpc": "2.0", "id": received["id"], "result": reply}) == 202
+        raise AssertionError(f"{method} has no response")
 
     async def tool(
         self, name: str, arguments: Object | None = None, answers: Mapping[str, Object] | None = None
     ) -> tuple[Object, list[Object]]:
-        """The result of a tool, and the notifications that came before it."""
+        """Return the result of a tool call, and the messages received before it."""
         params: Object = {"name": name}
         if arguments is not None:
             params["arguments"] = arguments

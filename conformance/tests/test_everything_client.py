@@ -1,4 +1,4 @@
-"""The client `everything_client`, as a process, and what it makes up."""
+"""Tests of the client `everything_client` as a process, and of its example arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 import jsonschema
 import pytest
 import trio
-from everything_server import everything
+from everything_server import open_everything_server
 from program_path import PROGRAM_PATH
 
 from everything_client.examples import arguments_for, example
@@ -33,7 +33,7 @@ from mcp_core.revisions import (
     between,
 )
 
-ASKING_BY_FORM = (
+NEED_ELICITATION = (
     "prompts/get 'test_input_required_result_prompt'",
     "tools/call 'confirm_delete'",
     "tools/call 'test_elicitation'",
@@ -50,20 +50,20 @@ NEED_TASKS = ("tools/call 'failing_job'", "tools/call 'test_tool_with_task'")
 
 
 def errors_of(revision: Revision) -> set[str]:
-    """What the server answers by an error: what the revision lacks, and what is made to fail."""
+    """Return the lines of errors: features that the revision lacks, and tools that fail on purpose."""
     expected = {"tools/call 'protocol_error_job': error -32603"}
     expected |= {f"resources/read 'skill://1': error {revision.resource_not_found}"}
     if revision not in between(since=R2025_06_18):
-        expected |= {f"{what}: error -32600" for what in ASKING_BY_FORM}
+        expected |= {f"{what}: error -32600" for what in NEED_ELICITATION}
     if revision not in between(since=R2025_11_25):
         expected |= {f"{what}: error -32600" for what in NEED_TASKS}
-        # What the schema forbids is an error of the protocol there, later one of the tool.
+        # Arguments that the schema forbids are a protocol error here, and a tool error in later revisions.
         expected |= {"tools/call 'json_schema_2020_12_tool': error -32602"}
     return expected
 
 
 async def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs it, with nothing of the official suite in the environment but what is given."""
+    """Run the client with only the given variables of the official framework in the environment."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MCP_CONFORMANCE_")}
     return await trio.run_process(
         [sys.executable, "-m", "everything_client", *arguments],
@@ -74,46 +74,46 @@ async def run(*arguments: str, **environment: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("spoken", [R2024_11_05, R2025_11_25, LATEST])
-async def test_it_uses_everything_that_the_server_offers(spoken: Revision) -> None:
-    # Where nothing is said, the newest is found out.
-    environment = {} if spoken is LATEST else {"MCP_CONFORMANCE_PROTOCOL_VERSION": spoken.name}
-    async with everything() as port:
-        ended = await run(f"http://127.0.0.1:{port}/mcp", **environment)
-    lines = ended.stdout.decode().splitlines()
-    assert (ended.returncode, ended.stderr.decode(), lines[-1]) == (0, "", "done")
-    assert lines[0] == f"connected: {spoken.name}"
-    # The fixtures of the suite fail in many ways, as their names say.
-    assert {line for line in lines if ": error " in line and "conformance" not in line} == errors_of(spoken)
+@pytest.mark.parametrize("revision", [R2024_11_05, R2025_11_25, LATEST])
+async def test_client_uses_all_features_of_server(revision: Revision) -> None:
+    # Without a version in the environment, the client negotiates the latest.
+    environment = {} if revision is LATEST else {"MCP_CONFORMANCE_PROTOCOL_VERSION": revision.name}
+    async with open_everything_server() as port:
+        process = await run(f"http://127.0.0.1:{port}/mcp", **environment)
+    lines = process.stdout.decode().splitlines()
+    assert (process.returncode, process.stderr.decode(), lines[-1]) == (0, "", "done")
+    assert lines[0] == f"connected: {revision.name}"
+    # Fixtures of the suite fail in many ways, as their names say.
+    assert {line for line in lines if ": error " in line and "conformance" not in line} == errors_of(revision)
     for method in ("tools/call", "resources/read", "prompts/get"):
         assert any(line.startswith(method) and line.endswith(": answered") for line in lines), method
-    assert any(line.startswith("completion/complete") for line in lines) == (spoken in between(since=R2025_03_26))
+    assert any(line.startswith("completion/complete") for line in lines) == (revision in between(since=R2025_03_26))
     assert "tools/call 'test_error_handling': failed" in lines
     assert "tools/call 'test_sampling': answered" in lines
     assert "tools/call 'test_input_required_result_list_roots': answered" in lines
     assert "listening: tools True" in lines
     assert any(line.startswith("log info: ") for line in lines)
-    assert any(line.startswith("skill ") for line in lines) == (spoken is LATEST)
+    assert any(line.startswith("skill ") for line in lines) == (revision is LATEST)
 
 
-async def test_it_ends_with_1_and_says_why_when_nobody_is_there() -> None:
-    with trio.socket.socket() as taken:
-        await taken.bind(("127.0.0.1", 0))
-        ended = await run(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp")
-    assert ended.returncode == 1
-    assert ended.stderr.startswith(b"everything-client: HttpConnectionEnded: cannot connect to http://127.0.0.1:")
-    assert ended.stderr.count(b"\n") == 1
-    assert b"done" not in ended.stdout
+async def test_client_without_server_exits_with_1_and_reason() -> None:
+    with trio.socket.socket() as closed:
+        await closed.bind(("127.0.0.1", 0))
+        process = await run(f"http://127.0.0.1:{closed.getsockname()[1]}/mcp")
+    assert process.returncode == 1
+    assert process.stderr.startswith(b"everything-client: HttpConnectionEnded: cannot connect to http://127.0.0.1:")
+    assert process.stderr.count(b"\n") == 1
+    assert b"done" not in process.stdout
 
 
-async def test_it_fails_where_it_should_have_refused_and_did_not() -> None:
-    async with everything() as port:
-        ended = await run(f"http://127.0.0.1:{port}/mcp", MCP_CONFORMANCE_SCENARIO="sep-2640-client-verify-digest")
-    assert ended.returncode == 1
-    assert b"NotRefused: sep-2640-client-verify-digest should have ended with SkillChanged" in ended.stderr
+async def test_client_exits_with_1_if_expected_rejection_is_missing() -> None:
+    async with open_everything_server() as port:
+        process = await run(f"http://127.0.0.1:{port}/mcp", MCP_CONFORMANCE_SCENARIO="sep-2640-client-verify-digest")
+    assert process.returncode == 1
+    assert b"NotRefused: sep-2640-client-verify-digest should have ended with SkillChanged" in process.stderr
 
 
-AGREED: Mapping[str | None, Mapping[str, str]] = {
+CONTEXTS: Mapping[str | None, Mapping[str, str]] = {
     None: {},
     "auth/client-credentials-basic": {"client_id": "c1", "client_secret": "quite-a-secret"},
     "auth/client-credentials-jwt": {"client_id": "c2", "signing_algorithm": "ES256"},
@@ -125,7 +125,7 @@ AGREED: Mapping[str | None, Mapping[str, str]] = {
     },
     "auth/wif-jwt-bearer": {},
 }
-"""What is agreed before, by scenario; what depends on the place or is a key is added by the test."""
+"""The context of the official framework, by scenario; the test adds keys and URLs."""
 
 
 @pytest.mark.spec(
@@ -135,8 +135,8 @@ AGREED: Mapping[str | None, Mapping[str, str]] = {
     "ema.access-token-grant",
     "ema.token-exchange",
 )
-@pytest.mark.parametrize(("scenario", "dpop"), [(None, "off"), *((scenario, "required") for scenario in AGREED)])
-async def test_it_gets_its_token_in_each_way(scenario: str | None, dpop: Literal["off", "required"]) -> None:
+@pytest.mark.parametrize(("scenario", "dpop"), [(None, "off"), *((scenario, "required") for scenario in CONTEXTS)])
+async def test_client_gets_token_by_each_grant(scenario: str | None, dpop: Literal["off", "required"]) -> None:
     key = PrivateKey.generate("ES256")
     basic: JsonObject = {
         "client_id": "c1",
@@ -145,61 +145,61 @@ async def test_it_gets_its_token_in_each_way(scenario: str | None, dpop: Literal
     }
     keys: JsonObject = {"keys": [dict(key.jwk)]}
     by_key: JsonObject = {"client_id": "c2", "token_endpoint_auth_method": "private_key_jwt", "jwks": keys}
-    async with open_testbed(Quirks(dpop=dpop), clients=[basic, by_key]) as world:
-        world.register({"client_id": "i1"}, at_idp=True)
+    async with open_testbed(Quirks(dpop=dpop), clients=[basic, by_key]) as testbed:
+        testbed.register({"client_id": "i1"}, at_idp=True)
         context = {
-            **AGREED[scenario],
+            **CONTEXTS[scenario],
             "private_key_pem": key.to_pem().decode() if scenario == "auth/client-credentials-jwt" else None,
-            "valid_jwt": world.workload,
-            "idp_id_token": world.id_token,
-            "idp_issuer": world.idp.clients.issuer,
-            "idp_token_endpoint": f"{world.idp.clients.issuer}/token",
+            "valid_jwt": testbed.workload,
+            "idp_id_token": testbed.id_token,
+            "idp_issuer": testbed.idp.clients.issuer,
+            "idp_token_endpoint": f"{testbed.idp.clients.issuer}/token",
         }
         given = {name: value for name, value in context.items() if value is not None}
         environment = {"MCP_CONFORMANCE_CONTEXT": json.dumps(given)}
         if scenario is not None:
             environment["MCP_CONFORMANCE_SCENARIO"] = scenario
-        ended = await run(world.places.resource, **environment)
-        assert (ended.returncode, ended.stderr.decode()) == (0, "")
-        assert "tools/call 'read': answered" in ended.stdout.decode()
-        assert world.violations == []
-        assert not [secret for secret in world.secrets if secret in ended.stdout.decode()]
+        process = await run(testbed.places.resource, **environment)
+        assert (process.returncode, process.stderr.decode()) == (0, "")
+        assert "tools/call 'read': answered" in process.stdout.decode()
+        assert testbed.violations == []
+        assert not [secret for secret in testbed.secrets if secret in process.stdout.decode()]
 
 
 @pytest.mark.spec("auth.iss-advertised-present", "auth.iss-validate-before-token")
-async def test_a_refusal_is_an_error_unless_the_scenario_wants_it() -> None:
-    async with open_testbed(Quirks(authorization={"iss": "https://evil.example"})) as world:
-        wanted = await run(world.places.resource, MCP_CONFORMANCE_SCENARIO="auth/iss-wrong-issuer")
-        assert (wanted.returncode, wanted.stderr) == (0, b"")
-        assert b"refused, as it should be: IssuerMismatch" in wanted.stdout
-        unwanted = await run(world.places.resource)
-        assert unwanted.returncode == 1
-        assert unwanted.stderr.startswith(b"everything-client: IssuerMismatch: ")
-        assert [request.url for request in world.requests if "/authorize?" in request.url]
-        assert not [request.url for request in world.requests if request.url.endswith("/token")]
+async def test_issuer_mismatch_fails_unless_scenario_expects_it() -> None:
+    async with open_testbed(Quirks(authorization={"iss": "https://evil.example"})) as testbed:
+        expected = await run(testbed.places.resource, MCP_CONFORMANCE_SCENARIO="auth/iss-wrong-issuer")
+        assert (expected.returncode, expected.stderr) == (0, b"")
+        assert b"refused, as it should be: IssuerMismatch" in expected.stdout
+        unexpected = await run(testbed.places.resource)
+        assert unexpected.returncode == 1
+        assert unexpected.stderr.startswith(b"everything-client: IssuerMismatch: ")
+        assert [request.url for request in testbed.requests if "/authorize?" in request.url]
+        assert not [request.url for request in testbed.requests if request.url.endswith("/token")]
 
 
-async def test_an_environment_that_makes_no_sense_ends_it_with_2() -> None:
-    ended = await run("http://127.0.0.1:1/mcp", MCP_CONFORMANCE_PROTOCOL_VERSION="v999.0.0")
-    assert ended.returncode == 2
-    assert b"MCP_CONFORMANCE_PROTOCOL_VERSION is 'v999.0.0'; it has to be one of 2024-11-05," in ended.stderr
+async def test_client_with_invalid_environment_exits_with_2() -> None:
+    process = await run("http://127.0.0.1:1/mcp", MCP_CONFORMANCE_PROTOCOL_VERSION="v999.0.0")
+    assert process.returncode == 2
+    assert b"MCP_CONFORMANCE_PROTOCOL_VERSION is 'v999.0.0'; it has to be one of 2024-11-05," in process.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("MCP_CONFORMANCE_PROTOCOL_VERSION", "draft", "has to be one of"),
         ("MCP_CONFORMANCE_CONTEXT", "{", "no JSON"),
         ("MCP_CONFORMANCE_CONTEXT", "[]", "JSON object"),
     ],
 )
-def test_the_environment_is_checked(name: str, value: str, said: str) -> None:
-    with pytest.raises(InvalidInstructions, match=said) as raised:
+def test_commission_with_invalid_variable_raises(name: str, value: str, message: str) -> None:
+    with pytest.raises(InvalidInstructions, match=message) as raised:
         read_instructions({name: value})
     assert name in str(raised.value)
 
 
-def test_the_environment_says_what_is_to_be_done() -> None:
+def test_commission_is_read_from_environment() -> None:
     commission = read_instructions(
         {
             "MCP_CONFORMANCE_SCENARIO": "http-custom-headers",
@@ -240,23 +240,23 @@ SCHEMAS: list[JsonObject] = [
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_what_it_makes_up_fits_the_schema(schema: JsonObject) -> None:
+def test_example_is_valid_for_schema(schema: JsonObject) -> None:
     jsonschema.Draft202012Validator(schema).validate(example(schema))
 
 
-def test_a_schema_within_itself_ends_somewhere() -> None:
+def test_example_of_recursive_schema_terminates() -> None:
     schema: JsonObject = {"type": "object", "properties": {"child": {"$ref": "#"}}, "required": ["child"]}
-    made: JsonValue = example(schema)
+    value: JsonValue = example(schema)
     for _ in range(10):
-        made = made["child"] if isinstance(made, dict) else made
-    assert made == "example"
+        value = value["child"] if isinstance(value, dict) else value
+    assert value == "example"
 
 
-def test_references_lead_nowhere_but_into_the_schema() -> None:
+def test_unresolved_reference_gives_default_example() -> None:
     assert example({"$ref": "http://127.0.0.1/schema.json"}) == "example"
     assert example({"$ref": "#/$defs/missing"}) == "example"
 
 
-def test_a_tool_that_needs_nothing_gets_nothing() -> None:
+def test_arguments_hold_only_required_properties() -> None:
     assert arguments_for({"type": "object", "properties": {"a": {"type": "string"}}}) is None
     assert arguments_for({"properties": {"a": {"type": "string"}}, "required": ["a"]}) == {"a": "example"}

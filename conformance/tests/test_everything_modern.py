@@ -1,4 +1,4 @@
-"""The server `everything` on 2026-07-28, as the official suite asks it."""
+"""Tests of the server `everything` in 2026-07-28, with the requests of the official framework."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import base64
 
 import pytest
 import trio
-from everything_server import everything
-from raw_http import MODERN, Json, Modern, Object, arr, asked, obj
+from everything_server import open_everything_server
+from raw_http import MODERN, Json, ModernClient, Object, arr, obj, open_response
 
 INFO = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 def texts(result: Object) -> list[str]:
-    """The texts of a result of a tool."""
+    """Return the text blocks of a tool result."""
     return [str(obj(block)["text"]) for block in arr(result["content"]) if obj(block)["type"] == "text"]
 
 
@@ -30,9 +30,9 @@ ANSWERS: Object = {"elicitation/create": accept(name="Alice"), "sampling/createM
 # --- server-stateless ----------------------------------------------------------------------------------------------
 
 
-async def test_the_envelope_has_to_be_complete_but_for_who_the_client_is() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_request_metadata_requires_all_but_client_info() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         for params, meta in (
             ({"_meta": {}}, None),
             ({}, {"protocolVersion": None}),
@@ -46,17 +46,17 @@ async def test_the_envelope_has_to_be_complete_but_for_who_the_client_is() -> No
         assert "result" in (await client.send("server/discover", meta={"clientInfo": None}))[1]
 
 
-async def test_the_server_says_what_it_speaks_and_who_it_is() -> None:
-    async with everything() as port:
-        result = await Modern(port).call("server/discover")
+async def test_discover_returns_versions_capabilities_and_server_info() -> None:
+    async with open_everything_server() as port:
+        result = await ModernClient(port).call("server/discover")
         assert MODERN in arr(result["supportedVersions"])
         assert {"tools", "prompts", "resources", "completions"} <= set(obj(result["capabilities"]))
         assert obj(obj(result["_meta"])[INFO]) == {"name": "everything", "version": "1.0", "title": "Everything"}
 
 
-async def test_other_versions_are_refused() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_unsupported_version_returns_supported_versions() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         unknown = {"protocolVersion": "v999.0.0"}
         status, code, data = await client.fail(
             "server/discover", meta=unknown, headers={"mcp-protocol-version": "v999.0.0"}
@@ -69,9 +69,9 @@ async def test_other_versions_are_refused() -> None:
         assert (await client.fail("server/discover", meta=unknown))[:2] == (400, -32020)
 
 
-async def test_a_missing_capability_is_named() -> None:
-    async with everything() as port:
-        status, code, data = await Modern(port).fail(
+async def test_missing_capability_is_named_in_error() -> None:
+    async with open_everything_server() as port:
+        status, code, data = await ModernClient(port).fail(
             "tools/call", {"name": "test_missing_capability"}, meta={"clientCapabilities": {}}
         )
         assert (status, code) == (400, -32021)
@@ -82,42 +82,42 @@ async def test_a_missing_capability_is_named() -> None:
     "method",
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "unknown/method"],
 )
-async def test_what_is_not_there_is_not_found(method: str) -> None:
-    async with everything() as port:
-        assert (await Modern(port).fail(method))[:2] == (404, -32601)
+async def test_unknown_method_returns_404(method: str) -> None:
+    async with open_everything_server() as port:
+        assert (await ModernClient(port).fail(method))[:2] == (404, -32601)
 
 
-async def test_no_request_and_no_unwanted_log_message_comes_on_a_stream() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_stream_without_log_level_holds_only_response() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         for tool in ("test_streaming_elicitation", "test_logging_tool"):
-            async with client.asked("tools/call", {"name": tool, "arguments": {}}) as (answer, id):
-                messages = await answer.messages()
+            async with client.open_response("tools/call", {"name": tool, "arguments": {}}) as (response, id):
+                messages = await response.messages()
             assert [message.get("id") for message in messages] == [id]
             assert "result" in messages[0]
 
 
-async def test_who_asks_for_log_messages_gets_them() -> None:
-    async with everything() as port:
+async def test_log_level_in_metadata_enables_log_messages() -> None:
+    async with open_everything_server() as port:
         params: Object = {"name": "test_logging_tool", "arguments": {}}
-        async with Modern(port).asked("tools/call", params, meta={"logLevel": "debug"}) as (answer, _):
-            messages = await answer.messages()
+        async with ModernClient(port).open_response("tools/call", params, meta={"logLevel": "debug"}) as (response, _):
+            messages = await response.messages()
         assert [message.get("method") for message in messages] == ["notifications/message", None]
 
 
 @pytest.mark.parametrize(("kind", "other"), [("tools", "prompts"), ("prompts", "tools")])
-async def test_who_listens_is_told_of_changes(kind: str, other: str) -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_subscription_receives_list_changed(kind: str, other: str) -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         before = await client.call(f"{kind}/list")
         params: Object = {"notifications": {f"{kind}ListChanged": True}}
-        async with client.asked("subscriptions/listen", params) as (answer, id):
-            first = await answer.message()
+        async with client.open_response("subscriptions/listen", params) as (response, id):
+            first = await response.message()
             assert first is not None
             assert first["method"] == "notifications/subscriptions/acknowledged"
             await client.tool(f"test_trigger_{other[:-1]}_change")
             await client.tool(f"test_trigger_{kind[:-1]}_change")
-            second = await answer.message()
+            second = await response.message()
             assert second is not None
             assert second["method"] == f"notifications/{kind}/list_changed"
             for message in (first, second):
@@ -125,12 +125,12 @@ async def test_who_listens_is_told_of_changes(kind: str, other: str) -> None:
         assert await client.call(f"{kind}/list") == before
 
 
-# --- tools, resources, prompts -------------------------------------------------------------------------------------
+# --- tools, resources, prompts ---------------------------------------------------------------------------------------
 
 
-async def test_tools_are_listed_the_same_each_time_and_described() -> None:
-    async with everything() as port:
-        lists = [arr((await Modern(port).call("tools/list"))["tools"]) for _ in range(3)]
+async def test_tools_list_is_stable_and_described() -> None:
+    async with open_everything_server() as port:
+        lists = [arr((await ModernClient(port).call("tools/list"))["tools"]) for _ in range(3)]
         assert lists[0] == lists[1] == lists[2]
         assert all(obj(tool)["description"] and obj(tool)["inputSchema"] for tool in lists[0])
         schemas = {str(obj(tool)["name"]): obj(obj(tool)["inputSchema"]) for tool in lists[0]}
@@ -144,9 +144,9 @@ async def test_tools_are_listed_the_same_each_time_and_described() -> None:
 
 
 @pytest.mark.spec("tasks.task-param-ignored")
-async def test_a_tool_that_answers_at_once_makes_no_task_of_it_for_a_client_that_would_take_one() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_immediate_tool_ignores_task_param() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         extensions: Object = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
         params: Object = {"name": "greet", "arguments": {"name": "World"}, "task": {"ttl": 60_000, "pollInterval": 100}}
         _, message = await client.send("tools/call", params, meta={"clientCapabilities": extensions})
@@ -156,9 +156,9 @@ async def test_a_tool_that_answers_at_once_makes_no_task_of_it_for_a_client_that
         assert "taskId" not in result
 
 
-async def test_results_hold_every_kind_of_content() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_tool_results_hold_each_content_type() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         status, message = await client.send("tools/call", {"name": "test_simple_text"})
         assert status == 200
         assert texts(obj(message["result"])) == ["This is a simple text response for testing."]
@@ -178,21 +178,28 @@ async def test_results_hold_every_kind_of_content() -> None:
         assert texts(await client.tool("test_reconnection")) == ["Reconnection test completed successfully."]
 
 
-async def test_progress_is_told_before_the_result() -> None:
-    async with everything() as port:
+async def test_progress_precedes_result() -> None:
+    async with open_everything_server() as port:
         params: Object = {"name": "test_tool_with_progress", "arguments": {}}
-        async with Modern(port).asked("tools/call", params, meta={"progressToken": "progress-test-1"}) as (answer, _):
-            messages = await answer.messages()
-        told = [obj(message["params"]) for message in messages[:-1]]
-        assert [(one["progressToken"], one["progress"], one["total"]) for one in told] == [
-            ("progress-test-1", done, 100) for done in (0, 50, 100)
-        ]
+        async with ModernClient(port).open_response(
+            "tools/call", params, meta={"progressToken": "progress-test-1"}
+        ) as (response, _):
+            messages = await response.messages()
+        progress = [obj(message["params"]) for message in messages[:-1]]
+        assert [
+            (
+                params_of_notification["progressToken"],
+                params_of_notification["progress"],
+                params_of_notification["total"],
+            )
+            for params_of_notification in progress
+        ] == [("progress-test-1", done, 100) for done in (0, 50, 100)]
         assert "result" in messages[-1]
 
 
-async def test_resources_are_read() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_resources_read_returns_contents() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         for uri, member in (("test://static-text", "text"), ("test://static-binary", "blob")):
             (content,) = arr((await client.call("resources/read", {"uri": uri}))["contents"])
             assert obj(content)["uri"] == uri
@@ -205,9 +212,9 @@ async def test_resources_are_read() -> None:
         assert obj(data)["uri"] == "test://nothing"
 
 
-async def test_prompts_are_got() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_prompts_get_and_completion_return_values() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         for name, arguments in (
             ("test_simple_prompt", {}),
             ("test_prompt_with_arguments", {"arg1": "one", "arg2": "two"}),
@@ -215,8 +222,8 @@ async def test_prompts_are_got() -> None:
             ("test_prompt_with_image", {}),
         ):
             result = await client.call("prompts/get", {"name": name, "arguments": dict(arguments)})
-            said = str(result["messages"])
-            assert all(value in said for value in arguments.values())
+            text = str(result["messages"])
+            assert all(value in text for value in arguments.values())
         for prompt in arr((await client.call("prompts/list"))["prompts"]):
             assert obj(prompt)["description"]
         ref: Object = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
@@ -226,9 +233,9 @@ async def test_prompts_are_got() -> None:
         assert "testing" in arr(obj(completed["completion"])["values"])
 
 
-async def test_lists_and_contents_say_how_long_they_may_be_kept() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_cacheable_results_have_ttl_and_scope() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         first = obj(arr((await client.call("resources/list"))["resources"])[0])["uri"]
         for method, params in (
             ("tools/list", {}),
@@ -244,25 +251,27 @@ async def test_lists_and_contents_say_how_long_they_may_be_kept() -> None:
             assert result["resultType"] == "complete"
 
 
-# --- multi-round results -------------------------------------------------------------------------------------------
+# --- multi round-trip requests ---------------------------------------------------------------------------------------
 
 
-async def play(client: Modern, method: str, params: Object) -> tuple[Object, list[list[str]], list[Json]]:
-    """Answers what is asked until the result is complete. Gives it, the methods asked in each round, and the states."""
-    rounds, states = [], []
-    again = dict(params)
-    while (result := await client.call(method, again))["resultType"] == "input_required":
-        questions = {key: str(obj(value)["method"]) for key, value in obj(result["inputRequests"]).items()}
-        rounds.append(list(questions.values()))
+async def run_round_trips(
+    client: ModernClient, method: str, params: Object
+) -> tuple[Object, list[list[str]], list[Json]]:
+    """Answer input requests until the result is complete; return it with methods and states of the round trips."""
+    round_trips, states = [], []
+    retry = dict(params)
+    while (result := await client.call(method, retry))["resultType"] == "input_required":
+        input_requests = {key: str(obj(value)["method"]) for key, value in obj(result["inputRequests"]).items()}
+        round_trips.append(list(input_requests.values()))
         states.append(result.get("requestState"))
-        again = {**params, "inputResponses": {key: ANSWERS[name] for key, name in questions.items()}}
+        retry = {**params, "inputResponses": {key: ANSWERS[name] for key, name in input_requests.items()}}
         if "requestState" in result:
-            again["requestState"] = result["requestState"]
-    return result, rounds, states
+            retry["requestState"] = result["requestState"]
+    return result, round_trips, states
 
 
 @pytest.mark.parametrize(
-    ("tool", "asked_for"),
+    ("tool", "expected"),
     [
         ("elicitation", [["elicitation/create"]]),
         ("sampling", [["sampling/createMessage"]]),
@@ -272,54 +281,58 @@ async def play(client: Modern, method: str, params: Object) -> tuple[Object, lis
         ("multi_round", [["elicitation/create"], ["elicitation/create"]]),
     ],
 )
-async def test_a_tool_asks_in_rounds(tool: str, asked_for: list[list[str]]) -> None:
-    async with everything() as port:
+async def test_tool_input_requests_complete_by_round_trips(tool: str, expected: list[list[str]]) -> None:
+    async with open_everything_server() as port:
         params: Object = {"name": f"test_input_required_result_{tool}", "arguments": {}}
-        result, rounds, states = await play(Modern(port), "tools/call", params)
+        result, round_trips, states = await run_round_trips(ModernClient(port), "tools/call", params)
         assert texts(result)
-        assert [sorted(methods) for methods in rounds] == [sorted(methods) for methods in asked_for]
+        assert [sorted(methods) for methods in round_trips] == [sorted(methods) for methods in expected]
         assert all(isinstance(state, str) for state in states)
         assert len(set(states)) == len(states)
 
 
-async def test_a_prompt_asks_in_rounds() -> None:
-    async with everything() as port:
-        result, rounds, _ = await play(Modern(port), "prompts/get", {"name": "test_input_required_result_prompt"})
+async def test_prompt_input_request_completes_by_round_trip() -> None:
+    async with open_everything_server() as port:
+        result, round_trips, _ = await run_round_trips(
+            ModernClient(port), "prompts/get", {"name": "test_input_required_result_prompt"}
+        )
         assert arr(result["messages"])
-        assert rounds == [["elicitation/create"]]
+        assert round_trips == [["elicitation/create"]]
 
 
-async def test_an_answer_may_come_before_the_question_and_must_be_one() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_input_response_without_request_is_used_if_valid() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         params: Object = {"name": "test_input_required_result_elicitation", "arguments": {}}
-        eager = {"user_name": accept(name="Alice"), "unknown_1": accept(x="y"), "unknown_2": accept()}
-        assert texts(await client.call("tools/call", {**params, "inputResponses": dict(eager)})) == ["Hello, Alice!"]
+        responses = {"user_name": accept(name="Alice"), "unknown_1": accept(x="y"), "unknown_2": accept()}
+        assert texts(await client.call("tools/call", {**params, "inputResponses": dict(responses)})) == [
+            "Hello, Alice!"
+        ]
         wrong = await client.call("tools/call", {**params, "inputResponses": {"wrong_key": accept(name="Alice")}})
         assert list(obj(wrong["inputRequests"])) == ["user_name"]
-        unfit: list[Json] = [{"user_name": 12345}, None]
-        for bad in unfit:
+        invalid: list[Json] = [{"user_name": 12345}, None]
+        for bad in invalid:
             _, message = await client.send("tools/call", {**params, "inputResponses": bad})
             assert "error" in message or obj(message["result"])["resultType"] == "input_required"
 
 
-async def test_a_state_that_was_changed_is_refused() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_changed_request_state_is_rejected() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         params: Object = {"name": "test_input_required_result_tampered_state", "arguments": {}}
         first = await client.call("tools/call", params)
-        again: Object = {
+        retry: Object = {
             **params,
             "requestState": f"{first['requestState']}-TAMPERED",
             "inputResponses": {key: accept(ok="yes") for key in obj(first["inputRequests"])},
         }
-        assert (await client.fail("tools/call", again))[1] == -32602
+        assert (await client.fail("tools/call", retry))[1] == -32602
 
 
-async def test_only_what_the_client_declared_is_asked() -> None:
-    async with everything() as port:
+async def test_input_requests_match_declared_capabilities() -> None:
+    async with open_everything_server() as port:
         params: Object = {"name": "test_input_required_result_capabilities", "arguments": {}}
-        result = await Modern(port).call("tools/call", params, meta={"clientCapabilities": {"sampling": {}}})
+        result = await ModernClient(port).call("tools/call", params, meta={"clientCapabilities": {"sampling": {}}})
         assert [obj(each)["method"] for each in obj(result["inputRequests"]).values()] == ["sampling/createMessage"]
 
 
@@ -336,22 +349,22 @@ async def test_only_what_the_client_declared_is_asked() -> None:
         ("tools/call", {"mcp-name": None}),
     ],
 )
-async def test_headers_have_to_say_what_the_body_says(method: str, headers: dict[str, str | None]) -> None:
-    async with everything() as port:
+async def test_headers_not_matching_body_are_rejected(method: str, headers: dict[str, str | None]) -> None:
+    async with open_everything_server() as port:
         params: Object = {"name": "test_simple_text", "arguments": {}} if method == "tools/call" else {}
-        async with Modern(port).asked(method, params, headers=headers) as (answer, id):
-            assert answer.status == 400
-            assert answer.headers["content-type"] == "application/json"
-            message = await answer.json()
+        async with ModernClient(port).open_response(method, params, headers=headers) as (response, id):
+            assert response.status == 400
+            assert response.headers["content-type"] == "application/json"
+            message = await response.json()
         assert obj(message["error"])["code"] == -32020
         assert message["id"] == id
 
 
-async def test_names_of_headers_may_be_written_in_any_way_and_values_have_space_around_them() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_header_name_case_and_whitespace_are_ignored() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         for name in ("mcp-method", "MCP-METHOD", "Mcp-Method"):
-            status, message = await client.send("tools/list", capitals={"mcp-method": name})
+            status, message = await client.send("tools/list", header_spellings={"mcp-method": name})
             assert status == 200
             assert "result" in message
         status, message = await client.send(
@@ -374,58 +387,56 @@ async def test_names_of_headers_may_be_written_in_any_way_and_values_have_space_
         (None, None, True),
     ],
 )
-async def test_a_designated_argument_is_compared_with_its_header(
-    value: str | None, header: str | None, *, accepted: bool
-) -> None:
-    async with everything() as port:
+async def test_header_param_is_compared_with_argument(value: str | None, header: str | None, *, accepted: bool) -> None:
+    async with open_everything_server() as port:
         arguments: Object = {} if value is None else {"region": value}
         params: Object = {"name": "test_headers", "arguments": arguments}
         headers = {"mcp-param-region": header}
-        async with Modern(port).asked("tools/call", params, headers=headers) as (answer, id):
-            message = await answer.response(id)
+        async with ModernClient(port).open_response("tools/call", params, headers=headers) as (response, id):
+            message = await response.response(id)
         if accepted:
-            assert answer.status == 200
+            assert response.status == 200
             assert texts(obj(message["result"])) == [f"The region is {value}."]
         else:
-            assert answer.status == 400
-            assert answer.headers["content-type"] == "application/json"
+            assert response.status == 400
+            assert response.headers["content-type"] == "application/json"
             assert obj(message["error"])["code"] == -32020
 
 
-# --- who may come in -----------------------------------------------------------------------------------------------
+# --- access control --------------------------------------------------------------------------------------------------
 
 
-async def test_only_the_names_of_this_machine_are_served() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_foreign_host_and_origin_are_rejected() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         own = {"host": f"localhost:{port}", "origin": f"http://localhost:{port}"}
         assert (await client.send("server/discover", headers=dict(own)))[0] == 200
         for name, value in (("host", "evil.example.com"), ("origin", "http://evil.example.com")):
-            async with client.asked("server/discover", headers={**own, name: value}) as (answer, _):
-                assert answer.status == 403
+            async with client.open_response("server/discover", headers={**own, name: value}) as (response, _):
+                assert response.status == 403
 
 
-async def test_many_ask_at_once() -> None:
-    async with everything() as port, trio.open_nursery() as nursery:
+async def test_concurrent_requests_succeed() -> None:
+    async with open_everything_server() as port, trio.open_nursery() as nursery:
 
-        async def ask() -> None:
-            assert arr((await Modern(port).call("tools/list"))["tools"])
+        async def list_tools() -> None:
+            assert arr((await ModernClient(port).call("tools/list"))["tools"])
 
         for _ in range(10):
-            nursery.start_soon(ask)
+            nursery.start_soon(list_tools)
 
 
-async def test_other_paths_are_not_there() -> None:
-    async with everything() as port, asked(port, "GET", "/other") as answer:
-        assert answer.status == 404
+async def test_unknown_path_returns_404() -> None:
+    async with open_everything_server() as port, open_response(port, "GET", "/other") as response:
+        assert response.status == 404
 
 
-# --- skills ------------------------------------------------------------------------------------------------------------
+# --- skills ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_skill_is_listed_got_and_read_without_the_client_declaring_anything() -> None:
-    async with everything() as port:
-        client = Modern(port)
+async def test_skill_is_available_without_client_capabilities() -> None:
+    async with open_everything_server() as port:
+        client = ModernClient(port)
         capabilities = obj((await client.call("server/discover"))["capabilities"])
         assert obj(capabilities["extensions"])["io.modelcontextprotocol/skills"] == {"directoryRead": True}
         (skill,) = map(obj, arr((await client.call("skills/list"))["skills"]))

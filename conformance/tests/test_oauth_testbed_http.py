@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import h11
 import pytest
 import trio
-from raw_http import asked
+from raw_http import open_response
 from raw_oauth_client import RawOAuthClient
 from trio.testing import MockClock, memory_stream_pair
 
@@ -32,14 +32,14 @@ async def test_parties_have_distinct_origins() -> None:
         origins = [places.origin, places.server, places.other, places.evil]
         assert len({port(origin) for origin in origins}) == 4
         assert [urlsplit(origin).hostname for origin in origins] == ["localhost", *["127.0.0.1"] * 3]
-        async with asked(port(places.origin), "POST", "/mcp", body=CALL) as response:
+        async with open_response(port(places.origin), "POST", "/mcp", body=CALL) as response:
             assert response.status == 401
             assert places.prm in response.headers["www-authenticate"]
-        async with asked(port(places.origin), "GET", urlsplit(places.prm).path) as response:
+        async with open_response(port(places.origin), "GET", urlsplit(places.prm).path) as response:
             assert (await response.json())["authorization_servers"] == [places.issuer]
-        async with asked(port(places.server), "GET", urlsplit(Well.OAUTH.url(places.issuer)).path) as response:
+        async with open_response(port(places.server), "GET", urlsplit(Well.OAUTH.url(places.issuer)).path) as response:
             assert (await response.json())["token_endpoint"] == f"{places.server}/token"
-        async with asked(port(places.evil), "GET", "/") as response:
+        async with open_response(port(places.evil), "GET", "/") as response:
             assert response.status == 404
         assert testbed.violations == []
         assert [request.method for request in testbed.requests] == ["POST", "GET", "GET", "GET"]
@@ -50,7 +50,7 @@ async def test_flow_uses_given_path_and_clock() -> None:
         client = RawOAuthClient(testbed, now=5.0)
         client.run_flow()
         headers = [("authorization", f"Bearer {client.access}")]
-        async with asked(port(testbed.places.origin), "POST", "/here", headers, CALL) as response:
+        async with open_response(port(testbed.places.origin), "POST", "/here", headers, CALL) as response:
             assert response.status == 200
         assert testbed.violations == []
 
