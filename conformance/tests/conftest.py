@@ -4,5 +4,5 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-# What several test modules share lies beside them. The programs that they run lie in `mutants` and in `fixtures`.
+# Modules that several tests share are in this folder. The programs that tests start are in `mutants` and `fixtures`.
 sys.path[:0] = [str(_HERE), str(_HERE.parent), str(_HERE.parent / "fixtures")]

@@ -1,6 +1,9 @@
-"""A server that ends with status 7 at a method that it does not know: `exiting_server.py PORT [stamp]`, or `exiting_server.py stdio`.
+"""A server that exits with status 7 at an unknown method.
 
-With a stamp, a file, it starts only once.
+    exiting_server.py PORT [STAMP]
+    exiting_server.py stdio
+
+With STAMP, the path of a file, it starts only once.
 """
 
 from __future__ import annotations

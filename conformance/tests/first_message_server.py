@@ -1,4 +1,4 @@
-"""A server of both eras that tells by the first message but `server/discover` which one it is: only a request is modern."""
+"""A server of both eras whose era is set by the first message after `server/discover`: a request means modern."""
 
 from __future__ import annotations
 

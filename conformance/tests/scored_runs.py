@@ -1,4 +1,4 @@
-"""Runs that nobody ran, for tests of what is made of them."""
+"""Runs built by hand, for tests of scores and reports."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def verdict(
 
 
 def run_of(*verdicts: Verdict, refusal: str = "does not", target: str = "server") -> Run:
-    spoken = dict.fromkeys((each.revision, each.transport) for each in verdicts)
-    lanes = [Lane(revision=revision, transport=transport, refusal=None) for revision, transport in spoken]
-    lanes.append(Lane(revision="2024-11-05", transport="stdio", refusal=refusal))
-    return Run(role=Role.SERVER, target=target, lanes=tuple(lanes), verdicts=verdicts)
+    pairs = dict.fromkeys((each.revision, each.transport) for each in verdicts)
+    legs = [Lane(revision=revision, transport=transport, refusal=None) for revision, transport in pairs]
+    legs.append(Lane(revision="2024-11-05", transport="stdio", refusal=refusal))
+    return Run(role=Role.SERVER, target=target, lanes=tuple(legs), verdicts=verdicts)
 
 
 def scored(*verdicts: Verdict, rules: Rules = RULES) -> Scored:

@@ -1,4 +1,4 @@
-"""A server that answers `initialize` and `ping`, and says nothing to what it cannot read."""
+"""A server that answers `initialize` and `ping`, and does not answer invalid JSON."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
 
 
 def perform(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Runs the step that runs the suite, as the CI service would."""
+    """Run the step that runs the suite, as the CI service does."""
     program = folder / "mcp-conformance" / "bin" / "mcp-conformance"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{PROGRAM}" "$@"\n')
     program.chmod(0o755)
-    given = {name: str(row.get("default", "")) for name, row in ACTION["inputs"].items()} | inputs
+    values = {name: str(row.get("default", "")) for name, row in ACTION["inputs"].items()} | inputs
     environment = {
-        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], value)
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], value)
         for name, value in STEPS["run"]["env"].items()
     }
     return subprocess.run(
@@ -51,24 +51,26 @@ def perform(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("page", ["conformance/action.yml", "conformance/README.md", "docs/howto/test-your-server.md"])
-def test_whoever_follows_the_installation_has_all_that_the_suite_needs(page: str) -> None:
+def test_documented_installation_names_all_dependencies(page: str) -> None:
     root = HERE.parent
     projects = [
         tomllib.loads((root / path / "pyproject.toml").read_text()) for path in ("conformance", "packages/mcp-core")
     ]
-    named = [re.split(r"[<>=~]", wanted)[0] for project in projects for wanted in project["project"]["dependencies"]]
+    names = [
+        re.split(r"[<>=~]", dependency)[0] for project in projects for dependency in project["project"]["dependencies"]
+    ]
     line = next(each for each in (root / page).read_text().splitlines() if "constraints.txt" in each)
     words = line.split()
-    # By its name, the core belongs to other people: it is installed from the checkout.
-    assert {name for name in named if name != "mcp-core"} <= set(words)
+    # The name `mcp-core` belongs to another project in the registry: the core is installed from the checkout.
+    assert {name for name in names if name != "mcp-core"} <= set(words)
 
 
-def test_no_input_is_part_of_a_script() -> None:
+def test_scripts_contain_no_inputs() -> None:
     for step in STEPS.values():
         assert "${{" not in step.get("run", "")
 
 
-def test_every_input_is_used_and_described() -> None:
+def test_inputs_are_used_and_described() -> None:
     text = json.dumps(ACTION["runs"])
     for name, row in ACTION["inputs"].items():
         assert f"inputs.{name} }}}}" in text
@@ -78,19 +80,17 @@ def test_every_input_is_used_and_described() -> None:
 @pytest.mark.parametrize(
     ("server", "areas", "status"), [(SERVER, "discover ping", 0), (f"{SERVER} --fault other-version", "version", 1)]
 )
-def test_the_action_ends_as_the_suite_does_and_keeps_reports(
-    tmp_path: Path, server: str, areas: str, status: int
-) -> None:
+def test_action_returns_status_and_keeps_reports(tmp_path: Path, server: str, areas: str, status: int) -> None:
     inputs = {"server": server, "areas": areas, "revisions": "2025-11-25 2026-07-28"}
-    done = perform(tmp_path, **inputs, **{"allow-untested": "true"})
-    assert done.returncode == status, done.stdout + done.stderr
+    process = perform(tmp_path, **inputs, **{"allow-untested": "true"})
+    assert process.returncode == status, process.stdout + process.stderr
     assert (tmp_path / "output").read_text() == f"status={status}\n"
     assert "## MCP conformance of the server" in (tmp_path / "summary").read_text()
-    made = {path.name for path in (tmp_path / ACTION["inputs"]["report"]["default"]).iterdir()}
-    assert {"report.html", "report.json", "report.sarif", "junit.xml", "badge.svg", "summary.md"} <= made
+    written = {path.name for path in (tmp_path / ACTION["inputs"]["report"]["default"]).iterdir()}
+    assert {"report.html", "report.json", "report.sarif", "junit.xml", "badge.svg", "summary.md"} <= written
 
 
-def test_what_cannot_be_meant_is_told(tmp_path: Path) -> None:
-    done = perform(tmp_path)
-    assert done.returncode == 2
-    assert "there is nothing to test" in done.stderr
+def test_action_without_inputs_returns_usage_error(tmp_path: Path) -> None:
+    process = perform(tmp_path)
+    assert process.returncode == 2
+    assert "there is nothing to test" in process.stderr

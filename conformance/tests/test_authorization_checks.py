@@ -1,4 +1,4 @@
-"""The checks of authorization: our own sides pass, raw ones too, and what is wrong with others is seen."""
+"""Tests of the authorization checks: this project's sides and raw peers pass, and faulty peers fail."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFaul
 from mutants.client_faults.table import ClientFault
 
 SETTINGS = Settings(timeout=10.0)
-RED = {Outcome.FAILED, Outcome.BROKEN}
+NOT_PASSED = {Outcome.FAILED, Outcome.BROKEN}
 PROTECTED = f"{sys.executable} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}}"
 AT = "http://localhost:{port}/mcp"
 
 
 @pytest.fixture(autouse=True)
-def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def _find_fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
         monkeypatch.delenv(name)
 
 
-def told(run: Run) -> list[str]:
-    """What did not pass."""
+def failures(run: Run) -> list[str]:
+    """Return what did not pass."""
     return [
-        *(f"{lane.revision}: {lane.refusal}" for lane in run.lanes if lane.refusal is not None),
+        *(f"{leg.revision}: {leg.refusal}" for leg in run.lanes if leg.refusal is not None),
         *(
             f"{each.check} {each.outcome.value}: {each.reason}{each.expected}; {each.observed}"
             for each in run.verdicts
@@ -70,64 +70,66 @@ CHOSEN = (
 
 
 @pytest.mark.parametrize("words", ["everything_client {url}", "mutants.raw_client_auth --url {url}"])
-async def test_our_client_and_a_raw_one_pass(words: str) -> None:
+async def test_own_and_raw_client_pass(words: str) -> None:
     command = ClientCommand(http=f"{sys.executable} -m {words}")
     run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=CHOSEN)
-    assert told(run) == []
+    assert failures(run) == []
     assert len(run.verdicts) == len(CHOSEN)
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
-async def test_our_client_passes_in_older_revisions(revision: str) -> None:
+async def test_own_client_passes_in_legacy_revisions(revision: str) -> None:
     ids = {"auth.client-flow", "auth.client-default-endpoints", "auth.client-challenge-parsed"}
     command = ClientCommand(http=f"{sys.executable} -m everything_client")
     run = await run_client(command, SETTINGS, revisions=[REVISIONS[revision]], chosen=ids)
-    assert told(run) == []
+    assert failures(run) == []
     assert len(run.verdicts) == 2
 
 
-async def test_a_client_that_asks_for_no_token_is_not_judged() -> None:
+async def test_client_without_authorization_is_not_applicable() -> None:
     command = ClientCommand(http=f"{sys.executable} -m mutants.raw_client --url {{url}}")
     run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=["auth.client-flow", "dpop.client-scheme"])
     assert {each.outcome for each in run.verdicts} == {Outcome.NOT_APPLICABLE}
 
 
-# `nox -s mutants` tries all of them.
-SEEN = ("root-first", "same-jti", "employee-undeclared")
+# `nox -s mutants` runs all of them.
+CLIENT_FAULT_NAMES = ("root-first", "same-jti", "employee-undeclared")
 
 
 @pytest.mark.parametrize(
-    "fault", [each for each in CLIENT_FAULTS_AUTH if each.name in SEEN], ids=lambda each: each.name
+    "fault", [each for each in CLIENT_FAULTS_AUTH if each.name in CLIENT_FAULT_NAMES], ids=lambda each: each.name
 )
-async def test_a_fault_of_a_login_is_seen(fault: ClientFault) -> None:
+async def test_client_fault_fails_its_checks(fault: ClientFault) -> None:
     assert (await try_login_fault(fault)).missed == ()
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
-async def test_our_protected_server_passes(revision: str) -> None:
+async def test_protected_server_passes(revision: str) -> None:
     ids = {each.id for each in SERVER_CHECKS if each.area in ("auth", "dpop") and not each.needs}
     async with started_protected(PROTECTED, AT, SETTINGS) as (target, settings):
         run = await run_server(target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=ids)
-    assert told(run) == []
+    assert failures(run) == []
     assert len(run.verdicts) > 10
 
 
-# `nox -s mutants` tries all of them.
-GATES = ("takes-any-audience", "proof-any-key")
+# `nox -s mutants` runs all of them.
+SERVER_FAULT_NAMES = ("takes-any-audience", "proof-any-key")
 
 
-@pytest.mark.parametrize("fault", [each for each in PROTECTED_FAULTS if each.name in GATES], ids=lambda each: each.name)
-async def test_a_fault_of_a_gate_is_seen_by_its_checks_and_by_no_others(fault: ProtectedFault) -> None:
+@pytest.mark.parametrize(
+    "fault", [each for each in PROTECTED_FAULTS if each.name in SERVER_FAULT_NAMES], ids=lambda each: each.name
+)
+async def test_protected_server_fault_fails_only_its_checks(fault: ProtectedFault) -> None:
     outcomes = await try_protected(fault.name, fault.revision)
-    assert {check for check, outcome in outcomes.items() if outcome in RED} == set(fault.caught_by)
+    assert {check for check, outcome in outcomes.items() if outcome in NOT_PASSED} == set(fault.caught_by)
 
 
-async def test_without_a_fault_no_check_of_a_gate_is_red() -> None:
+async def test_protected_server_without_fault_passes() -> None:
     outcomes = await try_protected(None, LATEST.name)
     assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
-async def test_our_authorization_server_passes() -> None:
+async def test_own_authorization_server_passes() -> None:
     bind = f"127.0.0.1:{free_port()}"
     server = make_authorization_server(f"http://{bind}")
     async with trio.open_nursery() as nursery:
@@ -144,18 +146,18 @@ async def test_our_authorization_server_passes() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_without_a_fault_no_check_of_an_authorization_server_is_red(revision: str) -> None:
+async def test_authorization_server_without_fault_passes(revision: str) -> None:
     outcomes = await try_issuer(None, revision)
     assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
 @pytest.mark.parametrize("fault", ISSUER_FAULTS, ids=lambda each: f"{each.name}-{each.revision}")
-async def test_a_fault_of_an_authorization_server_is_seen(fault: IssuerFault) -> None:
+async def test_authorization_server_fault_fails_only_its_checks(fault: IssuerFault) -> None:
     outcomes = await try_issuer(fault.name, fault.revision)
-    assert {check for check, outcome in outcomes.items() if outcome in RED} == set(fault.caught_by)
+    assert {check for check, outcome in outcomes.items() if outcome in NOT_PASSED} == set(fault.caught_by)
 
 
-async def test_each_authorization_server_of_the_suite_signs_with_its_own_key() -> None:
+async def test_issuers_of_suite_have_distinct_keys() -> None:
     async with open_issuer() as one, open_issuer() as other:
         assert one.url != other.url
         assert one.keys != other.keys
@@ -171,7 +173,7 @@ def _key(keys: JsonObject) -> JsonObject:
     return listed[0]
 
 
-def test_a_proof_by_a_large_key_is_read() -> None:
+def test_proof_with_large_key_is_read() -> None:
     key = RSAKey.generate_key(4096)
     header = {"typ": "dpop+jwt", "alg": "RS256", "jwk": dict(key.as_dict(private=False))}
     proof = read_jwt(jws.serialize_compact(header, "{}", key))
@@ -179,7 +181,7 @@ def test_a_proof_by_a_large_key_is_read() -> None:
     assert base64.urlsafe_b64decode(proof.thumbprint + "=")
 
 
-def test_a_server_is_tested_as_protected_only_if_it_can_be_told_of_the_authorization_server(
+def test_auth_option_without_start_returns_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["server", "--auth", "--url", "http://localhost:1/mcp"]) == 2
@@ -187,21 +189,21 @@ def test_a_server_is_tested_as_protected_only_if_it_can_be_told_of_the_authoriza
 
 
 @pytest.mark.parametrize(("words", "why"), [((), "needs --issuer"), (("--issuer", "as.example"), "is not a URL")])
-def test_an_authorization_server_needs_an_issuer(
+def test_authorization_server_without_issuer_returns_usage_error(
     words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["authorization-server", *words]) == 2
     assert why in capsys.readouterr().err
 
 
-def test_the_checks_of_an_authorization_server_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_authorization_server_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["authorization-server", "--list"]) == 0
     listed = capsys.readouterr().out
     assert "auth.as-metadata" in listed
     assert "auth.server-token-missing" not in listed
 
 
-def test_every_fault_names_checks_that_there_are() -> None:
+def test_authorization_faults_name_existing_checks() -> None:
     ids = {check.id for check in (*CLIENT_CHECKS, *SERVER_CHECKS)}
     for fault in (*CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS, *ISSUER_FAULTS):
         assert set(fault.caught_by) <= ids, fault.name

@@ -1,4 +1,4 @@
-"""The checks of an authorization server with somebody who logs in: ours passes, and who does not come back is told of."""
+"""Tests of the authorization server checks with a user login."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from mutants.auth.authorization_server import open_raw_issuer
 
 SETTINGS = Settings(timeout=10.0)
 BROWSER = official_browser.__file__
-WORDS = (sys.executable, BROWSER, USERNAME, PASSWORD, "{url}")
+BROWSER_COMMAND = (sys.executable, BROWSER, USERNAME, PASSWORD, "{url}")
 IDS = frozenset(check.id for check in SERVER_CHECKS if LOGIN in check.needs)
 
 
 @asynccontextmanager
-async def served(make: Callable[[str], AuthorizationServer]) -> AsyncIterator[str]:
-    """Serves an authorization server of ours, for a block; gives its issuer."""
+async def serve_issuer(make: Callable[[str], AuthorizationServer]) -> AsyncIterator[str]:
+    """Serve an authorization server for a block and yield its issuer."""
     bind = f"127.0.0.1:{free_port()}"
     async with trio.open_nursery() as nursery:
         await nursery.start(make(f"http://{bind}").serve, bind)
@@ -48,10 +48,10 @@ async def served(make: Callable[[str], AuthorizationServer]) -> AsyncIterator[st
         nursery.cancel_scope.cancel()
 
 
-async def judged(
+async def run_checks(
     issuer: str, login: Login | None, *, ids: frozenset[str] = IDS, revisions: tuple[str, ...] = (LATEST.name,)
 ) -> list[Verdict]:
-    """What the checks come to that take a login."""
+    """Run the checks that need a login and return their verdicts."""
     run = await run_authorization_server(
         issuer,
         SETTINGS,
@@ -63,16 +63,16 @@ async def judged(
     return list(run.verdicts)
 
 
-async def consenting(url: str) -> None:
-    """Ada at her browser, in a thread."""
+async def log_in(url: str) -> None:
+    """Log in and consent in a browser, in a thread."""
     back_to = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
     await trio.to_thread.run_sync(
         partial(official_browser.consent, url, username=USERNAME, password=PASSWORD, back_to=back_to)
     )
 
 
-def told(verdicts: list[Verdict]) -> list[str]:
-    """What did not pass."""
+def failures(verdicts: list[Verdict]) -> list[str]:
+    """Return what did not pass."""
     return [
         f"{each.check} {each.revision} {each.outcome.value}: {each.reason}{each.expected}; {each.observed}"
         for each in verdicts
@@ -80,32 +80,32 @@ def told(verdicts: list[Verdict]) -> list[str]:
     ]
 
 
-async def test_our_authorization_server_passes_and_the_revisions_share_the_logins() -> None:
-    login = Login(command_browser(WORDS), timeout=60.0)
-    async with served(make_authorization_server) as issuer:
-        verdicts = await judged(issuer, login, revisions=tuple(REVISIONS))
-    assert told(verdicts) == []
+async def test_own_authorization_server_passes_with_shared_logins() -> None:
+    login = Login(command_browser(BROWSER_COMMAND), timeout=60.0)
+    async with serve_issuer(make_authorization_server) as issuer:
+        verdicts = await run_checks(issuer, login, revisions=tuple(REVISIONS))
+    assert failures(verdicts) == []
     assert {each.check for each in verdicts} == IDS
     assert sorted(login.registered) == ["another", "bound", "own"]
 
 
-async def test_a_client_that_is_known_already_needs_no_registration() -> None:
+async def test_preregistered_client_is_not_registered_again() -> None:
     def make(issuer: str) -> AuthorizationServer:
         return AuthorizationServer(
             issuer,
             users=PasswordUsers({USERNAME: hash_password(PASSWORD)}),
             resources=[RESOURCE, "http://localhost:3001/mcp"],
-            # Its port is another one on each run, and may be.
+            # The port differs in each run, as allowed for loopback redirects.
             clients=[Client.configured("suite", redirect_uris=["http://127.0.0.1/callback"])],
             dpop_nonces=bytes(32),
         )
 
-    login = Login(consenting, timeout=60.0, client_id="suite", resource="http://localhost:3001/mcp")
-    async with served(make) as issuer:
+    login = Login(log_in, timeout=60.0, client_id="suite", resource="http://localhost:3001/mcp")
+    async with serve_issuer(make) as issuer:
         ids = frozenset({"auth.as-state", "auth.as-code-owner", "dpop.as-binds", "dpop.as-bound-refused"})
-        verdicts = {each.check: each for each in await judged(issuer, login, ids=ids)}
+        verdicts = {each.check: each for each in await run_checks(issuer, login, ids=ids)}
     assert verdicts["auth.as-state"].outcome is Outcome.PASSED
-    # Its proofs need a nonce, which is told first.
+    # The proofs need a nonce, which the server sends first.
     assert verdicts["dpop.as-binds"].outcome is Outcome.PASSED
     for id in ("auth.as-code-owner", "dpop.as-bound-refused"):
         assert verdicts[id].outcome is Outcome.NOT_APPLICABLE
@@ -113,37 +113,37 @@ async def test_a_client_that_is_known_already_needs_no_registration() -> None:
     assert login.registered == {}
 
 
-async def test_without_somebody_who_logs_in_nothing_applies_that_takes_a_login() -> None:
+async def test_login_checks_without_browser_are_not_applicable() -> None:
     async with open_raw_issuer(None) as issuer:
-        verdicts = await judged(issuer, None)
+        verdicts = await run_checks(issuer, None)
     assert {each.check for each in verdicts} == IDS
     assert {each.outcome for each in verdicts} == {Outcome.NOT_APPLICABLE}
     assert all("--browser" in each.reason for each in verdicts)
 
 
-async def nowhere(_: str) -> None:
-    """A browser that opens a window at which there is nobody."""
+async def no_redirect(_: str) -> None:
+    """Do not redirect."""
 
 
-STUCK = [sys.executable, "-c", "import sys; sys.exit('there is no form')", "{url}"]
+NO_FORM = [sys.executable, "-c", "import sys; sys.exit('there is no form')", "{url}"]
 
 
 @pytest.mark.parametrize(
     ("login", "why"),
     [
-        (lambda: Login(nowhere, timeout=0.05), "nobody came to http://127.0.0.1:"),
-        (lambda: Login(command_browser(STUCK), timeout=60.0), "ended with the status 1: there is no form"),
+        (lambda: Login(no_redirect, timeout=0.05), "nobody came to http://127.0.0.1:"),
+        (lambda: Login(command_browser(NO_FORM), timeout=60.0), "ended with the status 1: there is no form"),
         (lambda: Login(command_browser(["/no/such/browser", "{url}"]), timeout=60.0), "cannot be started"),
     ],
 )
-async def test_a_browser_that_does_not_come_back_leaves_nothing_to_judge(login: Callable[[], Login], why: str) -> None:
+async def test_browser_without_redirect_makes_checks_not_testable(login: Callable[[], Login], why: str) -> None:
     async with open_raw_issuer(None) as issuer:
-        verdicts = await judged(issuer, login())
+        verdicts = await run_checks(issuer, login())
     assert {each.outcome for each in verdicts} == {Outcome.NOT_TESTABLE}
     assert all("the browser did not return" in each.reason and why in each.reason for each in verdicts)
 
 
-async def test_nobody_is_sent_to_a_browser_again_that_did_not_come_back() -> None:
+async def test_failed_browser_is_not_opened_again() -> None:
     sent: list[str] = []
 
     async def browser(url: str) -> None:
@@ -151,37 +151,37 @@ async def test_nobody_is_sent_to_a_browser_again_that_did_not_come_back() -> Non
         raise RedirectMissing("no")
 
     async with open_raw_issuer(None) as issuer:
-        await judged(issuer, Login(browser, timeout=60.0))
+        await run_checks(issuer, Login(browser, timeout=60.0))
     assert len(sent) == 1
 
 
-async def get(url: str) -> int:
+async def fetch(url: str) -> int:
     async with Endpoint(url).exchange(Transcript(), "GET") as exchange:
         return exchange.status
     raise AssertionError("the block returns")
 
 
-async def test_who_does_not_agree_is_no_fault_of_the_server() -> None:
+async def test_denied_consent_is_not_testable() -> None:
     async def browser(url: str) -> None:
-        await get(f"{login.redirect_uri}?error=access_denied&error_description=No")
+        await fetch(f"{login.redirect_uri}?error=access_denied&error_description=No")
 
     login = Login(browser, timeout=60.0)
     async with open_raw_issuer(None) as issuer:
-        (verdict,) = await judged(issuer, login, ids=frozenset({"auth.as-state"}))
+        (verdict,) = await run_checks(issuer, login, ids=frozenset({"auth.as-state"}))
     assert verdict.outcome is Outcome.NOT_TESTABLE
     assert verdict.reason == "the control request failed: the authorization response has access_denied: No"
 
 
-async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
+async def test_late_redirect_is_matched_by_state() -> None:
     urls: list[str] = []
 
     async def browser(url: str) -> None:
         urls.append(url)
         if len(urls) == 1:
             raise RedirectMissing("the window was closed")
-        assert await get(login.redirect_uri.replace("/callback", "/favicon.ico")) == 404
-        assert await get(f"{login.redirect_uri}?state=first&code=1") == 200
-        assert await get(f"{login.redirect_uri}?state=second&code=2") == 200
+        assert await fetch(login.redirect_uri.replace("/callback", "/favicon.ico")) == 404
+        assert await fetch(f"{login.redirect_uri}?state=first&code=1") == 200
+        assert await fetch(f"{login.redirect_uri}?state=second&code=2") == 200
         raise RedirectMissing("how it ends is of no interest any more")
 
     async with open_login(Login(browser, timeout=60.0)) as login:
@@ -191,7 +191,7 @@ async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (("--browser", "firefox"), "has no {url}"),
         (("--browser", "firefox '{url}"), "No closing quotation"),
@@ -199,27 +199,25 @@ async def test_who_comes_late_is_not_taken_for_who_was_sent_last() -> None:
         (("--resource", "http://localhost/mcp"), "they need --browser"),
     ],
 )
-def test_options_of_a_login_have_to_make_sense(
-    words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_login_options_return_usage_error(
+    arguments: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["authorization-server", "--issuer", "http://127.0.0.1:1", *words]) == 2
+    assert main(["authorization-server", "--issuer", "http://127.0.0.1:1", *arguments]) == 2
     assert why in capsys.readouterr().err
 
 
-def test_the_command_logs_in_and_keeps_the_words_of_the_browser_to_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_browser_command_is_left_out_of_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     program = [sys.executable, "-m", "authorization", "--port", "0"]
     with subprocess.Popen(
         program, env={**os.environ, "PYTHONPATH": PROGRAM_PATH}, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        issuer = child.stdout.readline().removeprefix("Serving at ").strip()
-        words = ["--issuer", issuer, "--resource", RESOURCE, "--browser", shlex.join(WORDS)]
+    ) as process:
+        assert process.stdout is not None
+        issuer = process.stdout.readline().removeprefix("Serving at ").strip()
+        arguments = ["--issuer", issuer, "--resource", RESOURCE, "--browser", shlex.join(BROWSER_COMMAND)]
         only = ["--check", "auth.as-state", "--revision", LATEST.name]
-        status = main(["authorization-server", *words, *only, "--json", str(report)])
-        child.terminate()
+        status = main(["authorization-server", *arguments, *only, "--json", str(report)])
+        process.terminate()
     assert f"server {issuer}: passed" in capsys.readouterr().out
     assert status == 0
     assert f"--browser '<command> {{url}}' --resource {RESOURCE}" in report.read_text()
@@ -227,12 +225,12 @@ def test_the_command_logs_in_and_keeps_the_words_of_the_browser_to_itself(
 
 
 @pytest.mark.parametrize(
-    ("check", "words"),
+    ("check", "arguments"),
     [
         ("auth.as-metadata", "authorization-server --issuer URL --check auth.as-metadata"),
         ("auth.as-state", 'authorization-server --issuer URL --browser "... {url}" --check auth.as-state'),
     ],
 )
-def test_a_check_says_by_which_command_it_is_run(check: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explanation_names_command_of_check(check: str, arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", check]) == 0
-    assert f"mcp-conformance {words}" in capsys.readouterr().out
+    assert f"mcp-conformance {arguments}" in capsys.readouterr().out

@@ -31,49 +31,49 @@ with socket.create_server(("127.0.0.1", int(sys.argv[2]))) as listener:
         if held[-1].recv(1):
             ours.sendall(b"a")
 """
-"""Takes requests, says so, and answers none."""
+"""A server that accepts requests, reports each to the test, and answers none."""
 ONE = ("--revision", "2025-06-18", "--check", "jsonrpc.unknown-method")
 
 
 @pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
+def _program_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([PROGRAM_PATH, os.environ.get("PYTHONPATH", "")]))
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    status = main(words)
+def run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
     captured = capsys.readouterr()
     return status, captured.out, captured.err
 
 
-def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"mcp-conformance {mcp_conformance.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["server", "--help"], ["client", "--help"]])
-def test_the_help_tells_the_exit_statuses(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["server", "--help"], ["client", "--help"]])
+def test_help_lists_exit_statuses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(words)
+        main(arguments)
     assert ended.value.code == 0
     text = capsys.readouterr().out
     for status in range(4):
         assert f"\n  {status}  " in text
 
 
-def test_without_arguments_it_fails_rather_than_seem_to_have_checked_something(
+def test_missing_arguments_return_usage_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, out, err = shown(capsys)
+    status, out, err = run_main(capsys)
     assert status == 2
     assert out == ""
     assert "usage:" in err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "message"),
     [
         (["server"], "there is nothing to test"),
         (["client"], "there is nothing to test"),
@@ -93,53 +93,53 @@ def test_without_arguments_it_fails_rather_than_seem_to_have_checked_something(
         (["explain", "jsonrpc.parse-eror"], "did you mean jsonrpc.parse-error"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_may_be(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_option_returns_usage_error_with_suggestion(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, err = shown(capsys, *words)
+    status, out, err = run_main(capsys, *arguments)
     assert status == 2
     assert out == ""
-    assert told in err
+    assert message in err
 
 
-def test_a_baseline_that_names_no_check_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_baseline_with_unknown_check_returns_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "known.toml"
     path.write_text("[[known]]\ncheck = 'jsonrpc.parse-eror'\nreason = 'x'\n")
-    status, _, err = shown(capsys, "server", "--command", SERVER, "--baseline", str(path))
+    status, _, err = run_main(capsys, "server", "--command", SERVER, "--baseline", str(path))
     assert status == 2
     assert "did you mean jsonrpc.parse-error" in err
 
 
-def test_a_good_server_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = shown(capsys, "server", "--command", SERVER, *ONE)
+def test_conforming_server_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run_main(capsys, "server", "--command", SERVER, *ONE)
     assert status == 0
     assert out.splitlines()[-1] == f"server {SERVER}: passed"
     assert err == ""
 
 
-def test_a_server_over_http_is_started_and_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = shown(capsys, "server", "--start", f"{SERVER} --port {{port}}", *ONE)
+def test_http_server_is_started_and_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run_main(capsys, "server", "--start", f"{SERVER} --port {{port}}", *ONE)
     assert status == 0
     assert "2025-06-18  http" in out
 
 
-def test_a_server_with_a_fault_fails_with_a_line_that_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_prints_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     fault = ("--revision", "2025-06-18", "--check", "jsonrpc.notification-not-answered")
-    status, out, err = shown(capsys, "server", "--command", BROKEN, *fault)
+    status, out, err = run_main(capsys, "server", "--command", BROKEN, *fault)
     assert status == 1
     assert "FAILED  jsonrpc.notification-not-answered" in out
     assert err.startswith("failed")
     (line,) = (each for each in out.splitlines() if each.startswith("  rerun: mcp-conformance "))
-    status, again, _ = shown(capsys, *shlex.split(line)[2:])
+    status, again, _ = run_main(capsys, *shlex.split(line)[2:])
     assert status == 1
     assert again == out
 
 
-def test_all_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {"json": "a.json", "junit": "a.xml", "markdown": "a.md", "sarif": "a.sarif", "html": "a.html"}
-    words = [word for option, name in names.items() for word in (f"--{option}", str(tmp_path / name))]
+    arguments = [word for option, name in names.items() for word in (f"--{option}", str(tmp_path / name))]
     picture, data = tmp_path / "badge.svg", tmp_path / "badge.json"
-    assert shown(capsys, "server", "--command", SERVER, *ONE, *words, "--badge", str(picture))[0] == 0
+    assert run_main(capsys, "server", "--command", SERVER, *ONE, *arguments, "--badge", str(picture))[0] == 0
     document = json.loads((tmp_path / "a.json").read_text())
     assert document["status"] == 0
     assert document["invocation"] == f"mcp-conformance server --command {shlex.quote(SERVER)}"
@@ -148,126 +148,129 @@ def test_all_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads((tmp_path / "a.sarif").read_text())["version"] == "2.1.0"
     assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
     assert picture.read_text().startswith("<svg")
-    assert shown(capsys, "server", "--command", SERVER, *ONE, "--badge", str(data))[0] == 0
+    assert run_main(capsys, "server", "--command", SERVER, *ONE, "--badge", str(data))[0] == 0
     assert json.loads(data.read_text())["schemaVersion"] == 1
 
 
-def test_a_baseline_is_written_holds_and_goes_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_baseline_is_written_applied_and_goes_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "known.toml")
     fault = ("--revision", "2025-06-18", "--check", "jsonrpc.notification-not-answered")
-    assert shown(capsys, "server", "--command", BROKEN, *fault, "--write-baseline", path)[0] == 0
-    status, out, _ = shown(capsys, "server", "--command", BROKEN, *fault, "--baseline", path)
+    assert run_main(capsys, "server", "--command", BROKEN, *fault, "--write-baseline", path)[0] == 0
+    status, out, _ = run_main(capsys, "server", "--command", BROKEN, *fault, "--baseline", path)
     assert status == 0
     assert "known          jsonrpc.notification-not-answered" in out
-    status, out, _ = shown(capsys, "server", "--command", SERVER, *fault, "--baseline", path)
+    status, out, _ = run_main(capsys, "server", "--command", SERVER, *fault, "--baseline", path)
     assert status == 1
     assert "remove the entry" in out
-    # Written again without what passes by now.
-    assert shown(capsys, "server", "--command", SERVER, *fault, "--write-baseline", path)[0] == 0
+    # The baseline is written again without entries that pass by now.
+    assert run_main(capsys, "server", "--command", SERVER, *fault, "--write-baseline", path)[0] == 0
     assert "[[known]]" not in Path(path).read_text()
 
 
-def test_what_could_not_be_tested_fails_unless_it_is_allowed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_untestable_check_fails_unless_allowed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = tmp_path / "fixtures.toml"
     manifest.write_text('[tools.test_simple_text]\nname = "nowhere"\n')
-    words = ("server", "--command", SERVER, "--fixtures", str(manifest), *ONE[:2], "--check", "tools.text")
-    status, out, _ = shown(capsys, *words)
+    arguments = ("server", "--command", SERVER, "--fixtures", str(manifest), *ONE[:2], "--check", "tools.text")
+    status, out, _ = run_main(capsys, *arguments)
     assert status == 1
     assert "not testable   " in out
-    status, out, _ = shown(capsys, *words, "--allow-untested")
+    status, out, _ = run_main(capsys, *arguments, "--allow-untested")
     assert status == 0
     assert out.rstrip().endswith("passed, 1 not testable")
 
 
-def test_a_server_that_cannot_be_started_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = shown(capsys, "server", "--command", "nothing-of-this-name", *ONE)
+def test_command_not_found_returns_3(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run_main(capsys, "server", "--command", "nothing-of-this-name", *ONE)
     assert status == 3
     assert "nothing-of-this-name" in err
-    status, _, err = shown(capsys, "client", "--command", "nothing-of-this-name", "--revision", "2025-06-18")
+    status, _, err = run_main(capsys, "client", "--command", "nothing-of-this-name", "--revision", "2025-06-18")
     assert status == 3
     assert "nothing-of-this-name" in err
 
 
-def test_what_a_server_says_that_does_not_speak_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stderr_of_failed_server_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     program = shlex.join([sys.executable, "-c", "raise SystemExit('the database is missing')"])
-    status, out, _ = shown(capsys, "server", "--command", program, *ONE)
+    status, out, _ = run_main(capsys, "server", "--command", program, *ONE)
     assert status == 3
     assert "the database is missing" in out
 
 
-def test_keys_are_in_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secret_headers_are_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.json"
     headers = ("--header", "X-Api-Key: hush", "--other-header", "X-Api-Key: hush")
-    words = ("--url", "http://127.0.0.1:9/mcp", *headers, "--json", str(path))
-    status, out, _ = shown(capsys, "server", *words, *ONE)
+    arguments = ("--url", "http://127.0.0.1:9/mcp", *headers, "--json", str(path))
+    status, out, _ = run_main(capsys, "server", *arguments, *ONE)
     assert status == 3
     assert "hush" not in out + path.read_text()
     assert json.loads(path.read_text())["invocation"].count("X-Api-Key: <secret>") == 2
 
 
-def test_checks_are_listed_by_level(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = shown(capsys, "server", "--list", "--area", "jsonrpc", "--level", "must")
+def test_list_filters_by_level_and_area(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run_main(capsys, "server", "--list", "--area", "jsonrpc", "--level", "must")
     assert status == 0
     assert {line.split()[0] for line in out.splitlines()} == {"MUST"}
     assert any("jsonrpc.parse-error" in line for line in out.splitlines())
-    assert shown(capsys, "client", "--list")[1].splitlines()
+    assert run_main(capsys, "client", "--list")[1].splitlines()
 
 
-def test_a_check_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = shown(capsys, "explain", "jsonrpc.parse-error")
+def test_explain_prints_requirement_of_check(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run_main(capsys, "explain", "jsonrpc.parse-error")
     assert status == 0
     for part in ("-32700", "MUST jsonrpc.parse-error", "2024-11-05", "stdio", "--check jsonrpc.parse-error"):
         assert part in out
     needy = next(check for check in SERVER_CHECKS if check.needs)
-    assert needy.needs[0] in shown(capsys, "explain", needy.id)[1]
+    assert needy.needs[0] in run_main(capsys, "explain", needy.id)[1]
 
 
-def test_coverage_can_be_told_row_by_row(capsys: pytest.CaptureFixture[str]) -> None:
-    _, short, _ = shown(capsys, "coverage")
-    _, long, _ = shown(capsys, "coverage", "--every")
+def test_coverage_every_prints_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    _, short, _ = run_main(capsys, "coverage")
+    _, long, _ = run_main(capsys, "coverage", "--every")
     assert "2026-07-28" in short
     assert len(long) > len(short)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without telling it")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows ends a process without a signal")
 @pytest.mark.parametrize(
-    ("number", "of_sigint"),
+    ("signal_number", "sigint_handler"),
     [
         (signal.SIGINT, signal.SIG_DFL),
         (signal.SIGTERM, signal.SIG_DFL),
-        # As in the background of a shell.
+        # As for a job in the background of a shell.
         (signal.SIGTERM, signal.SIG_IGN),
     ],
 )
-def test_what_was_started_is_ended_when_the_suite_is_stopped(
-    number: signal.Signals, of_sigint: signal.Handlers
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as ours:
-        ours.settimeout(_LONG)
+def test_signal_stops_suite_and_started_server(signal_number: signal.Signals, sigint_handler: signal.Handlers) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(_LONG)
         hung = shlex.join(
-            [sys.executable, "-c", _HUNG, str(ours.getsockname()[1]), "{port}"]  # its end is that of its connection
+            [sys.executable, "-c", _HUNG, str(listener.getsockname()[1]), "{port}"]  # it ends with its connection
         )
-        words = [str(Path(sys.executable).with_name("mcp-conformance")), "server", "--start", hung, "--patience", "600"]
+        arguments = [
+            str(Path(sys.executable).with_name("mcp-conformance")),
+            "server",
+            "--start",
+            hung,
+            "--patience",
+            "600",
+        ]
         with subprocess.Popen(
-            words,
+            arguments,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=partial(signal.signal, signal.SIGINT, of_sigint),
+            preexec_fn=partial(signal.signal, signal.SIGINT, sigint_handler),
         ) as suite:
-            server, _ = ours.accept()
+            server, _ = listener.accept()
             try:
                 server.settimeout(_LONG)
                 assert server.recv(1) == b"a"
-                suite.send_signal(number)
+                suite.send_signal(signal_number)
                 while server.recv(100):
                     pass
-                _, told = suite.communicate(timeout=_LONG)
+                _, stderr = suite.communicate(timeout=_LONG)
             finally:
                 server.close()
                 suite.kill()
-    assert suite.returncode == 128 + number
-    assert told.endswith(f"mcp-conformance: stopped by {number.name}\n")
-    assert "Traceback" not in told
+    assert suite.returncode == 128 + signal_number
+    assert stderr.endswith(f"mcp-conformance: stopped by {signal_number.name}\n")
+    assert "Traceback" not in stderr

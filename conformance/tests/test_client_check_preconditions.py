@@ -1,4 +1,4 @@
-"""What clients do that shows nothing: it is not laid at their door."""
+"""Tests of client checks on evidence that proves nothing: the check is not testable instead of failed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _request(method: str, **params: JsonValue) -> JsonObject:
     return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
 
 
-def _opening(capabilities: JsonObject) -> JsonObject:
+def _initialize(capabilities: JsonObject) -> JsonObject:
     return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"capabilities": capabilities}}
 
 
@@ -52,7 +52,7 @@ def _evidence(scenario: str, revision: Revision, *messages: JsonObject, status: 
         transport=Transport.STDIO,
         transcript=transcript,
         server=server,
-        launches=(cast("Launch", None),),  # that there is one is enough
+        launches=(cast("Launch", None),),  # only the number of launches is read
         status=status,
         log="",
     )
@@ -70,7 +70,7 @@ async def _judge(id: str, *runs: Evidence) -> None:
     )
 
 
-# --- a server that does not answer the probe -------------------------------------------------------------------------
+# --- a server that does not answer the probe ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -78,25 +78,25 @@ async def _judge(id: str, *runs: Evidence) -> None:
     [
         ((), None, NotTestable),
         ((), 1, Deviation),
-        ((_opening({}),), None, Deviation),
+        ((_initialize({}),), None, Deviation),
     ],
 )
-async def test_a_client_that_waits_longer_than_the_suite_is_not_blamed(
+async def test_unanswered_probe_in_running_client_is_not_testable(
     more: tuple[JsonObject, ...], status: int | None, outcome: type[Exception]
 ) -> None:
-    legacy = _evidence("meets-legacy", LATEST, _opening({}))
+    legacy = _evidence("meets-legacy", LATEST, _initialize({}))
     silent = _evidence("meets-silent", LATEST, _PROBE, *more, status=status)
 
     with pytest.raises(outcome):
         await _judge("stdio.client-probe-silence", legacy, silent)
 
 
-# --- roots that change -----------------------------------------------------------------------------------------------
+# --- roots that change ----------------------------------------------------------------------------------------------
 
 
-def _with_roots(*uris: str, tells: bool = False) -> Evidence:
-    opening = _opening({"roots": {"listChanged": True}})
-    evidence = _evidence("conformance_roots_change", LATEST_LEGACY, opening, *([_CHANGED] if tells else []))
+def _with_roots(*uris: str, notifies: bool = False) -> Evidence:
+    initialize = _initialize({"roots": {"listChanged": True}})
+    evidence = _evidence("conformance_roots_change", LATEST_LEGACY, initialize, *([_CHANGED] if notifies else []))
     for id, uri in enumerate(uris):
         response: JsonObject = {"jsonrpc": "2.0", "id": id, "result": {"roots": [{"uri": uri}]}}
         evidence.server.client_requests.append(
@@ -106,27 +106,27 @@ def _with_roots(*uris: str, tells: bool = False) -> Evidence:
 
 
 @pytest.mark.parametrize("uris", [("file:///a",), ("file:///a", "file:///a")])
-async def test_a_client_whose_roots_do_not_change_has_nothing_to_tell(uris: tuple[str, ...]) -> None:
+async def test_unchanged_roots_are_not_testable(uris: tuple[str, ...]) -> None:
     with pytest.raises(NotTestable, match="do not change"):
         await _judge("roots.client-list-changed", _with_roots(*uris))
 
 
-async def test_a_client_whose_roots_change_tells_so() -> None:
-    await _judge("roots.client-list-changed", _with_roots("file:///a", "file:///b", tells=True))
+async def test_changed_roots_require_notification() -> None:
+    await _judge("roots.client-list-changed", _with_roots("file:///a", "file:///b", notifies=True))
     with pytest.raises(Deviation, match="roots/list_changed"):
         await _judge("roots.client-list-changed", _with_roots("file:///a", "file:///b"))
 
 
-# --- lists in pages ----------------------------------------------------------------------------------------------------
+# --- pagination -------------------------------------------------------------------------------------------------------
 
 
 def _paging(*cursors: str) -> Evidence:
-    asked = [_request("tools/list", cursor=cursor) for cursor in cursors]
+    requests = [_request("tools/list", cursor=cursor) for cursor in cursors]
     call = _request("tools/call", name="add_numbers")
-    return _evidence("conformance_pages", LATEST_LEGACY, _request("tools/list"), *asked, call)
+    return _evidence("conformance_pages", LATEST_LEGACY, _request("tools/list"), *requests, call)
 
 
-async def test_who_reads_one_page_alone_is_not_said_to_go_by_its_length() -> None:
+async def test_client_reading_one_page_fails_only_whole_list_check() -> None:
     plain = _evidence("tools_call", LATEST_LEGACY, _request("tools/call", name="add_numbers"))
     with pytest.raises(NotTestable, match="follows no cursor"):
         await _judge("pagination.client-lengths", _paging())
@@ -134,7 +134,7 @@ async def test_who_reads_one_page_alone_is_not_said_to_go_by_its_length() -> Non
         await _judge("pagination.client-whole", _paging(), plain)
 
 
-async def test_who_stops_in_the_midst_of_a_list_is_not_said_to_read_one_page_alone() -> None:
+async def test_client_stopping_after_second_page_fails_only_lengths_check() -> None:
     plain = _evidence("tools_call", LATEST_LEGACY, _request("tools/call", name="add_numbers"))
     first = cursors("tools/list", LATEST_LEGACY.era)[0]
     with pytest.raises(Deviation, match="tools/list up to the cursor"):
@@ -143,34 +143,34 @@ async def test_who_stops_in_the_midst_of_a_list_is_not_said_to_read_one_page_alo
         await _judge("pagination.client-whole", _paging(first), plain)
 
 
-# --- what is for another check -----------------------------------------------------------------------------------------
+# --- requests that belong to other checks -----------------------------------------------------------------------------
 
 
-async def test_an_answer_in_a_call_is_no_argument_of_it() -> None:
-    odd: JsonObject = {"the question": {"action": "no"}}
-    again = _request("tools/call", name="ask_form", arguments={}, inputResponses=odd, requestState=7)
+async def test_input_responses_are_not_tool_arguments() -> None:
+    invalid: JsonObject = {"the form": {"action": "no"}}
+    again = _request("tools/call", name="ask_form", arguments={}, inputResponses=invalid, requestState=7)
     await _judge("tools.client-arguments", _evidence("tools_call", LATEST, again))
-    listed = _request("tools/call", name="add_numbers", arguments=[1])
+    call = _request("tools/call", name="add_numbers", arguments=[1])
     with pytest.raises(Deviation, match="arguments"):
-        await _judge("tools.client-arguments", _evidence("tools_call", LATEST, listed))
+        await _judge("tools.client-arguments", _evidence("tools_call", LATEST, call))
 
 
 @pytest.mark.parametrize("member", ["experimental", "extensions"])
-async def test_capabilities_are_there_even_if_what_they_map_to_is_odd(member: str) -> None:
+async def test_capabilities_with_unknown_members_pass(member: str) -> None:
     def declaring(declared: JsonValue) -> Evidence:
         return _evidence("tools_call", LATEST, _request("tools/list", _meta={CLIENT_CAPABILITIES: declared}))
 
     await _judge("meta.client-capabilities", declaring({member: {"com.example/x": True}}))
     wrong: list[JsonValue] = [{"sampling": True}, [], None]
-    for odd in wrong:
+    for invalid in wrong:
         with pytest.raises(Deviation, match="ClientCapabilities"):
-            await _judge("meta.client-capabilities", declaring(odd))
+            await _judge("meta.client-capabilities", declaring(invalid))
 
 
-async def test_a_cancellation_of_nothing_is_not_said_to_be_one_of_what_is_not_the_clients() -> None:
+async def test_cancellation_without_request_id_is_not_testable() -> None:
     def cancelling(params: JsonObject) -> Evidence:
-        told: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-        return _evidence("conformance_cancel", LATEST, _request("tools/call", name=WAITING), told)
+        message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        return _evidence("conformance_cancel", LATEST, _request("tools/call", name=WAITING), message)
 
     with pytest.raises(NotTestable, match="has a requestId"):
         await _judge("cancellation.client-own", cancelling({"reason": "why not?"}))
@@ -179,7 +179,7 @@ async def test_a_cancellation_of_nothing_is_not_said_to_be_one_of_what_is_not_th
     await _judge("cancellation.client-own", cancelling({"requestId": 7}))
 
 
-async def test_a_line_that_is_a_batch_is_read_even_if_not_all_of_it_is_answered() -> None:
+async def test_partly_answered_batch_passes_receive_check() -> None:
     def answering(*ids: str) -> Evidence:
         answers: list[JsonObject] = [{"jsonrpc": "2.0", "id": id, "result": {}} for id in ids]
         return _evidence("conformance_batches", R2025_03_26, _request("tools/call", name=BATCHED), *answers)
@@ -192,26 +192,26 @@ async def test_a_line_that_is_a_batch_is_read_even_if_not_all_of_it_is_answered(
         await _judge("batch.client-receives", answering("ping 2"))
 
 
-# --- tasks whose requests fail -----------------------------------------------------------------------------------------
+# --- tasks whose requests fail ----------------------------------------------------------------------------------------
 
 
-def _task_of_a_form(status: str, given: JsonObject) -> Evidence:
-    opening = _opening({"elicitation": {}, "tasks": {"requests": {"elicitation": {"create": {}}}}})
-    evidence = _evidence("conformance_asks_tasks", LATEST_LEGACY, opening)
-    told: list[tuple[str, JsonObject]] = [
+def _task_of_a_form(status: str, result: JsonObject) -> Evidence:
+    initialize = _initialize({"elicitation": {}, "tasks": {"requests": {"elicitation": {"create": {}}}}})
+    evidence = _evidence("conformance_asks_tasks", LATEST_LEGACY, initialize)
+    responses: list[tuple[str, JsonObject]] = [
         ("create", {"result": {"task": {"taskId": "1"}}}),
-        ("result", given),
+        ("result", result),
         ("ended", {"result": {"taskId": "1", "status": status}}),
-        ("again", given),
+        ("again", result),
     ]
-    for name, response in told:
-        asked = ClientRequestRecord(method="tasks/get", request={}, response=response, name=f"ask_task_form: {name}")
-        evidence.server.client_requests.append(asked)
+    for name, response in responses:
+        request = ClientRequestRecord(method="tasks/get", request={}, response=response, name=f"ask_task_form: {name}")
+        evidence.server.client_requests.append(request)
     return evidence
 
 
 @pytest.mark.parametrize("check", ["tasks.client-result", "tasks.client-related-result"])
-async def test_a_task_whose_request_is_refused_has_no_result_to_look_at(check: str) -> None:
+async def test_failed_task_result_is_not_testable(check: str) -> None:
     refused: JsonObject = {"error": {"code": -32602, "message": "mode is missing"}}
     with pytest.raises(NotTestable, match="no task reached its result"):
         await _judge(check, _task_of_a_form("failed", refused))
@@ -219,17 +219,17 @@ async def test_a_task_whose_request_is_refused_has_no_result_to_look_at(check: s
         await _judge(check, _task_of_a_form("completed", {"result": {"action": "no"}}))
 
 
-async def test_a_task_that_is_completed_has_a_result() -> None:
+async def test_completed_task_without_result_deviates() -> None:
     refused: JsonObject = {"error": {"code": -32602, "message": "mode is missing"}}
     with pytest.raises(Deviation, match="ElicitResult"):
         await _judge("tasks.client-result", _task_of_a_form("completed", refused))
 
 
-# --- what was refused before it came so far ----------------------------------------------------------------------------
+# --- rejected requests ------------------------------------------------------------------------------------------------
 
 
-def _telling(evidence: Evidence, *messages: JsonObject) -> Evidence:
-    """With what the suite said."""
+def _with_sent(evidence: Evidence, *messages: JsonObject) -> Evidence:
+    """Return the evidence with messages of the suite added to its transcript."""
     for message in messages:
         evidence.transcript.message(encoded(message), sent=True)
     return evidence
@@ -238,53 +238,53 @@ def _telling(evidence: Evidence, *messages: JsonObject) -> Evidence:
 _UNREAD: JsonObject = {"jsonrpc": "2.0", "error": {"code": -32700, "message": "this is no JSON"}}
 
 
-async def test_who_gives_up_when_it_is_refused_does_not_insist_on_a_token() -> None:
-    listed = _request("tools/list")
+async def test_rejected_request_proves_no_token_demand() -> None:
+    call = _request("tools/list")
     answers: list[tuple[JsonObject, type[Exception]]] = [
         ({"jsonrpc": "2.0", "id": 7, "error": {"code": -32020, "message": "Mcp-Method is missing"}}, NotTestable),
         ({"jsonrpc": "2.0", "id": 7, "result": {"tools": []}}, Deviation),
     ]
     for answer, outcome in answers:
         with pytest.raises(outcome):
-            await _judge("auth.client-optional", _telling(_evidence("tools_call", LATEST, listed, status=1), answer))
+            await _judge("auth.client-optional", _with_sent(_evidence("tools_call", LATEST, call, status=1), answer))
 
 
-async def test_a_list_whose_pages_went_astray_says_nothing_of_their_lengths() -> None:
-    asked = [_request("tools/list"), _request("tools/list", cursor=cursors("tools/list", LATEST_LEGACY.era)[0])]
+async def test_unread_pages_are_not_testable() -> None:
+    requests = [_request("tools/list"), _request("tools/list", cursor=cursors("tools/list", LATEST_LEGACY.era)[0])]
 
     with pytest.raises(Deviation):
-        await _judge("pagination.client-lengths", _evidence("conformance_pages", LATEST_LEGACY, *asked))
-    evidence = _telling(_evidence("conformance_pages", LATEST_LEGACY, *asked), _UNREAD)
+        await _judge("pagination.client-lengths", _evidence("conformance_pages", LATEST_LEGACY, *requests))
+    evidence = _with_sent(_evidence("conformance_pages", LATEST_LEGACY, *requests), _UNREAD)
     with pytest.raises(NotTestable, match="could not be read"):
         await _judge("pagination.client-lengths", evidence)
 
 
-async def test_a_result_that_never_came_was_not_taken_for_a_failure() -> None:
-    used = _request("tools/call", name="gives_plain", arguments={})
-    told: JsonObject = {"of": "gives_plain", "outcome": "failed"}
-    evidence = _evidence("conformance_results", LATEST, used, _request("tools/call", name="report", arguments=told))
+async def test_missing_result_is_not_testable() -> None:
+    call = _request("tools/call", name="gives_plain", arguments={})
+    message: JsonObject = {"of": "gives_plain", "outcome": "failed"}
+    evidence = _evidence("conformance_results", LATEST, call, _request("tools/call", name="report", arguments=message))
 
     with pytest.raises(Deviation):
         await _judge("tools.client-is-error-default", evidence)
-    evidence.server.received.remove(used)
+    evidence.server.received.remove(call)
     with pytest.raises(NotTestable, match="was rejected"):
         await _judge("tools.client-is-error-default", evidence)
 
 
 @pytest.mark.parametrize("id", [None, 1.5])
-async def test_a_request_that_has_no_right_id_cannot_be_named_by_a_cancellation(id: JsonValue) -> None:
+async def test_cancellation_of_invalid_id_is_not_testable(id: JsonValue) -> None:
     call = {**_request("tools/call", name=WAITING), "id": id}
-    named: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+    cancellation: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
 
     with pytest.raises(NotTestable, match="has no valid id"):
-        await _judge("cancellation.client-params", _evidence("conformance_cancel", LATEST, call, named))
+        await _judge("cancellation.client-params", _evidence("conformance_cancel", LATEST, call, cancellation))
 
 
-@pytest.mark.parametrize("told", [1.5, True, None, {}])
-async def test_a_progress_token_that_there_cannot_be_is_none_to_the_fake_server(told: JsonValue) -> None:
-    for token, seen in ((told, None), ("one", "one"), (0, 0)):
+@pytest.mark.parametrize("message", [1.5, True, None, {}])
+async def test_invalid_progress_token_is_ignored_by_fake_server(message: JsonValue) -> None:
+    for token, expected in ((message, None), ("one", "one"), (0, 0)):
         request = _request("tools/call", _meta={"progressToken": token})
-        turn = ScriptedRequest(
+        request_state = ScriptedRequest(
             request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, client_requests=[], timeout=0
         )
-        assert turn.token == seen
+        assert request_state.token == expected

@@ -1,4 +1,4 @@
-"""The connections that checks share: which goes on to the next one, and which does not."""
+"""Tests of connections that checks share: which connections are kept, and which are closed."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _KIND = kind_of(Subject.SHARED, None)
 
 
 class _Peer(SuiteConnection):
-    """A server that answers until it is told not to."""
+    """A server that answers until the test sets another behavior."""
 
     def __init__(self) -> None:
         super().__init__(REVISIONS["2025-11-25"], Transport.STDIO, Transcript(), _SETTINGS)
         self.deaf = False
         self.chatty = False
         self.code: int | None = None
-        self.gone = ""
+        self.end_reason = ""
 
     @property
     def ending(self) -> str:
-        return self.gone
+        return self.end_reason
 
     async def exchange(
         self,
@@ -61,10 +61,10 @@ class _Peer(SuiteConnection):
             raise Deviation("an answer", "none")
         if self.chatty:
             await self.take({"jsonrpc": "2.0", "id": "long ago", "result": {}})
-        what: JsonObject = {"result": {}}
+        outcome: JsonObject = {"result": {}}
         if self.code is not None:
-            what = {"error": {"code": self.code, "message": "no"}}
-        return Answer(method="ping", message={"jsonrpc": "2.0", "id": message["id"], **what})
+            outcome = {"error": {"code": self.code, "message": "no"}}
+        return Answer(method="ping", message={"jsonrpc": "2.0", "id": message["id"], **outcome})
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         raise AssertionError((message, deviant))
@@ -73,13 +73,13 @@ class _Peer(SuiteConnection):
         raise AssertionError((data, deviant))
 
 
-class _World:
+class _PeerFactory:
     def __init__(self) -> None:
         self.opened: list[_Peer] = []
         self.closed: list[_Peer] = []
 
     @asynccontextmanager
-    async def opening(self) -> AsyncIterator[SuiteConnection]:
+    async def open_peer(self) -> AsyncIterator[SuiteConnection]:
         peer = _Peer()
         self.opened.append(peer)
         try:
@@ -89,120 +89,118 @@ class _World:
 
 
 @asynccontextmanager
-async def _lane() -> AsyncIterator[tuple[ConnectionPool, _World]]:
+async def _open_connections() -> AsyncIterator[tuple[ConnectionPool, _PeerFactory]]:
     async with open_nursery() as nursery:
         connections = ConnectionPool(nursery)
-        yield connections, _World()
+        yield connections, _PeerFactory()
         await connections.close()
 
 
-async def test_a_sound_connection_goes_on_as_if_it_were_new() -> None:
-    async with _lane() as (connections, world):
-        async with connections.borrow(_KIND, world.opening) as first:
+async def test_reused_connection_is_reset() -> None:
+    async with _open_connections() as (connections, factory):
+        async with connections.borrow(_KIND, factory.open_peer) as first:
             first.inbox.append({"method": "notifications/message"})
             first.replies["ping"] = lambda _: {"odd": True}
             first.deviance = "odd replies"
-        async with connections.borrow(_KIND, world.opening) as second:
+        async with connections.borrow(_KIND, factory.open_peer) as second:
             assert second is first
             assert second.inbox == []
             assert second.replies["ping"]({}) == {}
             assert second.deviance == ""
-        assert world.closed == []
+        assert factory.closed == []
 
-    assert world.closed == world.opened
+    assert factory.closed == factory.opened
 
 
 @pytest.mark.parametrize("spoil", ["deaf", "chatty"])
-async def test_a_connection_that_does_not_bear_what_was_done_on_it_is_closed(spoil: str) -> None:
-    async with _lane() as (connections, world):
-        async with connections.borrow(_KIND, world.opening):
-            setattr(world.opened[0], spoil, True)
-        assert world.closed == world.opened
-        async with connections.borrow(_KIND, world.opening):
-            assert len(world.opened) == 2
+async def test_unresponsive_or_noisy_connection_is_closed(spoil: str) -> None:
+    async with _open_connections() as (connections, factory):
+        async with connections.borrow(_KIND, factory.open_peer):
+            setattr(factory.opened[0], spoil, True)
+        assert factory.closed == factory.opened
+        async with connections.borrow(_KIND, factory.open_peer):
+            assert len(factory.opened) == 2
 
 
 @pytest.mark.parametrize(("code", "kept"), [(-32603, False), (-32601, True)])
-async def test_a_connection_that_comes_to_answer_by_errors_is_closed_unless_there_is_no_ping(
-    code: int, *, kept: bool
-) -> None:
-    async with _lane() as (connections, world):
-        async with connections.borrow(_KIND, world.opening):
-            world.opened[0].code = code
-        assert (world.closed == []) is kept
+async def test_connection_with_ping_error_is_closed_unless_method_unknown(code: int, *, kept: bool) -> None:
+    async with _open_connections() as (connections, factory):
+        async with connections.borrow(_KIND, factory.open_peer):
+            factory.opened[0].code = code
+        assert (factory.closed == []) is kept
 
 
 @pytest.mark.parametrize(
     ("outcome", "kept"),
     [(NotTestable("no fixture"), True), (NotApplicable("no tools"), True), (Deviation("a", "b"), False)],
 )
-async def test_what_a_check_came_to_says_whether_its_connection_goes_on(outcome: Exception, *, kept: bool) -> None:
-    async with _lane() as (connections, world):
+async def test_connection_is_closed_after_deviation_only(outcome: Exception, *, kept: bool) -> None:
+    async with _open_connections() as (connections, factory):
         with pytest.raises(type(outcome)):
-            async with connections.borrow(_KIND, world.opening):
+            async with connections.borrow(_KIND, factory.open_peer):
                 raise outcome
-        assert (world.closed == []) is kept
+        assert (factory.closed == []) is kept
 
 
 @pytest.mark.parametrize("outcome", [None, NotTestable("no fixture"), NotApplicable("no tools")])
-async def test_a_server_that_ended_is_red_whatever_the_check_came_to(outcome: Exception | None) -> None:
-    async def use(connections: ConnectionPool, world: _World) -> None:
-        async with connections.borrow(_KIND, world.opening):
-            world.opened[0].deaf = True
-            world.opened[0].gone = "the end of the process"
+async def test_server_exit_is_deviation_for_any_outcome(outcome: Exception | None) -> None:
+    async def use(connections: ConnectionPool, factory: _PeerFactory) -> None:
+        async with connections.borrow(_KIND, factory.open_peer):
+            factory.opened[0].deaf = True
+            factory.opened[0].end_reason = "the end of the process"
             if outcome is not None:
                 raise outcome
 
-    async with _lane() as (connections, world):
+    async with _open_connections() as (connections, factory):
         with pytest.raises(Deviation, match="the server to go on; observed the end of the process"):
-            await use(connections, world)
-        assert world.closed == world.opened
+            await use(connections, factory)
+        assert factory.closed == factory.opened
 
 
-async def test_a_connection_is_not_given_to_two_and_not_to_those_who_declare_otherwise() -> None:
+async def test_connection_is_exclusive_per_kind() -> None:
     async with (
-        _lane() as (connections, world),
-        connections.borrow(_KIND, world.opening) as first,
-        connections.borrow(_KIND, world.opening) as second,
-        connections.borrow(kind_of(Subject.SHARED, {}), world.opening) as third,
-        connections.borrow(kind_of(Subject.RECOVERING, None), world.opening) as fourth,
+        _open_connections() as (connections, factory),
+        connections.borrow(_KIND, factory.open_peer) as first,
+        connections.borrow(_KIND, factory.open_peer) as second,
+        connections.borrow(kind_of(Subject.SHARED, {}), factory.open_peer) as third,
+        connections.borrow(kind_of(Subject.RECOVERING, None), factory.open_peer) as fourth,
     ):
         assert len({id(each) for each in (first, second, third, fourth)}) == 4
 
 
-async def test_one_that_cannot_be_opened_is_told_to_who_wants_it() -> None:
-    world = _World()
+async def test_failed_opening_raises_in_borrower() -> None:
+    factory = _PeerFactory()
 
     @asynccontextmanager
-    async def refused() -> AsyncIterator[SuiteConnection]:
-        if world.opened == []:
+    async def open_failing() -> AsyncIterator[SuiteConnection]:
+        if factory.opened == []:
             raise Deviation("an answer to initialize", "nothing")
-        yield world.opened[0]
+        yield factory.opened[0]
 
-    async with _lane() as (connections, _):
+    async with _open_connections() as (connections, _):
         with pytest.raises(Deviation, match="initialize"):
-            async with connections.borrow(_KIND, refused):
+            async with connections.borrow(_KIND, open_failing):
                 raise AssertionError
 
 
-async def test_a_fault_of_the_suite_is_told_to_who_has_the_connection_and_to_nobody_else() -> None:
-    world = _World()
+async def test_suite_error_raises_in_borrower_only() -> None:
+    factory = _PeerFactory()
 
     @asynccontextmanager
-    async def breaking() -> AsyncIterator[SuiteConnection]:
-        async with world.opening() as peer:
+    async def open_breaking() -> AsyncIterator[SuiteConnection]:
+        async with factory.open_peer() as peer:
             yield peer
             raise ZeroDivisionError
 
-    async with _lane() as (connections, _):
+    async with _open_connections() as (connections, _):
         with pytest.raises(ZeroDivisionError):
-            async with connections.borrow(_KIND, breaking):
-                world.opened[0].deaf = True
-        async with connections.borrow(_KIND, world.opening) as another:
-            assert another is world.opened[1]
+            async with connections.borrow(_KIND, open_breaking):
+                factory.opened[0].deaf = True
+        async with connections.borrow(_KIND, factory.open_peer) as another:
+            assert another is factory.opened[1]
 
 
-# --- a whole lane ----------------------------------------------------------------------------------------------------
+# --- a whole leg -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -213,7 +211,7 @@ async def test_a_fault_of_the_suite_is_told_to_who_has_the_connection_and_to_nob
         (["elicitation.url-params", "elicitation.url-valid"], 0, {Outcome.NOT_TESTABLE}),
     ],
 )
-async def test_processes_are_started_for_what_needs_them_alone(
+async def test_processes_start_only_for_checks_that_need_them(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     ids: list[str],
@@ -223,49 +221,49 @@ async def test_processes_are_started_for_what_needs_them_alone(
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
     started: list[Revision] = []
-    opening = target.open
+    open_peer = target.open
 
     @asynccontextmanager
-    async def counted(*given: Revision, **more: JsonObject | None) -> AsyncIterator[SuiteConnection]:
+    async def open_counted(*given: Revision, **more: JsonObject | None) -> AsyncIterator[SuiteConnection]:
         started.append(given[0])
-        async with opening(*given, **more) as peer:  # type: ignore[arg-type]  # they are those of `open`
+        async with open_peer(*given, **more) as peer:  # type: ignore[arg-type]  # the arguments of `open`
             yield peer
 
-    monkeypatch.setattr(target, "open", counted)
+    monkeypatch.setattr(target, "open", open_counted)
     manifest = Manifest(entries={("tools", "conformance_elicit_url"): Fixture(name="of no tool")})
 
     run = await run_server(target, _SETTINGS, manifest, revisions=[REVISIONS["2025-11-25"]], chosen=ids)
 
     assert {verdict.outcome for verdict in run.verdicts} == outcomes
     assert len(run.verdicts) == len(ids)
-    surveyed = 1
-    assert len(started) == surveyed + processes
+    inventory = 1
+    assert len(started) == inventory + processes
 
 
-async def test_a_server_that_is_silent_about_what_is_no_json_fails_without_a_long_wait(
+async def test_silence_after_invalid_json_fails_without_timeout(
     request: pytest.FixtureRequest,
 ) -> None:
-    # The test ends because the answer to what came behind ends the wait.
-    patient = Settings(timeout=1e9)
-    target = CommandTarget([sys.executable, str(request.path.parent / "silent_server.py")], patient)
+    # The test ends because the response to the ping behind the invalid line ends the wait.
+    settings = Settings(timeout=1e9)
+    target = CommandTarget([sys.executable, str(request.path.parent / "silent_server.py")], settings)
 
     run = await run_server(
-        target, patient, Manifest(), revisions=[REVISIONS["2025-11-25"]], chosen=["jsonrpc.parse-error"]
+        target, settings, Manifest(), revisions=[REVISIONS["2025-11-25"]], chosen=["jsonrpc.parse-error"]
     )
 
     assert [verdict.observed for verdict in run.verdicts] == ["no response"]
 
 
-async def test_no_notification_opens_a_modern_connection_over_pipes(request: pytest.FixtureRequest) -> None:
+async def test_modern_stdio_connection_opens_with_request(request: pytest.FixtureRequest) -> None:
     target = CommandTarget([sys.executable, str(request.path.parent / "first_message_server.py")], _SETTINGS)
     modern = REVISIONS["2026-07-28"]
 
     async with target.open(modern, Transport.STDIO) as peer:
-        await peer.notify("notifications/conformance-unknown", deviant="a notification that nobody knows")
+        await peer.notify("notifications/conformance-unknown", deviant="an unknown notification")
         assert (await peer.fence()).result()["supportedVersions"] == ["2026-07-28"]
 
 
-async def test_an_error_is_no_fence_in_the_modern_era(request: pytest.FixtureRequest) -> None:
+async def test_fence_error_in_modern_era_is_deviation(request: pytest.FixtureRequest) -> None:
     target = CommandTarget([sys.executable, str(request.path.parent / "first_message_server.py")], _SETTINGS)
 
     async with target.open(REVISIONS["2026-07-28"], Transport.STDIO) as peer:

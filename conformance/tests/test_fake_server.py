@@ -1,4 +1,4 @@
-"""The fake server behind its hosts: what it answers to what is right, and to what is wrong."""
+"""Tests of the fake server behind its transports: responses to valid and to invalid messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFO: JsonObject = {"name": "test", "version": "1"}
 
 
 @asynccontextmanager
-async def hosted(*speaks: Revision) -> AsyncIterator[tuple[FakeServer, HttpHost, Endpoint]]:
+async def open_fake_server(*speaks: Revision) -> AsyncIterator[tuple[FakeServer, HttpHost, Endpoint]]:
     server = FakeServer(speaks, 5.0)
     async with open_http_host(server, Transcript()) as (host, url):
         with trio.fail_after(30):
@@ -55,23 +55,23 @@ def initialize(revision: Revision) -> JsonObject:
     return legacy("initialize", protocolVersion=revision.name, capabilities={}, clientInfo=INFO)
 
 
-def value_of(answer: HttpResponse) -> JsonObject:
+def json_of(answer: HttpResponse) -> JsonObject:
     value: JsonValue = json.loads(answer.body)
     assert isinstance(value, dict)
     return value
 
 
 def code_of(answer: HttpResponse) -> JsonValue:
-    error = value_of(answer)["error"]
+    error = json_of(answer)["error"]
     assert isinstance(error, dict)
     return error["code"]
 
 
-async def test_a_modern_request_is_answered_with_all_that_the_revision_wants() -> None:
-    async with hosted(LATEST) as (_, _, endpoint):
+async def test_modern_request_returns_required_members() -> None:
+    async with open_fake_server(LATEST) as (_, _, endpoint):
         message = modern("tools/list")
         answer = await post(endpoint, message, *modern_headers(message, LATEST.name, {}))
-        result = value_of(answer)["result"]
+        result = json_of(answer)["result"]
         assert answer.status == 200
         assert isinstance(result, dict)
         assert {"resultType", "_meta", "ttlMs", "cacheScope", "tools"} == set(result)
@@ -88,15 +88,15 @@ async def test_a_modern_request_is_answered_with_all_that_the_revision_wants() -
         (initialize(LATEST_LEGACY), "", 400, -32022),
     ],
 )
-async def test_a_wrong_modern_request_is_refused(message: JsonObject, left_out: str, status: int, code: int) -> None:
-    async with hosted(LATEST) as (_, _, endpoint):
+async def test_invalid_modern_request_is_rejected(message: JsonObject, left_out: str, status: int, code: int) -> None:
+    async with open_fake_server(LATEST) as (_, _, endpoint):
         headers = [line for line in modern_headers(message, LATEST.name, {}) if line[0] != left_out]
         answer = await post(endpoint, message, *headers)
         assert (answer.status, code_of(answer)) == (status, code)
 
 
-async def test_a_modern_server_has_no_get_and_no_other_place() -> None:
-    async with hosted(LATEST) as (_, _, endpoint):
+async def test_modern_server_rejects_other_methods_and_paths() -> None:
+    async with open_fake_server(LATEST) as (_, _, endpoint):
         for method, target, status in (("GET", None, 405), ("DELETE", None, 405), ("POST", "/else", 404)):
             async with endpoint.exchange(Transcript(), method, target=target) as exchange:
                 assert exchange.status == status
@@ -104,14 +104,14 @@ async def test_a_modern_server_has_no_get_and_no_other_place() -> None:
         assert answer.status == 202
 
 
-async def test_a_legacy_session_is_opened_used_and_ended() -> None:
-    async with hosted(LATEST_LEGACY) as (server, host, endpoint):
+async def test_legacy_session_is_opened_used_and_deleted() -> None:
+    async with open_fake_server(LATEST_LEGACY) as (server, host, endpoint):
         opened = await post(endpoint, initialize(LATEST_LEGACY))
         session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
         assert (await post(endpoint, legacy("notifications/initialized", None), session)).status == 202
-        # The notification is taken before it is looked at.
+        # The notification is accepted before it is handled.
         await server.sessions[0].ready.wait()
-        assert "result" in value_of(await post(endpoint, legacy("tools/list", 2), session))
+        assert "result" in json_of(await post(endpoint, legacy("tools/list", 2), session))
         assert (await post(endpoint, legacy("tools/list", 3))).status == 400
         assert (await post(endpoint, legacy("tools/list", 4), ("Mcp-Session-Id", "another"))).status == 404
         wrong = ("MCP-Protocol-Version", "1999-01-01")
@@ -122,8 +122,8 @@ async def test_a_legacy_session_is_opened_used_and_ended() -> None:
         assert [each.known is not None for each in host.exchanges[:3]] == [True, True, True]
 
 
-async def test_a_batch_is_answered_by_an_array_where_there_are_batches() -> None:
-    async with hosted(R2025_03_26) as (_, _, endpoint):
+async def test_batch_returns_array_in_batch_revision() -> None:
+    async with open_fake_server(R2025_03_26) as (_, _, endpoint):
         opened = await post(endpoint, initialize(R2025_03_26))
         session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
         batch: JsonValue = [legacy("ping", 2), legacy("notifications/initialized", None), legacy("tools/list", 3)]
@@ -131,40 +131,40 @@ async def test_a_batch_is_answered_by_an_array_where_there_are_batches() -> None
         assert sorted(each["id"] for each in json.loads(answer.body)) == [2, 3]
 
 
-async def test_a_request_before_initialize_is_refused() -> None:
-    async with hosted(LATEST_LEGACY) as (_, host, endpoint):
+async def test_request_before_initialize_is_rejected() -> None:
+    async with open_fake_server(LATEST_LEGACY) as (_, host, endpoint):
         host.sessions = False
         await post(endpoint, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 7}})
         assert code_of(await post(endpoint, legacy("tools/list", 2))) == -32600
 
 
-async def test_the_client_is_asked_in_the_stream_of_its_call_and_answers_by_a_post() -> None:
-    async def ask(turn: ScriptedRequest) -> JsonObject:
+async def test_client_request_in_call_stream_is_answered_by_post() -> None:
+    async def call_ping(turn: ScriptedRequest) -> JsonObject:
         response = await turn.send_client_request("ping")
         assert response is not None
         return {"content": []}
 
-    async with hosted(LATEST_LEGACY) as (server, _, endpoint):
-        server.offers.add_tool("asks", "Asks", ask)
+    async with open_fake_server(LATEST_LEGACY) as (server, _, endpoint):
+        server.offers.add_tool("asks", "Asks", call_ping)
         opened = await post(endpoint, initialize(LATEST_LEGACY))
         session = ("Mcp-Session-Id", opened.header("mcp-session-id") or "")
         body = json.dumps(legacy("tools/call", 2, name="asks", arguments={})).encode()
         async with endpoint.exchange(Transcript(), "POST", [session], body) as exchange:
-            priming, asked = await exchange.next_event(), await exchange.next_event()
+            priming, client_request = await exchange.next_event(), await exchange.next_event()
             assert priming is not None
-            assert asked is not None
+            assert client_request is not None
             assert (priming.data, bool(priming.id)) == (b"", True)
-            question = json.loads(asked.data)
-            answer: JsonObject = {"jsonrpc": "2.0", "id": question["id"], "result": {}}
+            request = json.loads(client_request.data)
+            answer: JsonObject = {"jsonrpc": "2.0", "id": request["id"], "result": {}}
             assert (await post(endpoint, answer, session)).status == 202
-            last = await exchange.next_event()
-            assert last is not None
-            assert json.loads(last.data)["result"] == {"content": []}
+            response_event = await exchange.next_event()
+            assert response_event is not None
+            assert json.loads(response_event.data)["result"] == {"content": []}
             assert await exchange.next_event() is None
         assert [each.method for each in server.client_requests] == ["ping"]
 
 
-async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> None:
+async def test_invalid_result_of_scenario_is_suite_fault() -> None:
     async def wrong(_: ScriptedRequest) -> JsonObject:
         return {"tools": "none"}
 
@@ -178,50 +178,50 @@ async def test_what_the_suite_would_send_wrongly_is_a_fault_of_the_suite() -> No
     assert "wrong result of tools/list" in server.faults[0]
 
 
-async def test_a_scenario_can_answer_with_any_bytes_or_not_at_all() -> None:
-    async def instead(_: ScriptedRequest) -> JsonObject:
+async def test_scenario_replies_with_raw_bytes_or_nothing() -> None:
+    async def raw_reply(_: ScriptedRequest) -> JsonObject:
         raise RawReply(b"{nonsense", "no JSON")
 
-    async def nothing(_: ScriptedRequest) -> JsonObject:
+    async def no_reply(_: ScriptedRequest) -> JsonObject:
         raise NoReply("to see who waits")
 
-    async with hosted(LATEST) as (server, host, endpoint):
-        server.handlers["tools/list"], server.handlers["prompts/list"] = instead, nothing
+    async with open_fake_server(LATEST) as (server, host, endpoint):
+        server.handlers["tools/list"], server.handlers["prompts/list"] = raw_reply, no_reply
         message = modern("tools/list")
         assert (await post(endpoint, message, *modern_headers(message, LATEST.name, {}))).body == b"{nonsense"
         silent = modern("prompts/list")
-        with trio.move_on_after(0.1) as waited:
+        with trio.move_on_after(0.1) as timeout:
             await post(endpoint, silent, *modern_headers(silent, LATEST.name, {}))
-        assert waited.cancelled_caught
+        assert timeout.cancelled_caught
         with trio.fail_after(5):
             await host.exchanges[-1].gone.wait()
 
 
-async def test_a_subscription_is_acknowledged_and_ends_with_its_stream() -> None:
-    async with hosted(LATEST) as (_, host, endpoint):
+async def test_subscription_is_acknowledged_and_ends_with_stream() -> None:
+    async with open_fake_server(LATEST) as (_, host, endpoint):
         message = modern("subscriptions/listen", notifications={"toolsListChanged": True})
-        lines = modern_headers(message, LATEST.name, {})
-        async with endpoint.exchange(Transcript(), "POST", lines, json.dumps(message).encode()) as exchange:
+        headers = modern_headers(message, LATEST.name, {})
+        async with endpoint.exchange(Transcript(), "POST", headers, json.dumps(message).encode()) as exchange:
             event = await exchange.next_event()
             assert event is not None
             assert json.loads(event.data)["params"]["notifications"] == {"toolsListChanged": True}
         await host.exchanges[-1].gone.wait()
 
 
-async def test_a_scenario_can_cut_an_answer_short() -> None:
+async def test_scenario_truncates_response() -> None:
     async def cut(exchange: HttpExchange) -> bool:
         await exchange.start(200, [("Content-Type", "application/json"), ("Content-Length", "100")])
         await exchange.chunk(b'{"jsonrpc"', deviant="half an answer")
         await exchange.cut()
         return True
 
-    async with hosted(LATEST) as (_, host, endpoint):
+    async with open_fake_server(LATEST) as (_, host, endpoint):
         host.before = cut
         with pytest.raises(IncompleteResponse):
             await post(endpoint, modern("tools/list"))
 
 
-async def test_the_endpoints_of_the_first_revision() -> None:
+async def test_http_sse_endpoints_serve_first_revision() -> None:
     server = FakeServer((R2024_11_05,), 5.0)
     async with open_sse_host(server, Transcript()) as (_, url):
         endpoint = Endpoint(url)
@@ -239,7 +239,7 @@ async def test_the_endpoints_of_the_first_revision() -> None:
 
 
 @asynccontextmanager
-async def relayed(*speaks: Revision) -> AsyncIterator[tuple[StdioHost, trio.Process]]:
+async def open_relay(*speaks: Revision) -> AsyncIterator[tuple[StdioHost, trio.Process]]:
     server = FakeServer(speaks, 5.0)
     async with open_stdio_host(server, Transcript()) as (host, words):
         process = await trio.lowlevel.open_process(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -254,8 +254,8 @@ async def relayed(*speaks: Revision) -> AsyncIterator[tuple[StdioHost, trio.Proc
                     await pipe.aclose()
 
 
-async def say(process: trio.Process, data: bytes) -> JsonObject:
-    """Writes bytes, and reads a line."""
+async def exchange_line(process: trio.Process, data: bytes) -> JsonObject:
+    """Write bytes and read a line."""
     assert process.stdin is not None
     assert process.stdout is not None
     await process.stdin.send_all(data)
@@ -267,12 +267,12 @@ async def say(process: trio.Process, data: bytes) -> JsonObject:
     return value
 
 
-async def test_a_relay_passes_on_every_byte_and_what_befell_it() -> None:
-    async with relayed(LATEST_LEGACY, LATEST) as (host, process):
+async def test_relay_forwards_bytes_and_process_events() -> None:
+    async with open_relay(LATEST_LEGACY, LATEST) as (host, process):
         data = json.dumps(initialize(LATEST_LEGACY)).encode() + b"\r\n"
-        assert "result" in await say(process, data)
-        assert "result" in await say(process, json.dumps(modern("server/discover")).encode() + b"\n")
-        assert (await say(process, b"\xff\n"))["error"] == {"code": -32700, "message": "this is no JSON"}
+        assert "result" in await exchange_line(process, data)
+        assert "result" in await exchange_line(process, json.dumps(modern("server/discover")).encode() + b"\n")
+        assert (await exchange_line(process, b"\xff\n"))["error"] == {"code": -32700, "message": "this is no JSON"}
         launch = host.launches[0]
         assert bytes(launch.received).startswith(data)
         assert launch.values[-1] is None
@@ -283,32 +283,32 @@ async def test_a_relay_passes_on_every_byte_and_what_befell_it() -> None:
         assert launch.events == ["input-ended", "exited"]
 
 
-async def test_a_relay_outlives_signals_as_long_as_the_scenario_wants() -> None:
-    seen = trio.Event()
+async def test_relay_survives_signal_if_scenario_handles_it() -> None:
+    signalled = trio.Event()
 
     async def stay(launch: Launch, number: signal.Signals) -> None:
-        seen.set()
+        signalled.set()
 
-    async with relayed(LATEST) as (host, process):
+    async with open_relay(LATEST) as (host, process):
         host.on_signal = stay
-        await say(process, json.dumps(modern("server/discover")).encode() + b"\n")
+        await exchange_line(process, json.dumps(modern("server/discover")).encode() + b"\n")
         process.terminate()
-        await seen.wait()
+        await signalled.wait()
         assert process.poll() is None
         process.kill()
         await host.launches[0].over.wait()
         assert host.launches[0].events == ["SIGTERM", "killed"]
 
 
-async def test_a_process_that_is_left_running_is_told_and_ended() -> None:
-    async with relayed(LATEST) as (host, process):
-        await say(process, json.dumps(modern("server/discover")).encode() + b"\n")
+async def test_process_left_running_is_reported_and_ended() -> None:
+    async with open_relay(LATEST) as (host, process):
+        await exchange_line(process, json.dumps(modern("server/discover")).encode() + b"\n")
         await host.settled(0.1)
         assert await process.wait() == 0
         assert host.launches[0].events[0] == "left-running"
 
 
-async def test_a_stranger_is_not_taken_for_a_relay() -> None:
+async def test_connection_without_secret_is_no_relay() -> None:
     server = FakeServer((LATEST,), 5.0)
     async with open_stdio_host(server, Transcript()) as (host, words):
         async with await trio.open_tcp_stream("127.0.0.1", int(words[-2])) as stream:

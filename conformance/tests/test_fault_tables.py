@@ -1,4 +1,4 @@
-"""The tables of faults: each check of a MUST is shown to see something, or it is written down why it is not."""
+"""Tests of the fault tables: a check of a MUST requirement has a fault that it detects, or a written reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SURVIVORS = tomllib.loads((Path(mutants.__file__).parent / "survivors.toml").read_text("utf-8"))
 ROLES = {"server": Role.SERVER, "client": Role.CLIENT}
-MEANT = {
+CAUGHT_BY = {
     "server": [
         *(row.caught_by for row in FAULTS.values()),
         *(row.caught_by for row in ISSUER_FAULTS),
@@ -37,55 +37,59 @@ MEANT = {
     ],
     "client": [row.caught_by for row in (*CLIENT_FAULTS, *CLIENT_FAULTS_AUTH)],
 }
-CAUGHT = {role: {id for ids in rows for id in ids} for role, rows in MEANT.items()}
+DETECTED = {role: {id for ids in rows for id in ids} for role, rows in CAUGHT_BY.items()}
 
 
 def checks(role: str) -> dict[str, Facts]:
     return {check.id: check for check in CHECKS[ROLES[role]]}
 
 
-def obliges(check: Facts) -> bool:
+def is_must(check: Facts) -> bool:
     return any(check.level(revision) is Level.MUST for revision in check.revisions)
 
 
 @pytest.mark.parametrize("table", [CLIENT_FAULTS, CLIENT_FAULTS_AUTH, ISSUER_FAULTS, PROTECTED_FAULTS])
-def test_no_fault_is_entered_twice(table: tuple[ClientFault | IssuerFault | ProtectedFault, ...]) -> None:
-    # One switch may be tried in several places, and there by several rows for several checks.
-    twice = [row for row, count in Counter(table).items() if count > 1]
-    assert twice == []
+def test_fault_rows_are_unique(table: tuple[ClientFault | IssuerFault | ProtectedFault, ...]) -> None:
+    # A fault may have several rows, with other legs and other checks.
+    duplicates = [row for row, count in Counter(table).items() if count > 1]
+    assert duplicates == []
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_fault_is_meant_for_checks_that_there_are(role: str) -> None:
-    assert sorted(CAUGHT[role] - set(checks(role))) == []
+def test_faults_name_existing_checks(role: str) -> None:
+    assert sorted(DETECTED[role] - set(checks(role))) == []
 
 
-def test_a_fault_of_a_server_is_meant_for_checks_that_run_where_it_is_tried() -> None:
+def test_server_fault_checks_run_in_legs_of_fault() -> None:
     known = checks("server")
     idle: list[str] = []
     for name, row in FAULTS.items():
         revision = (row.revisions or tuple(REVISIONS))[-1]
-        mine = [known[id] for id in row.caught_by if revision in known[id].revisions]
-        over = frozenset(Transport(each) for each in row.transports)
-        idle += [f"{name}: {id}" for id in row.caught_by if known[id] not in mine or not known[id].transports & over]
-        idle += [f"{name} over {each.value}" for each in over if not any(each in check.transports for check in mine)]
+        running = [known[id] for id in row.caught_by if revision in known[id].revisions]
+        transports = frozenset(Transport(each) for each in row.transports)
+        idle += [
+            f"{name}: {id}" for id in row.caught_by if known[id] not in running or not known[id].transports & transports
+        ]
+        idle += [
+            f"{name} over {each.value}" for each in transports if not any(each in check.transports for check in running)
+        ]
     assert idle == []
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_check_of_a_must_has_a_fault_that_it_sees_or_is_written_down(role: str) -> None:
-    written = set(SURVIVORS["explained"][role])
-    lacking = {id for id, check in checks(role).items() if obliges(check)} - CAUGHT[role]
-    assert sorted(lacking - written) == [], "without a fault"
-    assert sorted(written - lacking) == [], "written down without need"
+def test_must_checks_have_fault_or_reason(role: str) -> None:
+    explained = set(SURVIVORS["explained"][role])
+    lacking = {id for id, check in checks(role).items() if is_must(check)} - DETECTED[role]
+    assert sorted(lacking - explained) == [], "without a fault"
+    assert sorted(explained - lacking) == [], "a reason without need"
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_reason_says_something(role: str) -> None:
+def test_reasons_are_longer_than_20_characters(role: str) -> None:
     assert all(len(reason) > 20 for reason in SURVIVORS["explained"][role].values())
 
 
-def test_every_switch_of_the_raw_peers_is_in_a_table() -> None:
+def test_switches_of_raw_peers_are_in_tables() -> None:
     sources = [path.read_text("utf-8") for path in Path(mutants.__file__).parent.rglob("*.py")]
     switches = {word for source in sources for word in re.findall(r'\bwrong\("([a-z0-9/-]+)"', source)}
     assert len(switches) > 200

@@ -1,4 +1,4 @@
-"""Raw servers with one fault each: that the command which tries them says rightly what was seen."""
+"""Tests of the command that runs the suite against raw servers with one fault each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mutants.server_faults.table import FAULTS
 
 
 @pytest.fixture(autouse=True)
-def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _find_fixtures(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
 
 
@@ -19,14 +19,14 @@ def _fixtures_are_found(monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     ("name", "transport"),
     [("unknown-method-code", "stdio"), ("completion-unserved", "http"), ("unnamed-events", "http-sse")],
 )
-async def test_a_fault_is_seen_by_the_checks_that_are_meant_for_it(name: str, transport: str) -> None:
-    trial = await try_fault(name, transport, own=True)
+async def test_server_fault_fails_only_its_checks(name: str, transport: str) -> None:
+    result = await try_fault(name, transport, own=True)
 
-    assert (trial.missed, trial.collateral) == ((), ())
-    assert trial.killed
+    assert (result.missed, result.collateral) == ((), ())
+    assert result.killed
 
 
-async def test_a_fault_that_is_seen_by_others_than_it_is_meant_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_failures_are_reported_as_collateral(monkeypatch: pytest.MonkeyPatch) -> None:
     row = FAULTS["ping-with-more"]
     other = Row(
         row.make,
@@ -37,11 +37,11 @@ async def test_a_fault_that_is_seen_by_others_than_it_is_meant_for_is_told(monke
     )
     monkeypatch.setitem(FAULTS, "ping-with-more", other)
 
-    trial = await try_fault("ping-with-more", "stdio", own=True)
+    result = await try_fault("ping-with-more", "stdio", own=True)
 
-    assert trial.missed == ("jsonrpc.unknown-method",)
-    assert not trial.killed
+    assert result.missed == ("jsonrpc.unknown-method",)
+    assert not result.killed
 
-    trial = await try_fault("ping-with-more", "http")
+    result = await try_fault("ping-with-more", "http")
 
-    assert trial.collateral == ("ping.empty-result", "schema.empty-result")
+    assert result.collateral == ("ping.empty-result", "schema.empty-result")

@@ -13,7 +13,7 @@ from mcp_core.errors import InvalidValue
 from mcp_core.revisions import REVISIONS
 
 
-def test_what_is_frozen_can_be_read() -> None:
+def test_frozen_profile_is_readable() -> None:
     profile = read(freeze("now"))
     for role in Role:
         assert set(profile.checks[role]) == {check.id for check in CHECKS[role]}
@@ -21,19 +21,19 @@ def test_what_is_frozen_can_be_read() -> None:
             assert profile.has(check.id, min(check.revisions), role)
 
 
-def test_two_names_for_the_same_contents_have_one_digest() -> None:
+def test_profile_digest_ignores_name() -> None:
     assert read(freeze("one")).digest == read(freeze("two")).digest
 
 
-def test_what_was_changed_is_refused() -> None:
+def test_changed_profile_raises() -> None:
     document = json.loads(freeze("now"))
     document["server"].popitem()
     with pytest.raises(InvalidValue, match="was changed"):
         read(json.dumps(document))
 
 
-def test_the_profiles_stay_what_they_were() -> None:
-    # Ids are for ever: a check may be added, but none may go, run less or prove less.
+def test_published_profiles_are_still_covered() -> None:
+    # Ids are permanent: checks are added, but none is removed, loses a revision or proves less.
     for name in names():
         profile = load(name)
         assert profile.name == name
@@ -45,7 +45,7 @@ def test_the_profiles_stay_what_they_were() -> None:
                 assert set(frozen.proves) <= set(present[id].proves)
 
 
-def test_a_profile_tells_the_requirements_of_a_revision() -> None:
+def test_profile_lists_requirements_of_revision() -> None:
     profile = read(freeze("now"))
     for revision in REVISIONS:
         expected = {
@@ -57,14 +57,14 @@ def test_a_profile_tells_the_requirements_of_a_revision() -> None:
         assert profile.requirements(revision, Role.SERVER) == expected
 
 
-def test_a_profile_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_unknown_profile_raises() -> None:
     with pytest.raises(InvalidValue, match="there is no profile 'nothing'"):
         load("nothing")
 
 
-def test_a_profile_is_never_made_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_profile_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["2027-01"], tmp_path) == 0
-    made = (tmp_path / "2027-01.json").read_text()
+    written = (tmp_path / "2027-01.json").read_text()
     assert main(["2027-01"], tmp_path) == 1
-    assert (tmp_path / "2027-01.json").read_text() == made
+    assert (tmp_path / "2027-01.json").read_text() == written
     assert "exists" in capsys.readouterr().out

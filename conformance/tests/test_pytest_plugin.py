@@ -17,14 +17,14 @@ BROKEN = f"{SERVER} --fault notification-answered"
 ONE = "2025-06-18 and jsonrpc.notification-not-answered"
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs pytest, strictly, in an empty project."""
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest with strict options in an empty project."""
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n")
     environment = os.environ | {"PYTHONPATH": PROGRAM_PATH, "COLUMNS": "200"}
-    # What the run of the suite's own tests has in its environment is not for another run.
+    # The options of the outer run do not apply to the inner run.
     environment.pop("PYTEST_ADDOPTS", None)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *words],
+        [sys.executable, "-m", "pytest", *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -34,32 +34,32 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_its_options_it_does_nothing(tmp_path: Path) -> None:
+def test_plugin_without_options_does_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text("def test_x():\n    pass\n")
-    done = run(tmp_path, "-q")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    process = run(tmp_path, "-q")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "1 passed" in process.stdout
     assert "mcp_conformance(" not in run(tmp_path, "--markers").stdout
 
 
-def test_nothing_heavy_is_loaded_without_its_options() -> None:
+def test_plugin_without_options_imports_no_dependencies() -> None:
     program = "import sys, mcp_conformance.pytest_plugin.plugin as p; print([m for m in ('trio', 'h11', 'attrs') if m in sys.modules])"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         check=True,
         env=os.environ | {"COVERAGE_PROCESS_START": ""},
     )
-    assert "trio" not in done.stdout
-    assert "h11" not in done.stdout
+    assert "trio" not in process.stdout
+    assert "h11" not in process.stdout
 
 
-def test_collecting_starts_nothing_and_finds_each_check_in_each_revision(tmp_path: Path) -> None:
-    done = run(tmp_path, "--collect-only", "-q", "--mcp-server", "nothing-of-this-name")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = set(re.findall(r"^mcp-server::(\S+)::stdio::(\S+)$", done.stdout, re.MULTILINE))
-    assert found == {
+def test_collection_lists_checks_without_starting_server(tmp_path: Path) -> None:
+    process = run(tmp_path, "--collect-only", "-q", "--mcp-server", "nothing-of-this-name")
+    assert process.returncode == 0, process.stdout + process.stderr
+    collected = set(re.findall(r"^mcp-server::(\S+)::stdio::(\S+)$", process.stdout, re.MULTILINE))
+    assert collected == {
         (revision, check.id)
         for check in CHECKS[Role.SERVER]
         for revision in check.revisions
@@ -67,69 +67,69 @@ def test_collecting_starts_nothing_and_finds_each_check_in_each_revision(tmp_pat
     }
 
 
-def test_a_good_server_passes(tmp_path: Path) -> None:
-    done = run(tmp_path, "--mcp-server", SERVER, "-k", ONE)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+def test_conforming_server_passes(tmp_path: Path) -> None:
+    process = run(tmp_path, "--mcp-server", SERVER, "-k", ONE)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "1 passed" in process.stdout
 
 
-def test_a_failure_shows_the_report(tmp_path: Path) -> None:
-    done = run(tmp_path, "--mcp-server", BROKEN, "-k", ONE)
-    assert done.returncode == 1
-    assert "FAILED  jsonrpc.notification-not-answered  (2025-06-18 over stdio)" in done.stdout
-    assert "rerun: mcp-conformance server --command" in done.stdout
-    assert "pytest_plugin.py" not in done.stdout
+def test_failure_shows_report(tmp_path: Path) -> None:
+    process = run(tmp_path, "--mcp-server", BROKEN, "-k", ONE)
+    assert process.returncode == 1
+    assert "FAILED  jsonrpc.notification-not-answered  (2025-06-18 over stdio)" in process.stdout
+    assert "rerun: mcp-conformance server --command" in process.stdout
+    assert "pytest_plugin.py" not in process.stdout
 
 
-def test_checks_are_chosen_by_the_marker(tmp_path: Path) -> None:
+def test_marker_selects_checks(tmp_path: Path) -> None:
     mark = "mcp_conformance(revision='2025-06-18', area='jsonrpc', level='must')"
-    done = run(tmp_path, "--collect-only", "-q", "--mcp-server", "x", "-m", mark)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("mcp-server::")]
+    process = run(tmp_path, "--collect-only", "-q", "--mcp-server", "x", "-m", mark)
+    lines = [line for line in process.stdout.splitlines() if line.startswith("mcp-server::")]
     assert lines
     assert all(line.startswith("mcp-server::2025-06-18::stdio::jsonrpc.") for line in lines)
 
 
-def test_what_is_known_is_expected_and_what_passes_in_spite_fails(tmp_path: Path) -> None:
+def test_known_failure_is_xfail_and_stale_entry_fails(tmp_path: Path) -> None:
     known = tmp_path / "known.toml"
     known.write_text('[[known]]\ncheck = "jsonrpc.notification-not-answered"\nreason = "see 123"\n')
-    words = ("--mcp-baseline", str(known), "-k", ONE, "-rx")
-    done = run(tmp_path, "--mcp-server", BROKEN, *words)
-    assert done.returncode == 0, done.stdout
-    assert "see 123" in done.stdout
-    done = run(tmp_path, "--mcp-server", SERVER, *words)
-    assert done.returncode == 1
-    assert "which does not fail" in done.stdout
+    arguments = ("--mcp-baseline", str(known), "-k", ONE, "-rx")
+    process = run(tmp_path, "--mcp-server", BROKEN, *arguments)
+    assert process.returncode == 0, process.stdout
+    assert "see 123" in process.stdout
+    process = run(tmp_path, "--mcp-server", SERVER, *arguments)
+    assert process.returncode == 1
+    assert "which does not fail" in process.stdout
 
 
-def test_what_could_not_be_tested_fails_unless_it_is_allowed(tmp_path: Path) -> None:
+def test_untestable_check_fails_unless_allowed(tmp_path: Path) -> None:
     manifest = tmp_path / "fixtures.toml"
     manifest.write_text('[tools.test_simple_text]\nname = "nowhere"\n')
-    words = ("--mcp-server", SERVER, "--mcp-fixtures", str(manifest), "-k", "2025-06-18 and tools.text")
-    assert "1 failed" in run(tmp_path, *words).stdout
-    done = run(tmp_path, *words, "--mcp-allow-untested")
-    assert done.returncode == 0
-    assert "1 skipped" in done.stdout
+    arguments = ("--mcp-server", SERVER, "--mcp-fixtures", str(manifest), "-k", "2025-06-18 and tools.text")
+    assert "1 failed" in run(tmp_path, *arguments).stdout
+    process = run(tmp_path, *arguments, "--mcp-allow-untested")
+    assert process.returncode == 0
+    assert "1 skipped" in process.stdout
 
 
-def test_what_does_not_speak_at_all_is_not_green(tmp_path: Path) -> None:
-    done = run(tmp_path, "--mcp-server", shlex.join([sys.executable, "-c", ""]), "-k", ONE)
-    assert done.returncode == 1
-    assert "not supported" in done.stdout
-    done = run(tmp_path, "--mcp-server", "nothing-of-this-name", "-k", ONE)
-    assert done.returncode == 1
-    assert "nothing-of-this-name" in done.stdout
-    done = run(tmp_path, "--mcp-server-url", "http://127.0.0.1:9/mcp", "-k", ONE)
-    assert done.returncode == 1
+def test_server_without_response_fails(tmp_path: Path) -> None:
+    process = run(tmp_path, "--mcp-server", shlex.join([sys.executable, "-c", ""]), "-k", ONE)
+    assert process.returncode == 1
+    assert "not supported" in process.stdout
+    process = run(tmp_path, "--mcp-server", "nothing-of-this-name", "-k", ONE)
+    assert process.returncode == 1
+    assert "nothing-of-this-name" in process.stdout
+    process = run(tmp_path, "--mcp-server-url", "http://127.0.0.1:9/mcp", "-k", ONE)
+    assert process.returncode == 1
 
 
-def test_a_client_is_put_to_the_test(tmp_path: Path) -> None:
+def test_client_option_tests_client(tmp_path: Path) -> None:
     client = shlex.join([sys.executable, "-c", "raise SystemExit(1)"])
-    done = run(tmp_path, "--mcp-client", client, "-k", "mcp-client and 2025-06-18 and lifecycle")
-    assert done.returncode == 1
-    assert "the client sent no message" in done.stdout
+    process = run(tmp_path, "--mcp-client", client, "-k", "mcp-client and 2025-06-18 and lifecycle")
+    assert process.returncode == 1
+    assert "the client sent no message" in process.stdout
 
 
-def test_a_file_that_cannot_be_read_is_an_error_of_usage(tmp_path: Path) -> None:
-    done = run(tmp_path, "--mcp-server", "x", "--mcp-baseline", "nowhere.toml")
-    assert done.returncode == 4
-    assert "nowhere.toml" in done.stderr
+def test_missing_baseline_file_is_usage_error(tmp_path: Path) -> None:
+    process = run(tmp_path, "--mcp-server", "x", "--mcp-baseline", "nowhere.toml")
+    assert process.returncode == 4
+    assert "nowhere.toml" in process.stderr

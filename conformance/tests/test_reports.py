@@ -34,11 +34,11 @@ from mcp_conformance.suite.profile import Profile
 KNOWN = Known(check=IDS[0], reason="see 123")
 SCHEMA = jsonschema_rs.validator_for(json.dumps(schema()))
 VOID = {"meta", "input"}
-KNOWING = attrs.evolve(RULES, baseline=Baseline((KNOWN,)))
+RULES_WITH_BASELINE = attrs.evolve(RULES, baseline=Baseline((KNOWN,)))
 
 
 class Page(html.parser.HTMLParser):
-    """Reads a page, and sees that its tags are well nested."""
+    """A parser that checks that the tags of a page are nested correctly."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class Page(html.parser.HTMLParser):
 
 
 @pytest.mark.property
-@given(st.sampled_from(list(Outcome)), st.text(), st.sampled_from(IDS), st.sampled_from([RULES, KNOWING]))
-def test_every_report_bears_whatever_a_server_says(outcome: Outcome, text: str, check: str, rules: Rules) -> None:
+@given(st.sampled_from(list(Outcome)), st.text(), st.sampled_from(IDS), st.sampled_from([RULES, RULES_WITH_BASELINE]))
+def test_reports_accept_any_server_text(outcome: Outcome, text: str, check: str, rules: Rules) -> None:
     run = score(run_of(verdict(outcome, text, check), refusal=text, target=text), rules)
     (case,) = fromstring(junit(run)).iter("testcase")
     assert case.get("name") == check
@@ -79,19 +79,19 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&lt; --></sty
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_what_a_server_says_stays_text_on_the_page(outcome: Outcome) -> None:
+def test_server_text_is_escaped_in_page(outcome: Outcome) -> None:
     run = score(run_of(verdict(outcome, HOSTILE), refusal=HOSTILE, target=HOSTILE), RULES)
-    read = Page(page(run))
-    assert {tag for tag, _, _ in read.attributes}.isdisjoint({"script", "img", "link", "iframe", "object", "base"})
-    assert not [name for _, name, _ in read.attributes if name.startswith("on") or name in ("style", "src", "srcset")]
-    assert any("<script>alert(1)</script>" in text for text in read.text)
+    parsed = Page(page(run))
+    assert {tag for tag, _, _ in parsed.attributes}.isdisjoint({"script", "img", "link", "iframe", "object", "base"})
+    assert not [name for _, name, _ in parsed.attributes if name.startswith("on") or name in ("style", "src", "srcset")]
+    assert any("<script>alert(1)</script>" in text for text in parsed.text)
 
 
-def test_the_page_refers_to_nothing_outside_of_it_and_nothing_may_run() -> None:
+def test_page_has_no_external_references_and_strict_csp() -> None:
     text = page(scored(verdict(Outcome.FAILED)))
-    read = Page(text)
-    assert all(value.startswith("#") for _, name, value in read.attributes if name == "href")
-    (policy,) = (value for _, name, value in read.attributes if name == "content" and "default-src" in value)
+    parsed = Page(text)
+    assert all(value.startswith("#") for _, name, value in parsed.attributes if name == "href")
+    (policy,) = (value for _, name, value in parsed.attributes if name == "content" and "default-src" in value)
     style = re.search("<style>(.*?)</style>", text, re.DOTALL)
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
@@ -100,15 +100,15 @@ def test_the_page_refers_to_nothing_outside_of_it_and_nothing_may_run() -> None:
     assert "@import" not in style[1]
 
 
-def test_every_link_of_the_page_leads_somewhere() -> None:
+def test_page_links_resolve() -> None:
     verdicts = [verdict(outcome, check=check) for outcome, check in zip(Outcome, IDS, strict=False)]
-    read = Page(page(scored(*verdicts)))
-    anchors = {value for _, name, value in read.attributes if name == "id"}
-    links = {value.removeprefix("#") for _, name, value in read.attributes if name == "href"}
+    parsed = Page(page(scored(*verdicts)))
+    anchors = {value for _, name, value in parsed.attributes if name == "id"}
+    links = {value.removeprefix("#") for _, name, value in parsed.attributes if name == "href"}
     assert {"failures", "f1"} <= links <= anchors
 
 
-def test_the_page_shows_of_a_failure_all_that_its_reader_needs() -> None:
+def test_page_shows_details_of_failure() -> None:
     text = "".join(Page(page(scored(verdict(Outcome.FAILED, "what came")))).text)
     check = SERVER_CHECKS[IDS[0]]
     row = check.requirements(REVISION)[0]
@@ -117,7 +117,7 @@ def test_the_page_shows_of_a_failure_all_that_its_reader_needs() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.NOT_TESTABLE, Outcome.BROKEN])
-def test_what_is_red_is_red_in_every_report(outcome: Outcome) -> None:
+def test_failure_is_shown_in_reports(outcome: Outcome) -> None:
     run = scored(verdict(outcome), verdict(Outcome.PASSED, check=IDS[1]))
     assert run.status
     assert fromstring(junit(run)).find(".//failure" if outcome is not Outcome.BROKEN else ".//error") is not None
@@ -130,11 +130,11 @@ def test_what_is_red_is_red_in_every_report(outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     ("rules", "outcome"),
     [
-        (KNOWING, Outcome.FAILED),
+        (RULES_WITH_BASELINE, Outcome.FAILED),
         (attrs.evolve(RULES, allow_untested=True), Outcome.NOT_TESTABLE),
     ],
 )
-def test_what_is_borne_with_is_red_in_none_and_no_clean_sheet(rules: Rules, outcome: Outcome) -> None:
+def test_tolerated_failure_passes_but_is_shown(rules: Rules, outcome: Outcome) -> None:
     run = scored(verdict(outcome), verdict(Outcome.PASSED, check=IDS[1]), rules=rules)
     assert run.status == 0
     root = fromstring(junit(run))
@@ -143,34 +143,36 @@ def test_what_is_borne_with_is_red_in_none_and_no_clean_sheet(rules: Rules, outc
     assert ": passed" in markdown(run)
     assert 'class="pill passed"' in page(run)
     assert "open" in str(badge(run)["message"])
-    standing = run.standing(run.run.verdicts[0]).value
-    assert any(line.startswith(standing) for line in summary_lines(run))
+    label = run.standing(run.run.verdicts[0]).value
+    assert any(line.startswith(label) for line in summary_lines(run))
 
 
-def test_a_stale_entry_and_a_revision_that_was_asked_for_fail_in_junit_too() -> None:
-    run = scored(verdict(Outcome.PASSED), rules=attrs.evolve(KNOWING, demanded=frozenset({"2024-11-05"})))
+def test_stale_entry_and_missing_revision_fail_in_junit() -> None:
+    run = scored(verdict(Outcome.PASSED), rules=attrs.evolve(RULES_WITH_BASELINE, demanded=frozenset({"2024-11-05"})))
     names = [case.get("name") for case in fromstring(junit(run)).iter("testcase") if case.find("failure") is not None]
     assert names == ["supports 2024-11-05", IDS[0]]
     assert "does not fail" in markdown(run)
     assert any(line.startswith("stale") for line in summary_lines(run))
 
 
-def test_junit_of_nothing_is_red() -> None:
+def test_junit_of_empty_run_fails() -> None:
     assert fromstring(junit(scored())).get("failures") == "1"
 
 
-def test_the_counts_of_junit_are_those_of_its_cases() -> None:
+def test_junit_counts_match_cases() -> None:
     outcomes = (Outcome.PASSED, Outcome.FAILED, Outcome.BROKEN, Outcome.NOT_APPLICABLE)
     root = fromstring(junit(scored(*(verdict(each, check=id) for each, id in zip(outcomes, IDS, strict=False)))))
     assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
 
 
-def test_sarif_suppresses_what_is_known() -> None:
-    (result,) = json.loads(json.dumps(sarif(scored(verdict(Outcome.FAILED), rules=KNOWING))))["runs"][0]["results"]
+def test_sarif_suppresses_known_failure() -> None:
+    (result,) = json.loads(json.dumps(sarif(scored(verdict(Outcome.FAILED), rules=RULES_WITH_BASELINE))))["runs"][0][
+        "results"
+    ]
     assert result["suppressions"] == [{"kind": "external", "justification": "see 123"}]
 
 
-def test_a_failure_says_what_is_required_where_and_how_to_see_it_again() -> None:
+def test_summary_names_requirement_and_command_of_failure() -> None:
     lines = "\n".join(summary_lines(scored(verdict(Outcome.FAILED))))
     check = SERVER_CHECKS[IDS[0]]
     row = check.requirements(REVISION)[0]
@@ -178,7 +180,7 @@ def test_a_failure_says_what_is_required_where_and_how_to_see_it_again() -> None
         assert part in lines
 
 
-def test_the_same_failure_in_several_places_is_told_once() -> None:
+def test_failure_in_several_legs_is_reported_once() -> None:
     ids = [each for each in IDS if "2025-11-25" in SERVER_CHECKS[each].revisions]
     run = scored(
         verdict(Outcome.FAILED, check=ids[0]),
@@ -186,13 +188,13 @@ def test_the_same_failure_in_several_places_is_told_once() -> None:
         verdict(Outcome.FAILED, check=ids[0], transport="http"),
     )
     lines = list(summary_lines(run))
-    (told,) = (line for line in lines if line.startswith("FAILED"))
-    assert told.endswith("(2025-06-18, 2025-11-25 over stdio; 2025-06-18 over http)")
+    (line,) = (line for line in lines if line.startswith("FAILED"))
+    assert line.endswith("(2025-06-18, 2025-11-25 over stdio; 2025-06-18 over http)")
     assert markdown(run).count("\n### ") == 1
     assert page(run).count("<article") == 1
 
 
-def test_a_check_of_what_others_exchange_is_run_again_with_the_others() -> None:
+def test_repeat_command_of_passive_check_selects_all_checks() -> None:
     run = run_of(verdict(Outcome.FAILED, check="jsonrpc.version-member"))
     assert again(run, run.verdicts[0]) == f"mcp-conformance server ... --revision {REVISION}"
     known = attrs.evolve(run, invocation="mcp-conformance server --command x")
@@ -201,32 +203,32 @@ def test_a_check_of_what_others_exchange_is_run_again_with_the_others() -> None:
     )
 
 
-def test_a_client_is_told_as_a_client() -> None:
+def test_client_run_is_labeled_client() -> None:
     run = client_run(Outcome.FAILED)
     assert "MCP conformance of the client" in page(run)
     assert any("mcp-conformance client" in line for line in summary_lines(run))
     assert badge(run)["label"] == "MCP client"
 
 
-def test_backticks_do_not_end_the_block_in_markdown() -> None:
+def test_markdown_fence_exceeds_backticks_in_text() -> None:
     text = markdown(scored(verdict(Outcome.FAILED, "a ``` b ```` c```````d")))
     assert "\n````````\n" in text
 
 
-def test_the_summary_names_what_is_not_scored_and_failed() -> None:
+def test_summary_lists_unscored_failures() -> None:
     check = next(each.id for each in SERVER_CHECKS if each.id in IDS and each.level(REVISION).value != "MAY")
     nothing = Rules(today=TODAY, profile=Profile(name="none", digest="", checks={role: {} for role in Role}))
     lines = list(summary_lines(scored(verdict(Outcome.FAILED, check=check), rules=nothing)))
     assert any(line.startswith("not scored") and check in line for line in lines)
 
 
-def test_an_expired_entry_is_told() -> None:
+def test_expired_entry_is_reported() -> None:
     entry = attrs.evolve(KNOWN, expires=TODAY - datetime.timedelta(days=1))
     run = scored(verdict(Outcome.FAILED), rules=attrs.evolve(RULES, baseline=Baseline((entry,))))
     assert run.status == 1
     assert any(line.startswith("expired") for line in summary_lines(run))
-    (told,) = json.loads(json.dumps(document(run)))["expired"]
-    assert told == {"check": IDS[0], "reason": "see 123", "expires": "2026-11-21"}
+    (row,) = json.loads(json.dumps(document(run)))["expired"]
+    assert row == {"check": IDS[0], "reason": "see 123", "expires": "2026-11-21"}
     assert "Expired in the baseline" in page(run)
 
 
@@ -235,7 +237,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def progressed(stream: io.StringIO, *verdicts: Verdict) -> str:
+def write_progress(stream: io.StringIO, *verdicts: Verdict) -> str:
     progress = Progress(stream, lambda each: RULES.standing(each, run_of().role))
     for each in verdicts:
         progress(each)
@@ -243,21 +245,21 @@ def progressed(stream: io.StringIO, *verdicts: Verdict) -> str:
     return stream.getvalue()
 
 
-def test_on_a_terminal_one_line_changes_and_is_gone_in_the_end() -> None:
-    text = progressed(Terminal(), verdict(Outcome.PASSED), verdict(Outcome.FAILED), verdict(Outcome.PASSED))
+def test_progress_on_terminal_rewrites_one_line() -> None:
+    text = write_progress(Terminal(), verdict(Outcome.PASSED), verdict(Outcome.FAILED), verdict(Outcome.PASSED))
     assert text.count("\n") == 1
     assert "3 checks done, 1 failed" in text
     assert text.endswith("\r\x1b[K")
 
 
-def test_elsewhere_only_failures_and_now_and_then_a_count_are_told() -> None:
-    text = progressed(io.StringIO(), *[verdict(Outcome.PASSED)] * 99, verdict(Outcome.FAILED))
+def test_progress_without_terminal_prints_failures_and_counts() -> None:
+    text = write_progress(io.StringIO(), *[verdict(Outcome.PASSED)] * 99, verdict(Outcome.FAILED))
     assert text.splitlines()[0].startswith("failed")
     assert text.splitlines()[1:] == ["100 checks done, 1 failed"]
     assert "\x1b" not in text
 
 
-def test_of_a_client_the_scenarios_are_told_since_it_is_judged_at_the_end() -> None:
+def test_client_progress_counts_scenarios() -> None:
     stream = io.StringIO()
     progress = Progress(stream, lambda each: RULES.standing(each, run_of().role))
     for number in range(100):
@@ -270,14 +272,14 @@ def test_of_a_client_the_scenarios_are_told_since_it_is_judged_at_the_end() -> N
     ]
 
 
-def test_the_standing_of_a_verdict_is_one_of_those_that_the_schema_knows() -> None:
+def test_scores_match_report_schema() -> None:
     defined = schema()["$defs"]
     assert isinstance(defined, dict)
-    assert json.loads(json.dumps(defined["standing"]))["enum"] == [standing.value for standing in Standing]
+    assert json.loads(json.dumps(defined["standing"]))["enum"] == [label.value for label in Standing]
     assert set(RED) < set(Standing)
 
 
-def test_many_findings_are_cut_in_markdown() -> None:
+def test_markdown_truncates_findings() -> None:
     run: Scored = scored(*(verdict(Outcome.FAILED, f"text {number}", IDS[number % 3]) for number in range(150)))
     text = markdown(run)
     assert text.count("\n### ") == 100

@@ -29,16 +29,16 @@ PROFILE = Profile(
         (Outcome.BROKEN, 3),
     ],
 )
-def test_the_exit_status_says_what_a_run_came_to(outcome: Outcome, status: int) -> None:
+def test_outcome_determines_exit_status(outcome: Outcome, status: int) -> None:
     assert scored(verdict(Outcome.PASSED), verdict(outcome, check=IDS[1])).status == status
 
 
-def test_nothing_to_test_is_no_success() -> None:
+def test_empty_run_returns_3() -> None:
     assert scored().status == 3
     assert scored().told == "nothing to test"
 
 
-def test_a_revision_that_was_asked_for_has_to_be_spoken() -> None:
+def test_demanded_revision_not_spoken_returns_3() -> None:
     run = scored(verdict(Outcome.PASSED), rules=Rules(today=TODAY, demanded=frozenset({"2024-11-05"})))
     assert run.status == 3
     assert run.told == "not supported"
@@ -46,22 +46,20 @@ def test_a_revision_that_was_asked_for_has_to_be_spoken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoken", "refused", "status"), [("http-sse", "http", 0), ("http", "http-sse", 3), ("stdio", "http", 3)]
+    ("used", "refused", "status"), [("http-sse", "http", 0), ("http", "http-sse", 3), ("stdio", "http", 3)]
 )
-def test_who_speaks_http_sse_in_its_revision_owes_no_streamable_http_there(
-    spoken: str, refused: str, status: int
-) -> None:
+def test_http_sse_suffices_for_first_revision(used: str, refused: str, status: int) -> None:
     older = "2024-11-05"
-    lanes = (
-        Lane(revision=older, transport=spoken, refusal=None),
+    legs = (
+        Lane(revision=older, transport=used, refusal=None),
         Lane(revision=older, transport=refused, refusal="HTTP 405"),
     )
-    passed = verdict(Outcome.PASSED, revision=older, transport=spoken)
-    run = Run(role=Role.SERVER, target="server", lanes=lanes, verdicts=(passed,))
+    passed = verdict(Outcome.PASSED, revision=older, transport=used)
+    run = Run(role=Role.SERVER, target="server", lanes=legs, verdicts=(passed,))
     assert score(run, attrs.evolve(RULES, demanded=frozenset({older}))).status == status
 
 
-def test_what_is_not_in_the_profile_is_not_scored() -> None:
+def test_check_outside_profile_is_not_scored() -> None:
     rules = attrs.evolve(RULES, profile=PROFILE)
     run = scored(verdict(Outcome.PASSED), verdict(Outcome.FAILED, check=IDS[1]), rules=rules)
     assert run.status == 0
@@ -70,8 +68,8 @@ def test_what_is_not_in_the_profile_is_not_scored() -> None:
     assert not PROFILE.has(IDS[0], "2025-11-25", Role.SERVER)
 
 
-def lower() -> Verdict:
-    """A failure of what is not demanded."""
+def failure_below_must() -> Verdict:
+    """Return a failure of a check below MUST."""
     found = next(
         (check.id, revision)
         for check in CHECKS[Role.SERVER]
@@ -81,18 +79,20 @@ def lower() -> Verdict:
     return verdict(Outcome.FAILED, check=found[0], revision=found[1])
 
 
-def test_what_is_below_the_level_is_not_scored() -> None:
-    assert scored(verdict(Outcome.PASSED), lower()).status == 1
-    assert scored(verdict(Outcome.PASSED), lower(), rules=attrs.evolve(RULES, level=Level.MUST)).status == 0
+def test_check_below_level_is_not_scored() -> None:
+    assert scored(verdict(Outcome.PASSED), failure_below_must()).status == 1
+    assert (
+        scored(verdict(Outcome.PASSED), failure_below_must(), rules=attrs.evolve(RULES, level=Level.MUST)).status == 0
+    )
 
 
-def test_what_is_not_scored_is_not_stale_either() -> None:
+def test_unscored_entry_is_not_stale() -> None:
     known = Baseline((Known(check=IDS[1], reason="x"),))
     rules = attrs.evolve(RULES, profile=PROFILE, baseline=known)
     assert scored(verdict(Outcome.PASSED), verdict(Outcome.PASSED, check=IDS[1]), rules=rules).status == 0
 
 
-def test_what_was_not_tested_may_be_allowed_and_is_told_all_the_same() -> None:
+def test_allowed_untested_check_is_counted_in_summary() -> None:
     run = scored(
         verdict(Outcome.PASSED),
         verdict(Outcome.NOT_TESTABLE, check=IDS[1]),
@@ -102,7 +102,7 @@ def test_what_was_not_tested_may_be_allowed_and_is_told_all_the_same() -> None:
     assert run.told == "passed, 1 not testable"
 
 
-def test_a_stale_entry_fails_the_run_and_is_told() -> None:
+def test_stale_entry_fails_run() -> None:
     run = scored(
         verdict(Outcome.PASSED), rules=attrs.evolve(RULES, baseline=Baseline((Known(check=IDS[0], reason="x"),)))
     )
@@ -110,7 +110,7 @@ def test_a_stale_entry_fails_the_run_and_is_told() -> None:
     assert run.told == "1 stale in the baseline"
 
 
-def test_must_is_more_than_should_and_should_more_than_may() -> None:
+def test_levels_are_ordered() -> None:
     assert meets(Level.MUST, Level.SHOULD)
     assert meets(Level.SHOULD, Level.SHOULD)
     assert not meets(Level.MAY, Level.SHOULD)

@@ -1,4 +1,4 @@
-"""What becomes of a run when the server ends in the middle of it."""
+"""Tests of runs in which the server exits."""
 
 from __future__ import annotations
 
@@ -48,102 +48,102 @@ def program(request: pytest.FixtureRequest) -> str:
 
 
 async def _run(target: ServerTarget, revisions: Sequence[str], ids: Sequence[str], jobs: int = 2) -> Run:
-    spoken = [REVISIONS[name] for name in revisions]
-    return await run_server(target, attrs.evolve(_SETTINGS, jobs=jobs), Manifest(), revisions=spoken, chosen=ids)
+    traits = [REVISIONS[name] for name in revisions]
+    return await run_server(target, attrs.evolve(_SETTINGS, jobs=jobs), Manifest(), revisions=traits, chosen=ids)
 
 
 def _by_outcome(run: Run, outcome: Outcome) -> list[Verdict]:
     return [verdict for verdict in run.verdicts if verdict.outcome is outcome]
 
 
-async def test_the_check_in_which_a_server_ends_is_red_and_another_process_takes_the_rest(program: str) -> None:
+async def test_server_exit_fails_check_and_restarts_for_rest(program: str) -> None:
     async with started(f"{sys.executable} {program} {{port}}", _AT, _SETTINGS) as target:
         run = await _run(target, ["2025-11-25"], [_DEADLY, *_OTHERS])
 
-    (red,) = _by_outcome(run, Outcome.FAILED)
-    assert red.check == _DEADLY
-    assert red.observed == f"the server exited with status 7 during {_DEADLY} in 2025-11-25 over http"
-    assert any(_UNKNOWN in line for line in red.transcript)
+    (failed,) = _by_outcome(run, Outcome.FAILED)
+    assert failed.check == _DEADLY
+    assert failed.observed == f"the server exited with status 7 during {_DEADLY} in 2025-11-25 over http"
+    assert any(_UNKNOWN in line for line in failed.transcript)
     assert len(run.verdicts) == 1 + len(_OTHERS)
     assert len(_by_outcome(run, Outcome.PASSED)) == len(_OTHERS)
 
 
-async def test_lanes_side_by_side_do_not_pay_for_each_other(program: str) -> None:
+async def test_concurrent_legs_fail_only_own_check(program: str) -> None:
     revisions = ["2025-03-26", "2025-06-18", "2025-11-25"]
     async with started(f"{sys.executable} {program} {{port}}", _AT, _SETTINGS) as target:
         run = await _run(target, revisions, [_DEADLY, *_OTHERS])
 
-    assert [lane.refusal for lane in run.lanes] == [None] * len(revisions)
-    red = _by_outcome(run, Outcome.FAILED)
-    assert [(each.check, each.revision) for each in red] == [(_DEADLY, revision) for revision in revisions]
+    assert [leg.refusal for leg in run.lanes] == [None] * len(revisions)
+    failed = _by_outcome(run, Outcome.FAILED)
+    assert [(each.check, each.revision) for each in failed] == [(_DEADLY, revision) for revision in revisions]
     assert len(_by_outcome(run, Outcome.PASSED)) == len(revisions) * len(_OTHERS)
 
 
-async def test_what_is_left_cannot_be_tested_where_a_server_does_not_start_again(program: str, tmp_path: Path) -> None:
-    once = f"{sys.executable} {program} {{port}} {tmp_path / 'stamp'}"
-    async with started(once, _AT, _SETTINGS) as target:
+async def test_failed_restart_makes_rest_not_testable(program: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} {program} {{port}} {tmp_path / 'stamp'}"
+    async with started(command, _AT, _SETTINGS) as target:
         run = await _run(target, ["2025-06-18", "2025-11-25"], [_DEADLY, *_OTHERS], jobs=1)
 
-    (red,) = _by_outcome(run, Outcome.FAILED)
-    why = f"the server exited with status 7 during {_DEADLY} in {red.revision} over http"
-    assert red.observed == why
-    assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {why}
-    # The lanes begin in any order: the second one is not even looked at.
-    assert [lane.refusal for lane in run.lanes] in ([None, why], [why, None])
+    (failed,) = _by_outcome(run, Outcome.FAILED)
+    reason = f"the server exited with status 7 during {_DEADLY} in {failed.revision} over http"
+    assert failed.observed == reason
+    assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {reason}
+    # The legs begin in any order; the second leg does not start.
+    assert [leg.refusal for leg in run.lanes] in ([None, reason], [reason, None])
     scored = score(run, Rules(today=TODAY, allow_untested=True))
     assert scored.status == 1
-    assert any(why in line for line in summary_lines(scored))
+    assert any(reason in line for line in summary_lines(scored))
 
 
-async def test_what_is_left_cannot_be_tested_where_a_server_ends_that_somebody_else_started(program: str) -> None:
-    async with started(f"{sys.executable} {program} {{port}}", _AT, _SETTINGS) as own:
-        target = UrlTarget(own.endpoint.url, _SETTINGS)
+async def test_exit_of_unmanaged_server_makes_rest_not_testable(program: str) -> None:
+    async with started(f"{sys.executable} {program} {{port}}", _AT, _SETTINGS) as started_target:
+        target = UrlTarget(started_target.endpoint.url, _SETTINGS)
         run = await _run(target, ["2025-06-18", "2025-11-25"], [_DEADLY, *_OTHERS], jobs=1)
 
-    (red,) = _by_outcome(run, Outcome.FAILED)
-    assert red.check == _DEADLY
-    assert red.expected == "the server to keep running"
-    assert red.observed.startswith(f"no connection to 127.0.0.1:{target.endpoint.port}: ")
-    why = f"{red.observed}, since {_DEADLY} in {red.revision} over http"
-    assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {why}
-    assert [lane.refusal for lane in run.lanes] in ([None, why], [why, None])
+    (failed,) = _by_outcome(run, Outcome.FAILED)
+    assert failed.check == _DEADLY
+    assert failed.expected == "the server to keep running"
+    assert failed.observed.startswith(f"no connection to 127.0.0.1:{target.endpoint.port}: ")
+    reason = f"{failed.observed}, since {_DEADLY} in {failed.revision} over http"
+    assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {reason}
+    assert [leg.refusal for leg in run.lanes] in ([None, reason], [reason, None])
 
 
-async def test_a_server_that_somebody_else_starts_again_is_used_again() -> None:
+async def test_restarted_unmanaged_server_is_used_again() -> None:
     port = free_port()
-    vigil = Vigil(UrlTarget(f"http://127.0.0.1:{port}/mcp", _SETTINGS))
-    watch = vigil.watch("a lane", trio.lowlevel.checkpoint)
-    check = cast("Check[ServerUnderTest]", _Named(id="a.check"))  # nothing but its name is looked at
-    subject = cast("ServerUnderTest", None)  # it is handed on
+    monitor = Vigil(UrlTarget(f"http://127.0.0.1:{port}/mcp", _SETTINGS))
+    checks = monitor.watch("a leg", trio.lowlevel.checkpoint)
+    check = cast("Check[ServerUnderTest]", _CheckStub(id="a.check"))  # only the id is read
+    subject = cast("ServerUnderTest", None)  # it is passed on unread
 
     async def fails(*_: object) -> None:
         await trio.lowlevel.checkpoint()
         raise Deviation("an answer", "the connection broke")
 
     with pytest.raises(Deviation, match="the server to keep running"):
-        await watch.run(check, subject, fails)
-    with pytest.raises(NotTestable, match=f"no connection to 127.0.0.1:{port}: .*, since a.check in a lane"):
-        await watch.run(check, subject, fails)
+        await checks.run(check, subject, fails)
+    with pytest.raises(NotTestable, match=f"no connection to 127.0.0.1:{port}: .*, since a.check in a leg"):
+        await checks.run(check, subject, fails)
     listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
     with pytest.raises(Deviation, match="expected an answer; observed the connection broke"):
-        await watch.run(check, subject, fails)
+        await checks.run(check, subject, fails)
     for listener in listeners:
         await listener.aclose()
 
 
-async def test_the_check_in_which_a_shared_process_ends_is_red_and_no_other(program: str) -> None:
+async def test_exit_of_shared_process_fails_only_its_check(program: str) -> None:
     target = CommandTarget([sys.executable, program, "stdio"], _SETTINGS)
 
     run = await _run(target, ["2025-11-25"], ["jsonrpc.request-id-unique", _DEADLY, "jsonrpc.parse-error", *_OTHERS])
 
-    red = {each.check: each.observed for each in _by_outcome(run, Outcome.FAILED)}
-    assert red == {
+    failed = {each.check: each.observed for each in _by_outcome(run, Outcome.FAILED)}
+    assert failed == {
         _DEADLY: "the end of the process, with status 7",
         "jsonrpc.parse-error": "the end of the process, with status 1",
     }
 
 
-# --- several checks at once ------------------------------------------------------------------------------------------
+# --- concurrent checks -----------------------------------------------------------------------------------------------
 
 
 class _Process:
@@ -154,18 +154,18 @@ class _Process:
         await trio.lowlevel.checkpoint()
 
 
-class _World:
-    """Two lanes with one process."""
+class _TwoLegs:
+    """Two legs with one process."""
 
     def __init__(self) -> None:
         self.target = UrlTarget("http://127.0.0.1:1/mcp", _SETTINGS)
         self.target.start = self._start
-        self.target.process = cast("LineProcess", _Process())  # only these two members are looked at
-        self.vigil = Vigil(self.target)
+        self.target.process = cast("LineProcess", _Process())  # only these two members are read
+        self.monitor = Vigil(self.target)
         self.starts = 0
-        self.forgotten: list[str] = []
-        self.reds: dict[str, str] = {}
-        self.tries: dict[str, int] = {"left": 0, "right": 0}
+        self.reset_legs: list[str] = []
+        self.failures: dict[str, str] = {}
+        self.attempts: dict[str, int] = {"left": 0, "right": 0}
 
     async def _start(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -173,66 +173,66 @@ class _World:
         self.target.process = cast("LineProcess", _Process())  # as above
 
     def end(self) -> None:
-        cast("_Process", self.target.process).status = 3  # it is one of ours
+        cast("_Process", self.target.process).status = 3  # a `_Process` of this module
 
     async def run(self, killer: str | None) -> None:
-        """Runs a check in each lane at the same time; the process ends in both, and again in the killer's."""
-        both = trio.Event()
-        under_way: list[str] = []
+        """Run a check in each leg at the same time; the process exits in both, and again in the killer's check."""
+        both_failed = trio.Event()
+        started_legs: list[str] = []
 
-        async def lane(name: str) -> None:
-            async def forget() -> None:
+        async def leg(name: str) -> None:
+            async def reset() -> None:
                 await trio.lowlevel.checkpoint()
-                self.forgotten.append(name)
+                self.reset_legs.append(name)
 
             async def attempt(*_: object) -> None:
-                self.tries[name] += 1
-                if self.tries[name] == 1:
-                    under_way.append(name)
-                    if len(under_way) == len(self.tries):
+                self.attempts[name] += 1
+                if self.attempts[name] == 1:
+                    started_legs.append(name)
+                    if len(started_legs) == len(self.attempts):
                         self.end()
-                        both.set()
-                    await both.wait()
+                        both_failed.set()
+                    await both_failed.wait()
                     raise Deviation("an answer", "the connection broke")
                 await trio.lowlevel.checkpoint()
                 if name == killer:
                     self.end()
                     raise Deviation("an answer", "the connection broke")
 
-            check = cast("Check[ServerUnderTest]", _Named(id=f"a.{name}"))  # nothing but its name is looked at
-            subject = cast("ServerUnderTest", None)  # it is handed on
+            check = cast("Check[ServerUnderTest]", _CheckStub(id=f"a.{name}"))  # only the id is read
+            subject = cast("ServerUnderTest", None)  # it is passed on unread
             try:
-                await self.vigil.watch(name, forget).run(check, subject, attempt)
-            except Deviation as red:
-                self.reds[name] = red.observed
+                await self.monitor.watch(name, reset).run(check, subject, attempt)
+            except Deviation as failed:
+                self.failures[name] = failed.observed
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lane, "left")
-            nursery.start_soon(lane, "right")
+            nursery.start_soon(leg, "left")
+            nursery.start_soon(leg, "right")
 
 
 @attrs.frozen
-class _Named:
+class _CheckStub:
     id: str
 
 
 @pytest.mark.parametrize("killer", ["left", "right"])
-async def test_of_several_checks_that_were_under_way_the_one_that_ends_it_again_is_red(killer: str) -> None:
-    world = _World()
-    await world.run(killer)
+async def test_repeated_exit_fails_check_that_causes_it(killer: str) -> None:
+    legs = _TwoLegs()
+    await legs.run(killer)
 
-    assert world.reds == {killer: f"the server exited with status 3 during a.{killer} in {killer}"}
-    assert world.tries == {"left": 2, "right": 2}
-    assert sorted(world.forgotten) == ["left", "right"]
+    assert legs.failures == {killer: f"the server exited with status 3 during a.{killer} in {killer}"}
+    assert legs.attempts == {"left": 2, "right": 2}
+    assert sorted(legs.reset_legs) == ["left", "right"]
 
 
-async def test_somebody_is_red_though_none_of_them_ends_it_by_itself() -> None:
-    world = _World()
-    await world.run(None)
+async def test_unattributed_exit_fails_one_check() -> None:
+    legs = _TwoLegs()
+    await legs.run(None)
 
-    (told,) = world.reds.values()
-    assert sorted(told.removeprefix("the server exited with status 3 during ").split(" and ")) == [
+    (observed,) = legs.failures.values()
+    assert sorted(observed.removeprefix("the server exited with status 3 during ").split(" and ")) == [
         "a.left in left",
         "a.right in right",
     ]
-    assert world.starts == 1
+    assert legs.starts == 1

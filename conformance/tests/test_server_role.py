@@ -1,4 +1,4 @@
-"""All checks against a right raw server, and the transports as the suite speaks them."""
+"""Tests of all checks with a conforming raw server, over each transport."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ async def _run(target: ServerTarget, revision: str, ids: list[str]) -> Run:
 
 
 @pytest.fixture(autouse=True)
-def _path(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _find_program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
 
 
-# `nox -s mutants` tries all revisions over all transports.
+# `nox -s mutants` runs all revisions over all transports.
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
-async def test_a_right_server_fails_no_check_over_http(revision: str) -> None:
+async def test_conforming_server_passes_over_http(revision: str) -> None:
     async with started(_command(), f"{_AT}/mcp", _SETTINGS, sse_url=f"{_AT}/sse") as target:
         run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 
-    assert all(lane.refusal is None for lane in run.lanes)
-    assert {lane.transport for lane in run.lanes} == ({"http", "http-sse"} if revision == "2024-11-05" else {"http"})
+    assert all(leg.refusal is None for leg in run.lanes)
+    assert {leg.transport for leg in run.lanes} == ({"http", "http-sse"} if revision == "2024-11-05" else {"http"})
     assert _with(run, Outcome.FAILED, Outcome.BROKEN) == []
     assert [id for id in _with(run, Outcome.NOT_TESTABLE) if id.partition(".")[0] in _AREAS] == []
     assert run.verdicts
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
-async def test_a_right_server_fails_no_check_over_its_pipes(revision: str) -> None:
+async def test_conforming_server_passes_over_stdio(revision: str) -> None:
     target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
 
     run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 
-    assert [lane.refusal for lane in run.lanes] == [None]
+    assert [leg.refusal for leg in run.lanes] == [None]
     assert _with(run, Outcome.FAILED, Outcome.BROKEN) == []
     assert run.verdicts
 
 
-async def test_a_failing_check_that_opens_its_own_connection_shows_what_went_over_it() -> None:
+async def test_failed_check_includes_transcript_of_own_connection() -> None:
     async with started(_command("--fault", "get-unchecked"), f"{_AT}/mcp", _SETTINGS) as target:
         run = await _run(target, "2025-11-25", ["http.origin-stream"])
 
@@ -78,7 +78,7 @@ async def test_a_failing_check_that_opens_its_own_connection_shows_what_went_ove
     assert not any("Bearer raw" in line for line in verdict.transcript)
 
 
-async def test_over_http_sse_answers_come_in_the_stream_and_what_is_no_message_is_refused() -> None:
+async def test_http_sse_responses_stream_and_invalid_message_is_rejected() -> None:
     async with (
         started(_command(), f"{_AT}/mcp", _SETTINGS, sse_url=f"{_AT}/sse") as target,
         target.open(REVISIONS["2024-11-05"], Transport.HTTP_SSE) as peer,
@@ -92,7 +92,7 @@ async def test_over_http_sse_answers_come_in_the_stream_and_what_is_no_message_i
         assert peer.events[0].event == "endpoint"
 
 
-async def test_a_stream_that_names_no_place_to_post_to_is_a_deviation() -> None:
+async def test_sse_stream_without_endpoint_event_is_deviation() -> None:
     async with started(_command(), f"{_AT}/mcp", _SETTINGS, sse_url=f"{_AT}/mcp") as target:
         with pytest.raises(Deviation, match="event `endpoint`"):
             async with target.open(REVISIONS["2024-11-05"], Transport.HTTP_SSE):
