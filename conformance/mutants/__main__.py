@@ -1,8 +1,8 @@
-"""Shows that the suite sees each fault, with the checks that are meant for it: `python -m mutants`.
+"""The command that shows that the suite detects each fault, with the expected checks: `python -m mutants`.
 
-Each broken peer is put to the test in one revision, and the checks that are meant for its fault have to fail. With `--whole`
-it is tried over each transport in which the fault shows, and all checks judge: no other one may fail. That takes an hour,
-and a few minutes without.
+Each broken peer is tested in one revision, and the checks that are meant for its fault must fail. With `--whole` it is
+tested over each transport in which the fault is observable, with all checks, and no other check may fail. That takes an
+hour; without `--whole` the command takes a few minutes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from mutants.server_faults.table import FAULTS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
-    from mutants.runs.verdict import Trial
+    from mutants.runs.verdict import FaultResult
 
 __all__ = ["main"]
 
 
 class _Fault(Protocol):
-    """What the tables have in common."""
+    """The common attributes of the rows of all fault tables."""
 
     @property
     def name(self) -> str:
-        """The switch."""
+        """The name of the fault."""
         ...
 
     @property
     def caught_by(self) -> tuple[str, ...]:
-        """The checks that are meant to see it."""
+        """The checks that must detect it."""
         ...
 
 
@@ -52,18 +52,18 @@ F = TypeVar("F", bound=_Fault)
 
 
 class _Run(Protocol):
-    """Tries one fault."""
+    """A function that tests the peer with one fault."""
 
-    def __call__(self, *, own: bool) -> Awaitable[Trial]:
-        """`own` says whether only the checks judge that are meant to see it."""
+    def __call__(self, *, own: bool) -> Awaitable[FaultResult]:
+        """Test it; `own` limits the run to the checks that must detect the fault."""
         ...
 
 
 class _Try(Protocol[F_contra]):
-    """Tries a fault of one table."""
+    """A function that tests a peer with a fault of one table."""
 
-    def __call__(self, fault: F_contra, /, *, own: bool) -> Awaitable[Trial]:
-        """As `_Run`."""
+    def __call__(self, fault: F_contra, /, *, own: bool) -> Awaitable[FaultResult]:
+        """Test it; `own` limits the run to the checks that must detect the fault."""
         ...
 
 
@@ -71,20 +71,20 @@ class _Attempts(Protocol):
     """The attempts of a table."""
 
     def __call__(self, *, whole: bool) -> Iterator[_Attempt]:
-        """`whole` says whether each fault is tried over each transport."""
+        """Yield them; `whole` selects each transport instead of one."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class _Attempt:
-    """One fault, in one place."""
+    """A fault in one leg."""
 
     fault: str
-    """Its name; empty: there is none."""
+    """The name of the fault, or the empty string."""
     areas: frozenset[str]
-    """The areas of the checks that are meant to see it."""
+    """The areas of the checks that must detect it."""
     run: _Run
-    """Tries it."""
+    """The function that tests it."""
 
 
 def _areas(caught_by: Sequence[str]) -> frozenset[str]:
@@ -95,7 +95,7 @@ def _servers(*, whole: bool) -> Iterator[_Attempt]:
     for transport in TRANSPORTS:
         yield _Attempt(fault="", areas=frozenset(), run=partial(try_fault, "", transport))
     for name, row in FAULTS.items():
-        # Over HTTP no process is started for each connection.
+        # Over HTTP, one process serves all connections.
         quickest = "http" if "http" in row.transports else row.transports[0]
         for transport in row.transports if whole else (quickest,):
             yield _Attempt(fault=name, areas=_areas(row.caught_by), run=partial(try_fault, name, transport))
@@ -113,22 +113,22 @@ _TABLES: Final[Mapping[str, _Attempts]] = {
     "clients": partial(_table, CLIENT_FAULTS, try_client_fault),
     "logins": partial(_table, CLIENT_FAULTS_AUTH, try_login_fault),
 }
-"""What is broken on purpose: servers, servers that want a token, authorization servers, clients, and clients that log in."""
+"""The fault tables: servers, protected servers, authorization servers, clients, and clients with a login."""
 
 
-async def _tried(attempts: Sequence[_Attempt], jobs: int, *, own: bool) -> list[tuple[_Attempt, Trial]]:
-    found: list[tuple[_Attempt, Trial]] = []
-    places = trio.CapacityLimiter(jobs)
+async def _run_all(attempts: Sequence[_Attempt], jobs: int, *, own: bool) -> list[tuple[_Attempt, FaultResult]]:
+    found: list[tuple[_Attempt, FaultResult]] = []
+    limiter = trio.CapacityLimiter(jobs)
 
     async def one(attempt: _Attempt) -> None:
-        async with places:
-            trial = await attempt.run(own=own)
-        found.append((attempt, trial))
-        if trial.killed:
+        async with limiter:
+            result = await attempt.run(own=own)
+        found.append((attempt, result))
+        if result.killed:
             print(".", end="\n" if len(found) % 100 == 0 else "", file=sys.stderr, flush=True)
         else:
             print(file=sys.stderr, flush=True)
-            print("\n".join(_survival(trial)), flush=True)
+            print("\n".join(_unexpected(result)), flush=True)
 
     async with trio.open_nursery() as nursery:
         for attempt in attempts:
@@ -137,24 +137,24 @@ async def _tried(attempts: Sequence[_Attempt], jobs: int, *, own: bool) -> list[
     return found
 
 
-def _survival(trial: Trial) -> Iterator[str]:
-    """Says what was wrong, a line each."""
-    where = f"{trial.fault or 'no fault'} ({trial.revision} over {trial.transport})"
-    for what, checks in (("not seen by", trial.missed), ("seen by others", trial.collateral)):
+def _unexpected(result: FaultResult) -> Iterator[str]:
+    """Yield a line for each check with an unexpected result."""
+    where = f"{result.fault or 'no fault'} ({result.revision} over {result.transport})"
+    for what, checks in (("not detected by", result.missed), ("also failed", result.collateral)):
         if checks:
             yield f"  SURVIVES  {where}  {what}: {', '.join(checks)}"
 
 
-def _told(table: str, trials: Sequence[tuple[_Attempt, Trial]]) -> int:
-    """Prints what came of a table. How many survived."""
+def _print_results(table: str, results: Sequence[tuple[_Attempt, FaultResult]]) -> int:
+    """Print the results of a table and return the number of survivors."""
     by_area: dict[str, dict[str, bool]] = defaultdict(dict)
-    for attempt, trial in trials:
+    for attempt, result in results:
         for area in attempt.areas or {"(no fault)"}:
             killed = by_area[area].get(attempt.fault, True)
-            by_area[area][attempt.fault] = killed and trial.killed
-    names = {attempt.fault: True for attempt, _ in trials if attempt.fault}
-    for attempt, trial in trials:
-        names[attempt.fault] = names.get(attempt.fault, True) and trial.killed
+            by_area[area][attempt.fault] = killed and result.killed
+    names = {attempt.fault: True for attempt, _ in results if attempt.fault}
+    for attempt, result in results:
+        names[attempt.fault] = names.get(attempt.fault, True) and result.killed
     print(f"{table}: {sum(names.values())} / {len(names)}")
     for area, faults in sorted(by_area.items()):
         print(f"  {area:20}{sum(faults.values()):>4} / {len(faults)}")
@@ -162,19 +162,25 @@ def _told(table: str, trials: Sequence[tuple[_Attempt, Trial]]) -> int:
 
 
 def main() -> int:
-    """Returns the exit status: 0 when every fault was seen."""
-    parser = argparse.ArgumentParser(prog="mutants", description="Shows that the suite sees each fault.")
-    parser.add_argument("table", nargs="*", metavar="TABLE", help=f"{', '.join(_TABLES)}; all, if none is named")
-    parser.add_argument("--fault", action="append", metavar="NAME", help="only this one; may be repeated")
-    parser.add_argument("--area", action="append", metavar="NAME", help="only what is meant for checks of this area")
-    parser.add_argument("--whole", action="store_true", help="over all transports, and let all checks judge")
+    """Run the command and return the exit status: 0 when every fault was detected."""
+    parser = argparse.ArgumentParser(prog="mutants", description="Show that the suite detects each fault.")
+    parser.add_argument("table", nargs="*", metavar="TABLE", help=f"{', '.join(_TABLES)}; default: all")
+    parser.add_argument("--fault", action="append", metavar="NAME", help="only this fault; may be repeated")
     parser.add_argument(
-        "--jobs", type=int, default=6, metavar="N", help="how many are tried at a time (default: 6; they wait a lot)"
+        "--area", action="append", metavar="NAME", help="only faults for checks of this area; may be repeated"
+    )
+    parser.add_argument("--whole", action="store_true", help="test over all transports, with all checks")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=6,
+        metavar="N",
+        help="number of concurrent runs (default: 6; most of their time is waiting)",
     )
     given = parser.parse_args()
     unknown = sorted(set(given.table) - set(_TABLES))
     if unknown:
-        parser.error(f"there is no table {unknown[0]!r}: {', '.join(_TABLES)}")
+        parser.error(f"unknown table {unknown[0]!r}: {', '.join(_TABLES)}")
     survivors, tried = 0, 0
     for table in given.table or _TABLES:
         attempts = [
@@ -185,12 +191,12 @@ def main() -> int:
         if not attempts:
             continue
         started = time.monotonic()
-        trials = trio.run(partial(_tried, attempts, given.jobs, own=not given.whole))
-        survivors += _told(table, trials)
+        results = trio.run(partial(_run_all, attempts, given.jobs, own=not given.whole))
+        survivors += _print_results(table, results)
         tried += len(attempts)
-        print(f"  {len(attempts)} trials in {time.monotonic() - started:.0f} s", flush=True)
+        print(f"  {len(attempts)} runs in {time.monotonic() - started:.0f} s", flush=True)
     if not tried:
-        parser.error("no fault is left by these options")
+        parser.error("the options select no fault")
     return 1 if survivors else 0
 
 

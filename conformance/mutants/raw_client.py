@@ -1,7 +1,7 @@
-"""A client in plain Python, over HTTP and over the pipes of a server that it starts, in every revision.
+"""A client in plain Python, over HTTP and over stdio with a server that it starts, in every revision.
 
-It connects, lists what there is, uses each thing once, and leaves. `--fault NAME` makes one thing wrong with it. It is
-driven as the official framework drives clients: by the environment, and by the URL on its command line.
+It connects, lists the features, uses each feature once, and disconnects. `--fault NAME` adds one fault. It is driven as
+the official framework drives clients: by environment variables, and by the URL on its command line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 
 def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
-    """Lists what there is, and uses each thing once."""
+    """List the features and use each once."""
     if play(wire, capabilities, context):
         return
     if plays_tasks():
@@ -52,7 +52,7 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
 
 
 def _use_tools(wire: Wire, context: JsonObject) -> bool:
-    """Lists the tools, and calls what there is to call. Whether to go on."""
+    """List and call the tools, and return whether to continue."""
     if in_scenario("conformance_caching"):
         _read_twice(wire)
         return False
@@ -90,8 +90,8 @@ def _call_each(wire: Wire, tools: list[JsonObject]) -> None:
 
 
 def _through(wire: Wire, method: str, params: JsonObject) -> JsonObject:
-    """Asks, and gives what the server asks for in its results, until it is done."""
-    # Only where nobody asks for anything: what else would come of it is no fault of its own.
+    """Send a request and answer its input requests until the result is complete."""
+    # Faults apply only in scenarios without input requests; elsewhere they would cause unrelated failures.
     if wrong("keeps-answers") and params.get("name") in ("test_mrtr_unrelated", "ask_nothing"):
         params = {**params, **answers().kept}
     if wrong("states-first") and in_scenario("tools_call"):
@@ -108,7 +108,7 @@ def _through(wire: Wire, method: str, params: JsonObject) -> JsonObject:
 
 
 def _read_twice(wire: Wire) -> None:
-    """Reads each list twice, and each resource; what holds is read once."""
+    """Read each list and each resource twice; read a fresh cached value once."""
     cached = {"tools/list": not wrong("no-cache"), "prompts/list": wrong("caches-zero")}
     cached |= {"resources/list": wrong("caches-absent"), "resources/templates/list": wrong("caches-negative")}
     for method, held in cached.items():
@@ -165,7 +165,7 @@ def _visit(given: argparse.Namespace, version: str, context: JsonObject) -> None
 
 
 def main() -> int:
-    """Returns the exit status: 0 when all was done."""
+    """Run the client and return the exit status: 0 when it did everything."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -183,7 +183,7 @@ def main() -> int:
         try:
             _visit(given, version or MODERN, agreed)
         except Refused as refused:
-            # Only what does not know the modern revision at all is asked again in another one.
+            # Only a server that does not know the modern revision is tried again with another revision.
             if version is not None or (refused.modern and not wrong("falls-back-always")):
                 raise
             _visit(given, SPOKEN[0] if older else LATEST_LEGACY, agreed)

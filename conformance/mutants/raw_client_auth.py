@@ -1,4 +1,4 @@
-"""The raw client with a login: as `mutants.raw_client` over Streamable HTTP, and with a token where one is wanted."""
+"""The raw client with a login: like `mutants.raw_client` over Streamable HTTP, with a token if required."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MANAGED: Final = "io.modelcontextprotocol/enterprise-managed-authorization"
 
 
 class _Modern(ModernHttp):
-    """A modern server that may want a token."""
+    """A modern server that may require a token."""
 
     def __init__(self, url: str, login: Login) -> None:
         super().__init__(url)
         self._login = login
 
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
-        """Sends a request, with a token as soon as there is one."""
+        """Send a request, with a token as soon as the client has one."""
         while True:
             self.query = self._login.query
             response = super().send(method, {**headers, **self._login.headers(method)}, body)
@@ -38,19 +38,19 @@ class _Modern(ModernHttp):
                 return response
 
     def post(self, message: JsonObject) -> http.client.HTTPResponse:
-        """Posts a message."""
+        """Post a message."""
         return super().post(_declared(message))
 
 
 class _Session(SessionHttp):
-    """A legacy server that may want a token."""
+    """A legacy server that may require a token."""
 
     def __init__(self, url: str, version: str, login: Login) -> None:
         super().__init__(url, version)
         self._login = login
 
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
-        """Sends a request, with a token as soon as there is one."""
+        """Send a request, with a token as soon as the client has one."""
         while True:
             self.query = self._login.query
             response = super().send(method, {**headers, **self._login.headers(method)}, body)
@@ -69,7 +69,7 @@ def _again(login: Login, response: http.client.HTTPResponse) -> bool:
 
 
 def _declared(message: JsonObject) -> JsonObject:
-    """A message with the extension that its client keeps."""
+    """Return the message with the extension that the client declares."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(params, dict) or not isinstance(meta, dict) or wrong("employee-undeclared"):
@@ -88,7 +88,7 @@ def _visit(url: str, version: str, context: JsonObject) -> None:
     try:
         wire.open()
         if wrong("insists") and not login.headers("POST"):
-            raise Failed("the server wants no token")
+            raise Failed("the server requires no token")
         if not in_scenario("initialize"):
             found = wire.ask("tools/list", {}).get("tools")
             for tool in found if isinstance(found, list) else []:
@@ -98,7 +98,7 @@ def _visit(url: str, version: str, context: JsonObject) -> None:
 
 
 def main() -> int:
-    """Returns the exit status: 0 when all was done."""
+    """Run the client and return the exit status: 0 when it did everything."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault")
     parser.add_argument("--url", required=True)

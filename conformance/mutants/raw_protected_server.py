@@ -1,6 +1,8 @@
-"""A protected server in plain Python, in every revision: `python -m mutants.raw_protected_server --port PORT --issuer URL --resource URL`.
+"""A protected server in plain Python, in every revision.
 
-It takes the tokens of one authorization server. `--fault NAME` makes one thing wrong with it.
+    python -m mutants.raw_protected_server --port PORT --issuer URL --resource URL
+
+It accepts the tokens of one authorization server. `--fault NAME` adds one fault.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ _WINDOW: Final = 300
 _INCLUDES: Final = {"mcp:root": {"mcp", "mcp:admin"}}
 
 
-class _Refused(Exception):
-    """Status, scheme, error and scope of a refusal."""
+class _AccessDenied(Exception):
+    """A rejection: status, scheme, error and scope."""
 
     def __init__(self, status: int, error: str | None = None, scheme: str = "Bearer", scope: str = "mcp") -> None:
         super().__init__(error)
@@ -54,7 +56,7 @@ class _State:
 
 
 def _claims(token: str) -> JsonObject:
-    """What a token says. Raises `_Refused`."""
+    """Return the claims of a token, or raise `_AccessDenied`."""
     try:
         if wrong("takes-any-key"):
             head = token.split(".")[1]
@@ -62,7 +64,7 @@ def _claims(token: str) -> JsonObject:
         else:
             found = json.loads(jws.deserialize_compact(token, _State.keys, algorithms=["RS256"]).payload)
     except (JoseError, ValueError, IndexError):
-        raise _Refused(401, "invalid_token") from None
+        raise _AccessDenied(401, "invalid_token") from None
     audience, resource = found.get("aud"), _State.resource
     foreign = str(audience).lower() != resource.lower() if not wrong("exact-audience") else audience != resource
     if audience is None:
@@ -74,13 +76,13 @@ def _claims(token: str) -> JsonObject:
     old = found.get("exp", 0) < time.time() and not wrong("takes-expired")
     strange = found.get("iss") != _State.issuer and not wrong("takes-any-issuer")
     if foreign or old or strange:
-        raise _Refused(401, "invalid_token")
+        raise _AccessDenied(401, "invalid_token")
     return found if isinstance(found, dict) else {}
 
 
 def _check_proof(handler: BaseHTTPRequestHandler, token: str, thumbprint: str) -> None:
-    """Raises `_Refused`."""
-    bad = _Refused(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
+    """Check the proof of a request, or raise `_AccessDenied`."""
+    bad = _AccessDenied(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
     given = handler.headers.get_all("DPoP") or []
     if not given and wrong("proof-not-needed"):
         return
@@ -115,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         path = urlsplit(_State.resource).path
@@ -138,13 +140,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         try:
-            subject = self._let_in(message)
-        except _Refused as refused:
+            subject = self._authorize(message)
+        except _AccessDenied as refused:
             self._refuse(refused, message)
             return
         self._answer(message, subject)
 
-    def _let_in(self, message: JsonObject) -> str:
+    def _authorize(self, message: JsonObject) -> str:
         method, session = str(message.get("method")), self.headers.get("Mcp-Session-Id") or ""
         if wrong("lists-are-free") and method == "tools/list":
             return "ada"
@@ -152,12 +154,12 @@ class _Handler(BaseHTTPRequestHandler):
             return _State.sessions[session]
         scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
         if not token:
-            raise _Refused(403 if wrong("missing-by-403") else 401)
+            raise _AccessDenied(403 if wrong("missing-by-403") else 401)
         claims = _claims(token)
         bound = claims.get("cnf")
         if isinstance(bound, dict):
             if scheme.lower() != "dpop" and not wrong("downgrades"):
-                raise _Refused(401, "invalid_token", "DPoP")
+                raise _AccessDenied(401, "invalid_token", "DPoP")
             if scheme.lower() == "dpop":
                 _check_proof(self, token, str(bound.get("jkt")))
         scopes = set(str(claims.get("scope")).split())
@@ -166,13 +168,13 @@ class _Handler(BaseHTTPRequestHandler):
         params = message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
         if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not wrong("any-scope"):
-            raise _Refused(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
+            raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
         subject = str(claims.get("sub"))
         if _State.sessions.get(session, subject) != subject and not wrong("any-session"):
-            raise _Refused(403, "invalid_token")
+            raise _AccessDenied(403, "invalid_token")
         return subject
 
-    def _refuse(self, refused: _Refused, message: JsonObject) -> None:
+    def _refuse(self, refused: _AccessDenied, message: JsonObject) -> None:
         parts = [f'error="{refused.error}"'] if refused.error and not wrong("error-untold") else []
         if not (wrong("scope-untold") and refused.status == 403) and not (
             wrong("challenge-without-scope") and refused.status == 401
@@ -226,7 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> int:
-    """Serves until it is ended."""
+    """Serve until the process is ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault")
     parser.add_argument("--port", type=int, required=True)
@@ -234,7 +236,7 @@ def main() -> int:
     parser.add_argument("--resource", required=True)
     given = parser.parse_args()
     _State.issuer, _State.resource = given.issuer, given.resource
-    with urllib.request.urlopen(f"{given.issuer}/jwks") as answer:  # noqa: S310  the suite says where
+    with urllib.request.urlopen(f"{given.issuer}/jwks") as answer:  # noqa: S310  the URL comes from the suite
         _State.keys = KeySet.import_key_set(json.load(answer))
     ThreadingHTTPServer(("localhost", given.port), _Handler).serve_forever()
     return 0

@@ -1,10 +1,10 @@
-"""A server in all five revisions, in plain Python: right as it stands, and wrong by one fault at a time.
+"""A server of all five revisions in plain Python: correct, except for one fault at a time.
 
-    python -m mutants.raw_server                     over its pipes
+        python -m mutants.raw_server                     over stdio
     python -m mutants.raw_server --port 8000         over HTTP
     python -m mutants.raw_server --fault no-jsonrpc  broken
 
-What is broken is said in `mutants.server_faults`, in one place each; the server that it is done to is `mutants.server`.
+`mutants.server_faults` defines the faults; `mutants.server` is the server to which they apply.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Serves until the input ends, or for ever."""
+    """Serve until the input ends, or over HTTP until the process is ended."""
     parser = argparse.ArgumentParser(
         prog="raw_server", description="A server in plain Python, for the tests of the suite."
     )
-    parser.add_argument("--port", type=int, help="serve HTTP there; without it, standard input and output")
-    parser.add_argument("--fault", choices=sorted(FAULTS), help="what is wrong with it")
-    parser.add_argument("--key", help="a bearer token without which nothing is to be had over HTTP")
-    parser.add_argument("--modern-only", action="store_true", help="speak no older revision over HTTP")
+    parser.add_argument("--port", type=int, help="serve HTTP at this port; default: serve stdio")
+    parser.add_argument("--fault", choices=sorted(FAULTS), help="the fault of the server")
+    parser.add_argument("--key", help="a bearer token that HTTP requests must carry")
+    parser.add_argument("--modern-only", action="store_true", help="serve only the modern revisions over HTTP")
     given = parser.parse_args()
     server = RawServer(FAULTS[given.fault].make() if given.fault else None)
     if given.port is None:

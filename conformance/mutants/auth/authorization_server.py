@@ -1,4 +1,4 @@
-"""An authorization server of a few lines, what can be wrong with it, and how that is tried."""
+"""A minimal authorization server, its faults, and the function that tests it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS
 from mutants.auth.token_endpoint import RawTokens
-from mutants.runs.verdict import PATIENCE, RED, Trial
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -36,14 +36,14 @@ _OPENID: Final = "/.well-known/openid-configuration"
 
 
 class IssuerFault(NamedTuple):
-    """One fault."""
+    """A fault of the authorization server."""
 
     name: str
-    """The switch."""
+    """The name of the fault."""
     revision: str
-    """The revision by whose rules it is tried."""
+    """The revision in which it is tested."""
     caught_by: tuple[str, ...]
-    """The checks that are meant to see it."""
+    """The checks that must detect it."""
 
 
 def _of(name: str, *caught_by: str, revision: str = _MODERN) -> IssuerFault:
@@ -88,7 +88,7 @@ ISSUER_FAULTS: Final = (
     _of("binding-optional", "dpop.as-bound-refused"),
     _of("any-proof", "dpop.as-bound-refused"),
 )
-"""All of them."""
+"""All faults of the authorization server."""
 
 
 class _Raw:
@@ -136,7 +136,7 @@ class _Raw:
         return found
 
     async def handle(self, incoming: ServerExchange) -> None:
-        """Answers one request."""
+        """Answer a request."""
         path, fault = incoming.path, self._fault
         hidden = fault in ("nothing-published", "nothing-there") or (fault == "openid-only" and path == _OAUTH)
         if fault == "nothing-there":
@@ -169,7 +169,7 @@ class _Raw:
             await incoming.respond(400)
 
     def _back(self, fields: dict[str, str]) -> dict[str, str]:
-        """What the browser brings back to the client."""
+        """Return the authorization response that the browser takes to the client."""
         fault, challenge = self._fault, fields.get("code_challenge")
         back = {"iss": "https://elsewhere.example" if fault == "iss-of-another" else self.url}
         if fields.get("response_type") != "code":
@@ -184,7 +184,7 @@ class _Raw:
 
 
 async def _browse(url: str) -> None:
-    """A browser that goes where it is sent: nobody is asked anything here."""
+    """Follow the authorization URL like a browser, without a login form."""
     where: str | None = url
     while where is not None:
         async with Endpoint(where).exchange(Transcript(), "GET") as exchange:
@@ -195,7 +195,7 @@ async def _browse(url: str) -> None:
 
 @asynccontextmanager
 async def open_raw_issuer(fault: str | None) -> AsyncIterator[str]:
-    """Serves it for a block; gives its issuer."""
+    """Serve the authorization server for a block and yield its issuer."""
     raw = _Raw(fault)
     async with open_http_server(raw.handle) as port:
         raw.url = f"http://127.0.0.1:{port}"
@@ -203,32 +203,32 @@ async def open_raw_issuer(fault: str | None) -> AsyncIterator[str]:
 
 
 async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> dict[str, Outcome]:
-    """Puts the raw authorization server to the test, with a fault or without: what each check came to.
+    """Test the raw authorization server with a fault or without, and return the outcome of each check.
 
     Args:
-        fault: The fault; `None`: none.
-        revision: By the rules of which revision.
-        chosen: The checks; `None`: all.
+        fault: The fault, or `None`.
+        revision: The revision whose requirements apply.
+        chosen: The checks, or `None` for all.
     """
     async with open_raw_issuer(fault) as issuer:
         run = await run_authorization_server(
             issuer,
-            Settings(timeout=PATIENCE),
+            Settings(timeout=TIMEOUT),
             revisions=[REVISIONS[revision]],
             chosen={each.id for each in SERVER_CHECKS} if chosen is None else chosen,
             show=lambda _: None,
-            login=Login(_browse, timeout=PATIENCE),
+            login=Login(_browse, timeout=TIMEOUT),
         )
     return {verdict.check: verdict.outcome for verdict in run.verdicts}
 
 
-async def try_issuer_fault(fault: IssuerFault, *, own: bool = False) -> Trial:
-    """Puts the raw authorization server with a fault to the test.
+async def try_issuer_fault(fault: IssuerFault, *, own: bool = False) -> FaultResult:
+    """Test the raw authorization server with a fault.
 
     Args:
         fault: The fault.
-        own: Whether only the checks judge that are meant to see it: that is quicker.
+        own: Run only the checks that must detect the fault, which is faster.
     """
     outcomes = await try_issuer(fault.name, fault.revision, fault.caught_by if own else None)
-    red = {check for check, outcome in outcomes.items() if outcome in RED}
-    return Trial.of(fault.name, fault.revision, "http", meant=fault.caught_by, red=red)
+    failed = {check for check, outcome in outcomes.items() if outcome in NOT_PASSED}
+    return FaultResult.of(fault.name, fault.revision, "http", expected=fault.caught_by, failed=failed)

@@ -1,4 +1,4 @@
-"""What can be wrong with the raw client where it needs a token, and how that is tried."""
+"""The faults of the raw client with a login, and the function that tests it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_core.revisions import REVISIONS
 from mutants.client_faults.table import ClientFault
-from mutants.runs.verdict import PATIENCE, RED, Trial
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 
 __all__ = ["CLIENT_FAULTS_AUTH", "try_login_fault"]
 
@@ -28,7 +28,7 @@ def _of(name: str, *caught_by: str, revision: str = _MODERN) -> ClientFault:
 
 CLIENT_FAULTS_AUTH: Final = (
     _of("insists", "auth.client-optional"),
-    # Finding the authorization server.
+    # Discovery of the authorization server.
     _of("first-challenge-only", "auth.client-challenge-parsed"),
     _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of(
@@ -70,7 +70,7 @@ CLIENT_FAULTS_AUTH: Final = (
         revision=_OWN,
     ),
     _of("no-default-endpoints", "auth.client-default-endpoints", revision=_OWN),
-    # Becoming known.
+    # Client registration.
     _of("made-up-client-id", "auth.client-registration-obtained"),
     _of("registers-as-text", "auth.client-registers", revision=_JUNE),
     _of("given-ignored", "auth.client-preregistered", "auth.client-registration-priority"),
@@ -91,13 +91,13 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("first-server-for-ever", "auth.client-change-reregisters"),
     _of("token-to-metadata", "auth.client-own-tokens"),
     _of("refresh-anywhere", "auth.client-no-cross-credentials"),
-    # The token.
+    # Use of the token.
     _of("token-scheme", "auth.client-bearer", revision=_LATE),
     _of("token-scheme-once", "auth.client-bearer"),
     _of("token-scheme-once", "auth.client-bearer", revision=_OWN),
     _of("token-once", "auth.client-every-request"),
     _of("token-in-query", "auth.client-no-query-token", revision=_JUNE),
-    # What is asked for.
+    # Authorization and token requests.
     _of("no-resource", "auth.client-resource-in-authorization"),
     _of("no-token-resource", "auth.client-resource-in-token", revision=_JUNE),
     _of(
@@ -137,7 +137,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("plain-pkce", "auth.client-pkce-s256", revision=_LATE),
     _of("pkce-unverified", "auth.client-pkce-refused", revision=_LATE),
     _of("pkce-unverified-openid", "auth.client-pkce-refused-openid"),
-    # What is taken for an answer.
+    # Validation of responses.
     _of("any-state", "auth.client-state"),
     _of("no-state", "auth.client-state", revision=_JUNE),
     _of(
@@ -192,15 +192,15 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("employee-unproved", "ema.client-proves"),
     _of("employee-consents", "ema.client-no-person"),
 )
-"""All of them."""
+"""All faults of the raw client with a login."""
 
 
-async def try_login_fault(fault: ClientFault, *, own: bool = False) -> Trial:
-    """Puts the raw client with a fault to the test, in the scenes with a login.
+async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResult:
+    """Test the raw client with a fault in the scenarios with a login.
 
     Args:
         fault: The fault.
-        own: Whether only the checks judge that are meant to see it: that is quicker.
+        own: Run only the checks that must detect the fault, which is faster.
     """
     words = f"{_CLIENT} --fault {fault.name} --url {{url}}"
     chosen = (
@@ -210,9 +210,9 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> Trial:
     )
     run = await run_client(
         ClientCommand(http=words),
-        Settings(timeout=PATIENCE),
+        Settings(timeout=TIMEOUT),
         revisions=[REVISIONS[fault.revision]],
         chosen=chosen,
     )
-    red = {verdict.check for verdict in run.verdicts if verdict.outcome in RED}
-    return Trial.of(fault.name, fault.revision, fault.transport, meant=fault.caught_by, red=red)
+    failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
+    return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)

@@ -1,4 +1,4 @@
-"""What can be wrong with the raw protected server, and how that is tried."""
+"""The faults of the raw protected server, and the functions that test it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import PATIENCE, RED, Trial
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,14 +31,14 @@ _SESSIONS: Final = ("security.session-is-no-token", "security.session-of-another
 
 
 class ProtectedFault(NamedTuple):
-    """One fault."""
+    """A fault of the raw protected server."""
 
     name: str
-    """The switch of the raw protected server."""
+    """The name of the fault."""
     revision: str
-    """The revision in which it is tried."""
+    """The revision in which it is tested."""
     caught_by: tuple[str, ...]
-    """The checks that are meant to see it."""
+    """The checks that must detect it."""
 
 
 def _of(name: str, *caught_by: str, revision: str = _MODERN) -> ProtectedFault:
@@ -110,33 +110,33 @@ PROTECTED_FAULTS: Final = (
     _of("takes-bound-for-others", "dpop.server-audience"),
     _of("no-es256", "dpop.server-algorithm"),
 )
-"""All of them."""
+"""All faults of the raw protected server."""
 
 
 async def try_protected(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> dict[str, Outcome]:
-    """Puts the raw protected server to the test, with a fault or without: what each check came to.
+    """Test the raw protected server with a fault or without, and return the outcome of each check.
 
     Args:
-        fault: The fault; `None`: none.
+        fault: The fault, or `None`.
         revision: The revision.
-        chosen: The checks; `None`: all that are about tokens.
+        chosen: The checks, or `None` for all checks of tokens.
     """
     words = _SERVER if fault is None else f"{_SERVER} --fault {fault}"
     all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
-    async with started_protected(words, _AT, Settings(timeout=PATIENCE)) as (target, settings):
+    async with started_protected(words, _AT, Settings(timeout=TIMEOUT)) as (target, settings):
         run = await run_server(
             target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=all_ if chosen is None else chosen
         )
     return {verdict.check: verdict.outcome for verdict in run.verdicts}
 
 
-async def try_protected_fault(fault: ProtectedFault, *, own: bool = False) -> Trial:
-    """Puts the raw protected server with a fault to the test.
+async def try_protected_fault(fault: ProtectedFault, *, own: bool = False) -> FaultResult:
+    """Test the raw protected server with a fault.
 
     Args:
         fault: The fault.
-        own: Whether only the checks judge that are meant to see it: that is quicker.
+        own: Run only the checks that must detect the fault, which is faster.
     """
     outcomes = await try_protected(fault.name, fault.revision, fault.caught_by if own else None)
-    red = {check for check, outcome in outcomes.items() if outcome in RED}
-    return Trial.of(fault.name, fault.revision, "http", meant=fault.caught_by, red=red)
+    failed = {check for check, outcome in outcomes.items() if outcome in NOT_PASSED}
+    return FaultResult.of(fault.name, fault.revision, "http", expected=fault.caught_by, failed=failed)

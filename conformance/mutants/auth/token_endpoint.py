@@ -1,4 +1,4 @@
-"""The token endpoint of the raw authorization server: codes, refresh tokens and proofs, right but for a fault."""
+"""The token endpoint of the raw authorization server: codes, refresh tokens, proofs, and its faults."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _LIFETIME: Final = 600
 
 @attrs.define(kw_only=True)
 class _Grant:
-    """What a code or a refresh token is good for."""
+    """The grant of a code or refresh token."""
 
     client: str
     challenge: str
     used: bool = False
 
 
-class _Refused(Exception):
-    """Why is the only argument."""
+class _TokenError(Exception):
+    """An error response; the only argument is the error code."""
 
 
 class RawTokens:
     """The token endpoint.
 
     Args:
-        fault: What is wrong with it; `None`: nothing.
+            fault: The fault, or `None`.
     """
 
     def __init__(self, fault: str | None) -> None:
@@ -46,54 +46,54 @@ class RawTokens:
         self._codes: Final[dict[str, _Grant]] = {}
         self._refreshes: Final[dict[str, _Grant]] = {}
         self.bound: Final[set[str]] = set()
-        """The clients whose tokens have to be bound to a key."""
+        """The clients whose tokens must be bound to a key."""
 
     def code(self, client: str, challenge: str) -> str:
-        """A code for a client."""
+        """Issue a code to a client."""
         code = secrets.token_urlsafe(16)
         self._codes[code] = _Grant(client=client, challenge=challenge)
         return code
 
     async def answer(self, incoming: ServerExchange) -> None:
-        """Answers a request for tokens."""
+        """Answer a token request."""
         fields = dict(parse_qsl(incoming.body.decode()))
         try:
             key = self._key(incoming, fields)
             grant = self._by_refresh(fields) if fields.get("grant_type") == "refresh_token" else self._by_code(fields)
-        except _Refused as why:
+        except _TokenError as why:
             await incoming.respond(400, (), json.dumps({"error": str(why)}).encode())
             return
         stored = () if self._fault == "tokens-stored" else (("Cache-Control", "no-store"),)
         await incoming.respond(200, stored, json.dumps(self._tokens(grant, key, fields)).encode())
 
     def _key(self, incoming: ServerExchange, fields: dict[str, str]) -> str | None:
-        """The thumbprint of the key of the proof; `None` where there is no proof."""
+        """Return the thumbprint of the proof's key, or `None` without a proof."""
         proof = incoming.header("dpop")
         if proof is None:
             if fields.get("client_id") in self.bound and self._fault != "binding-optional":
-                raise _Refused("invalid_dpop_proof")
+                raise _TokenError("invalid_dpop_proof")
             return None
         read = read_jwt(proof)
         if read is None and self._fault != "any-proof":
-            raise _Refused("invalid_dpop_proof")
+            raise _TokenError("invalid_dpop_proof")
         return "" if read is None else read.thumbprint
 
     def _by_code(self, fields: dict[str, str]) -> _Grant:
         grant, verifier, fault = self._codes.get(fields.get("code", "")), fields.get("code_verifier"), self._fault
         if grant is None or (grant.used and fault != "code-again"):
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         if fields.get("client_id") != grant.client and fault != "code-of-anybody":
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         verified = fault == "verifier-optional" if verifier is None else s256(verifier) == grant.challenge
         if not verified and not (verifier is not None and fault == "any-verifier"):
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         grant.used = True
         return attrs.evolve(grant, used=False)
 
     def _by_refresh(self, fields: dict[str, str]) -> _Grant:
         grant = self._refreshes.get(fields.get("refresh_token", ""))
         if grant is None or (grant.used and self._fault not in ("refresh-kept", "refresh-again")):
-            raise _Refused("invalid_grant")
+            raise _TokenError("invalid_grant")
         grant.used = True
         return attrs.evolve(grant, used=False)
 

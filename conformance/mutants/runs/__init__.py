@@ -1,1 +1,1 @@
-"""Puts raw servers and clients with a fault to the test."""
+"""Runs of the suite against raw servers and clients with a fault."""

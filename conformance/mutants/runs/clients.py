@@ -1,4 +1,4 @@
-"""Puts raw clients with a fault to the test, each in one revision over one transport."""
+"""Runs of the suite against raw clients with a fault, each in one revision over one transport."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import PATIENCE, RED, Trial
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 __all__ = ["try_client", "try_client_fault"]
 
 _CLIENT: Final = f"{sys.executable} -m mutants.raw_client"
-_SETTINGS: Final = Settings(timeout=PATIENCE)
-_TOLD: Final = ("initialize", "tools_call", "server-asks")
+_SETTINGS: Final = Settings(timeout=TIMEOUT)
+_PASSIVE_SCENARIOS: Final = ("initialize", "tools_call", "server-asks")
 
 
 async def try_client(
-    words: str,
+    arguments: str,
     transport: str,
     revisions: Sequence[str],
     chosen: Collection[str] | None = None,
     looked_at: Collection[str] | None = None,
 ) -> Run:
-    """Puts the raw client to the test.
+    """Test the raw client.
 
     Args:
-        words: What comes first on its command line.
+        arguments: The first words of its command line.
         transport: `http` or `stdio`.
-        revisions: In which revisions.
-        chosen: The checks that judge; `None`: all.
-        looked_at: As in `run_client`.
+        revisions: The revisions.
+        chosen: The checks, or `None` for all.
+        looked_at: The same as in `run_client`.
     """
-    client = f"{_CLIENT} {words}"
+    client = f"{_CLIENT} {arguments}"
     command = ClientCommand(
         http=f"{client} --url {{url}}" if transport == "http" else None,
         stdio=f"{client} --start {{command}}" if transport == "stdio" else None,
@@ -48,20 +48,20 @@ async def try_client(
     return await run_client(command, _SETTINGS, revisions=spoken, chosen=chosen, looked_at=looked_at)
 
 
-async def try_client_fault(fault: ClientFault, *, own: bool = False) -> Trial:
-    """Puts the raw client with a fault to the test, and compares with what is meant to see it.
+async def try_client_fault(fault: ClientFault, *, own: bool = False) -> FaultResult:
+    """Test the raw client with a fault and compare the failed checks with the expected ones.
 
     Args:
         fault: The fault.
-        own: Whether only the checks that are meant to see it judge: that is quicker.
+        own: Run only the checks that must detect the fault, which is faster.
     """
     chosen = fault.caught_by if own else None
-    red: set[str] = set()
-    # Most of what is looked at is said in a few scenarios.
-    for looked_at in (_TOLD, None) if own else (None,):
+    failed: set[str] = set()
+    # Passive checks read messages; a few scenarios contain most of them.
+    for looked_at in (_PASSIVE_SCENARIOS, None) if own else (None,):
         run = await try_client(f"--fault {fault.name}", fault.transport, [fault.revision], chosen, looked_at)
-        red = {verdict.check for verdict in run.verdicts if verdict.outcome in RED}
-        red |= {f"not spoken: {lane.refusal}" for lane in run.lanes if lane.refusal is not None}
-        if set(fault.caught_by) <= red:
+        failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
+        failed |= {f"not spoken: {leg.refusal}" for leg in run.lanes if leg.refusal is not None}
+        if set(fault.caught_by) <= failed:
             break
-    return Trial.of(fault.name, fault.revision, fault.transport, meant=fault.caught_by, red=red)
+    return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)

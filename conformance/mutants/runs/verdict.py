@@ -1,4 +1,4 @@
-"""What the suite said of a broken peer."""
+"""The result of the suite for one broken peer."""
 
 from __future__ import annotations
 
@@ -11,41 +11,43 @@ from mcp_conformance.model.verdict import Outcome
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["PATIENCE", "RED", "Trial"]
+__all__ = ["NOT_PASSED", "TIMEOUT", "FaultResult"]
 
-PATIENCE: Final = 10.0
-"""Seconds that an answer may take: many are tried at a time, and a verdict must not come of that."""
-RED: Final = (Outcome.FAILED, Outcome.BROKEN)
-"""What counts as seen."""
+TIMEOUT: Final = 10.0
+"""The timeout of a response in seconds: long, so that the load of concurrent runs fails no check."""
+NOT_PASSED: Final = (Outcome.FAILED, Outcome.BROKEN)
+"""The outcomes that count as detected."""
 
 
 @attrs.frozen(kw_only=True)
-class Trial:
-    """What the suite said of one fault over one transport."""
+class FaultResult:
+    """The result of the suite for one fault over one transport."""
 
     fault: str
-    """The fault; empty: there was none."""
+    """The fault, or the empty string."""
     transport: str
-    """Over what."""
+    """The transport."""
     revision: str
-    """In which revision."""
+    """The revision."""
     missed: tuple[str, ...]
-    """The checks that are meant for it and did not fail."""
+    """The checks that must detect the fault and did not fail."""
     collateral: tuple[str, ...]
-    """The checks that failed besides."""
+    """Other checks that failed."""
 
     @classmethod
-    def of(cls, fault: str, revision: str, transport: str, *, meant: Collection[str], red: Collection[str]) -> Trial:
-        """From the checks that are meant to see it, and those that failed."""
+    def of(
+        cls, fault: str, revision: str, transport: str, *, expected: Collection[str], failed: Collection[str]
+    ) -> FaultResult:
+        """Build the result from the checks that must detect the fault and those that failed."""
         return cls(
             fault=fault,
             transport=transport,
             revision=revision,
-            missed=tuple(sorted(set(meant) - set(red))),
-            collateral=tuple(sorted(set(red) - set(meant))),
+            missed=tuple(sorted(set(expected) - set(failed))),
+            collateral=tuple(sorted(set(failed) - set(expected))),
         )
 
     @property
     def killed(self) -> bool:
-        """Whether it was seen by what is meant for it, and by nothing else."""
+        """Whether all expected checks failed, and no other check."""
         return not self.missed and not self.collateral
