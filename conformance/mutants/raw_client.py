@@ -13,8 +13,17 @@ import sys
 from typing import TYPE_CHECKING
 
 from mutants.client.http import ModernHttp, SessionHttp
-from mutants.client.messages import LATEST_LEGACY, MODERN, SPOKEN, Failed, Refused, answers, in_scenario, wrong
-from mutants.client.param_values import say_in_passing
+from mutants.client.messages import (
+    LATEST_LEGACY,
+    MODERN,
+    SPOKEN,
+    ClientError,
+    UnsupportedRevision,
+    answers,
+    in_scenario,
+    wrong,
+)
+from mutants.client.param_values import send_stray_messages
 from mutants.client.reported_results import report_each
 from mutants.client.scenarios import outlive, play
 from mutants.client.stdio import EventStream, Pipes
@@ -38,17 +47,17 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
     elif ("tools" in capabilities or wrong("undeclared")) and not _use_tools(wire, context):
         return
     if wrong("uses-extension"):
-        wire.ask("tasks/get", {"taskId": "1"})
+        wire.call("tasks/get", {"taskId": "1"})
     if "resources" in capabilities:
         for resource in _list(wire, "resources/list", "resources"):
-            _through(wire, "resources/read", {"uri": resource["uri"]})
+            _complete(wire, "resources/read", {"uri": resource["uri"]})
     if "prompts" in capabilities:
         for prompt in _list(wire, "prompts/list", "prompts"):
             arguments = prompt.get("arguments")
             listed = arguments if isinstance(arguments, list) else []
             needed: JsonObject = {str(each["name"]): "x" for each in listed if isinstance(each, dict)}
-            _through(wire, "prompts/get", {"name": prompt["name"], "arguments": needed})
-    say_in_passing(wire)
+            _complete(wire, "prompts/get", {"name": prompt["name"], "arguments": needed})
+    send_stray_messages(wire)
 
 
 def _use_tools(wire: Wire, context: JsonObject) -> bool:
@@ -61,10 +70,10 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
     calls = context.get("toolCalls")
     if isinstance(calls, list):
         for call in calls:
-            wire.ask("tools/call", call if isinstance(call, dict) else {})
+            wire.call("tools/call", call if isinstance(call, dict) else {})
         return False
     if in_scenario("version-older") and wrong("newer-methods-anyway"):
-        wire.ask("tasks/list", {})
+        wire.call("tasks/list", {})
     if in_scenario("conformance_urls"):
         wire.fetch(tools)
     if in_scenario("conformance_results"):
@@ -78,7 +87,7 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
     _call_each(wire, tools)
     changing = in_scenario("conformance_roots_change")
     if wrong("roots-list-changed") or (changing and not wrong("roots-silent")):
-        wire.tell("notifications/roots/list_changed")
+        wire.notify("notifications/roots/list_changed")
     if changing:
         _call_each(wire, tools)
     return True
@@ -86,24 +95,24 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
 
 def _call_each(wire: Wire, tools: list[JsonObject]) -> None:
     for tool in wire.usable(tools):
-        _through(wire, "tools/call", {"name": tool["name"], "arguments": _arguments(tool)})
+        _complete(wire, "tools/call", {"name": tool["name"], "arguments": _arguments(tool)})
 
 
-def _through(wire: Wire, method: str, params: JsonObject) -> JsonObject:
+def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
     """Send a request and answer its input requests until the result is complete."""
-    # Faults apply only in scenarios without input requests; elsewhere they would cause unrelated failures.
+    # The fault applies only to calls without input requests; elsewhere it would fail unrelated checks.
     if wrong("keeps-answers") and params.get("name") in ("test_mrtr_unrelated", "ask_nothing"):
         params = {**params, **answers().kept}
     if wrong("states-first") and in_scenario("tools_call"):
         params = {**params, "requestState": ""}
-    result = wire.ask(method, params)
+    result = wire.call(method, params)
     if result.get("resultType") == "task" and wrong("task-unfit-polled"):
-        wire.ask("tasks/get", {"taskId": result["taskId"]})
+        wire.call("tasks/get", {"taskId": result["taskId"]})
     while result.get("resultType") == "input_required":
         again = answers().again(params, result)
         if again is None:
             return {}
-        result = wire.ask(method, again)
+        result = wire.call(method, again)
     return result
 
 
@@ -113,9 +122,9 @@ def _read_twice(wire: Wire) -> None:
     cached |= {"resources/list": wrong("caches-absent"), "resources/templates/list": wrong("caches-negative")}
     for method, held in cached.items():
         for _ in range(1 if held else 2):
-            wire.ask(method, {})
+            wire.call(method, {})
     for uri in ("test://static-text", "test://other")[: 1 if wrong("one-for-all") else 2]:
-        wire.ask("resources/read", {"uri": uri})
+        wire.call("resources/read", {"uri": uri})
 
 
 def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
@@ -124,7 +133,7 @@ def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
     if wrong("null-cursor"):
         params = {"cursor": None}
     while True:
-        result = wire.ask(method, params)
+        result = wire.call(method, params)
         if in_scenario("meets-legacy") and "resultType" not in result and wrong("type-from-everybody"):
             return []
         found = result.get(member)
@@ -133,7 +142,7 @@ def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
         cursor = result.get("nextCursor")
         if not isinstance(cursor, str) or wrong("first-page-only"):
             if wrong("asks-once-more") and "cursor" in params:
-                wire.ask(method, params)
+                wire.call(method, params)
             return listed
         if (not cursor and wrong("empty-cursor-ends")) or (not page and wrong("empty-page-ends")):
             return listed
@@ -182,12 +191,12 @@ def main() -> int:
             return 0
         try:
             _visit(given, version or MODERN, agreed)
-        except Refused as refused:
+        except UnsupportedRevision as refused:
             # Only a server that does not know the modern revision is tried again with another revision.
             if version is not None or (refused.modern and not wrong("falls-back-always")):
                 raise
             _visit(given, SPOKEN[0] if older else LATEST_LEGACY, agreed)
-    except Failed as failed:
+    except ClientError as failed:
         print(f"raw client: {failed}", file=sys.stderr)
         return 0 if wrong("silent-failure") else 1
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.client.http import ModernHttp, SessionHttp
 from mutants.client.login import Login
-from mutants.client.messages import MODERN, Failed, Refused, in_scenario, wrong
+from mutants.client.messages import MODERN, ClientError, UnsupportedRevision, in_scenario, wrong
 
 if TYPE_CHECKING:
     import http.client
@@ -64,7 +64,7 @@ def _again(login: Login, response: http.client.HTTPResponse) -> bool:
     response.read()
     headers = {name.lower(): value for name, value in response.getheaders()}
     if not login.answer(response.status, headers):
-        raise Failed(f"status {response.status}")
+        raise ClientError(f"status {response.status}")
     return True
 
 
@@ -88,11 +88,11 @@ def _visit(url: str, version: str, context: JsonObject) -> None:
     try:
         wire.open()
         if wrong("insists") and not login.headers("POST"):
-            raise Failed("the server requires no token")
+            raise ClientError("the server requires no token")
         if not in_scenario("initialize"):
-            found = wire.ask("tools/list", {}).get("tools")
+            found = wire.call("tools/list", {}).get("tools")
             for tool in found if isinstance(found, list) else []:
-                wire.ask("tools/call", {"name": tool["name"] if isinstance(tool, dict) else "", "arguments": {}})
+                wire.call("tools/call", {"name": tool["name"] if isinstance(tool, dict) else "", "arguments": {}})
     finally:
         wire.close()
 
@@ -107,7 +107,7 @@ def main() -> int:
     version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", MODERN)
     try:
         _visit(given.url, version, context if isinstance(context, dict) else {})
-    except (Refused, Failed) as failed:
+    except (UnsupportedRevision, ClientError) as failed:
         print(f"raw client: {failed}", file=sys.stderr)
         return 1
     return 0

@@ -1,1 +1,1 @@
-"""A correct client in plain Python, to which faults are done."""
+"""A correct client in plain Python, to which faults are added."""

@@ -1,4 +1,4 @@
-"""The JWTs that the raw client makes: proofs of DPoP, and assertions of who it is."""
+"""The JWTs of the raw client: DPoP proofs and client assertions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Keys", "client_assertion"]
 
 
 def client_assertion(pem: str, client_id: str, issuer: str) -> str:
-    """An assertion of a client."""
+    """Return a client assertion."""
     claims: JsonObject = {
         "iss": client_id,
         "sub": "somebody" if wrong("assertion-subject") else client_id,
@@ -34,20 +34,20 @@ def client_assertion(pem: str, client_id: str, issuer: str) -> str:
 
 
 class Keys:
-    """A key, and the nonces that its proofs need."""
+    """A key, and the nonces for its proofs."""
 
     def __init__(self) -> None:
         self.wanted = False
-        """Whether tokens are bound."""
+        """Whether tokens are bound to the key."""
         self.nonces: dict[str, str] = {}
-        """The newest, by origin."""
+        """The latest nonce of each origin."""
         self._key = ECKey.generate_key("P-256")
-        # Which of the two is said by a fault.
+        # A fault selects one of the two.
         self._other = RSAKey.generate_key(2048) if wrong("rsa-proof") else None
         self._jti = secrets.token_urlsafe(16)
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
-        """A proof for one request."""
+        """Return a proof for a request."""
         parts = urlsplit(url)
         claims: JsonObject = {
             "jti": self._jti if wrong("same-jti") else secrets.token_urlsafe(16),

@@ -1,4 +1,4 @@
-"""What the raw client declares, and what it answers when a server asks: forms, pages, samples and roots."""
+"""The client capabilities of the raw client, and its answers to client requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Final
 
-from mutants.client.tasks import AUGMENTABLE, OwnTasks, task_capabilities
+from mutants.client.tasks import AUGMENTABLE, ClientTasks, task_capabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers"]
 
-_NOBODY: Final = "conformance_asks_undeclared"
+_UNDECLARED: Final = "conformance_asks_undeclared"
 _LITTLE: Final = "conformance_declares_little"
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 
 
 class Answers:
-    """Who answers: a user, a model, and whoever knows the folders.
+    """The user, the model and the roots of the raw client.
 
     Args:
-        wrong: Whether a fault is its own.
+            wrong: Returns whether a fault is set.
     """
 
     def __init__(self, wrong: Wrong) -> None:
@@ -35,37 +35,37 @@ class Answers:
         self._version: Final = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
         context: JsonValue = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
         self._first_states: Final[dict[str, str]] = {}
-        """The first state that came for each name, for those that mistake it for the last."""
+        """The first state of each name, for faults that use it instead of the latest."""
         self.kept: JsonObject = {}
-        """What was given last, for those that give it again to anybody."""
+        """The last input responses, for faults that repeat them to another server."""
         self._context: Final[JsonObject] = context if isinstance(context, dict) else {}
-        self.tasks: Final = OwnTasks(wrong)
-        """What the server has asked for as tasks."""
+        self.tasks: Final = ClientTasks(wrong)
+        """The tasks that the server has started."""
         self._looked = 0
         self.odd = False
-        """Whether what is said now is what its fault is about."""
+        """Whether the fault changes the message that is sent now."""
 
     @property
     def active(self) -> bool:
-        """Whether it answers at all: only where a scenario is about that."""
+        """Whether the client answers: only in scenarios about client requests."""
         return self._scenario.startswith(("conformance_", "sep-2322-"))
 
     @property
     def modern(self) -> bool:
-        """Whether the modern revision is spoken."""
+        """Whether the client uses the modern revision."""
         return self._version >= "2026-07-28"
 
     @property
-    def _asked_plainly(self) -> bool:
-        """Whether it is asked for all that it declares, and nothing else is odd: there most faults of answers show."""
+    def _is_plain_scenario(self) -> bool:
+        """Whether the scenario requests every declared feature without deviations, where most faults show."""
         return self._scenario == "conformance_asks"
 
-    # --- what is declared --------------------------------------------------------------------------------------------
+    # --- capabilities ------------------------------------------------------------------------------------------------
 
     def declared(self) -> JsonObject:
-        """The capabilities."""
+        """Return the client capabilities."""
         wrong = self._wrong
-        if not self.active or self._scenario == _NOBODY:
+        if not self.active or self._scenario == _UNDECLARED:
             return {}
         pages = self._version >= "2025-11-25"
         little = self._scenario == _LITTLE
@@ -87,21 +87,21 @@ class Answers:
             found["extensions"] = {"tasks": {}}
         return found
 
-    # --- what is asked for in results -------------------------------------------------------------------------------
+    # --- input requests ----------------------------------------------------------------------------------------------
 
     def again(self, params: JsonObject, result: JsonObject) -> JsonObject | None:
-        """The params by which a request is made again; `None`: it is given up.
+        """Return the params of the retry, or `None` to abandon the request.
 
         Args:
-            params: Those that it was made by first.
-            result: What asks for more.
+                params: The params of the first request.
+                result: The result with input requests.
         """
         requests = result.get("inputRequests")
         given: JsonObject = {}
         for key, request in requests.items() if isinstance(requests, dict) else ():
-            asked = request if isinstance(request, dict) else {}
-            inner = asked.get("params")
-            answer = self.answer(str(asked.get("method")), inner if isinstance(inner, dict) else {})
+            input_params = request if isinstance(request, dict) else {}
+            inner = input_params.get("params")
+            answer = self.answer(str(input_params.get("method")), inner if isinstance(inner, dict) else {})
             if "result" not in answer:
                 return None
             given[key] = answer["result"]
@@ -124,19 +124,19 @@ class Answers:
         self.kept = {name: again[name] for name in ("inputResponses", "requestState") if name in again}
         return again
 
-    # --- what is answered --------------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------------------
 
     def answer(self, method: str, params: JsonObject) -> JsonObject:
-        """The `result` or the `error`."""
+        """Return the `result` or the `error`."""
         wrong = self._wrong
         declared = self.declared()
         need = method.partition("/")[0]
         if need == "tasks" and "tasks" in declared:
             return self.tasks.about(method, params)
         if need not in declared and not wrong(f"answers-undeclared-{need}"):
-            return _error(-32601, "there is no such method")
+            return _error(-32601, "unknown method")
         if wrong("forgets-capabilities") and method != "roots/list":
-            return _error(-32601, "there is no such method")
+            return _error(-32601, "unknown method")
         if method not in AUGMENTABLE:
             return self._roots()
         answer = self._elicit(params) if method == "elicitation/create" else self._sample(params)
@@ -162,10 +162,10 @@ class Answers:
         given = self._context.get("content")
         if given is not None:
             return {"result": {"action": "accept", "content": given} if wrong("sends-unfit") else {"action": "cancel"}}
-        if self._asked_plainly and wrong("odd-action"):
+        if self._is_plain_scenario and wrong("odd-action"):
             return {"result": {"action": "ok", "content": {}}}
         content = _filled_in(params.get("requestedSchema"), defaults=not wrong("no-defaults"))
-        if self._asked_plainly and wrong("content-of-objects"):
+        if self._is_plain_scenario and wrong("content-of-objects"):
             content["more"] = {"deep": True}
         if wrong("age-as-text") and content.get("age") == 42:
             content["age"] = "42"
@@ -174,16 +174,16 @@ class Answers:
     def _visit(self, params: JsonObject) -> JsonObject:
         wrong = self._wrong
         if self._scenario == _LITTLE and not wrong("any-mode"):
-            return _error(-32600 if wrong("mode-as-invalid-request") else -32602, "pages are not declared")
+            return _error(-32600 if wrong("mode-as-invalid-request") else -32602, "elicitation.url is not declared")
         if wrong("reads-elicitation-id") and not str(params.get("elicitationId", "x")).isalnum():
-            return _error(-32602, "elicitationId is odd")
+            return _error(-32602, "elicitationId is invalid")
         if self._scenario == "conformance_declines":
             return {"result": {"action": "decline"}}
         return {"result": {"action": "accept", **({"content": {}} if wrong("url-content") else {})}}
 
     def _roots(self) -> JsonObject:
         if self._scenario == "conformance_roots_fail":
-            return _error(-32000 if self._wrong("roots-fail-oddly") else -32603, "the folders cannot be looked at")
+            return _error(-32000 if self._wrong("roots-fail-oddly") else -32603, "the roots are unavailable")
         uri = "file:///tmp/project"
         if self._wrong("roots-http"):
             uri = "https://example.com/project"
@@ -227,7 +227,7 @@ class Answers:
                 annotations["lastModified"] = "yesterday" if wrong("odd-timestamp") else "2025-01-12T15:00:58Z"
             content["annotations"] = annotations
         answer["model"] = self._model(params)
-        if self._asked_plainly and wrong("no-model"):
+        if self._is_plain_scenario and wrong("no-model"):
             del answer["model"]
         return {"result": answer}
 
@@ -251,7 +251,7 @@ def _rekeyed(given: JsonObject) -> JsonObject:
 
 
 def _related(answer: JsonObject, params: JsonObject) -> JsonObject:
-    """An answer that belongs to the task that its question belongs to."""
+    """Return an answer that is related to the task of its request."""
     meta, result = params.get("_meta"), answer.get("result")
     related = meta.get(_RELATED) if isinstance(meta, dict) else None
     if related is None or not isinstance(result, dict):
@@ -298,16 +298,16 @@ def _value(field: JsonObject) -> JsonValue:
 
 
 def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
-    """What is wrong with a conversation; empty when nothing is."""
+    """Return what is wrong with the messages of a sampling request, or the empty string."""
     uses: set[JsonValue] = set()
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         blocks = [each for each in (content if isinstance(content, list) else [content]) if isinstance(each, dict)]
         kinds = {str(each.get("type")) for each in blocks}
         if "image" in kinds and (wrong("no-images") or not _images_right(blocks, wrong)):
-            return "no such images"
+            return "invalid image"
         if "audio" in kinds and wrong("no-audio"):
-            return "no sound"
+            return "invalid audio"
         results = {each.get("toolUseId") for each in blocks if each.get("type") == "tool_result"}
         if results and kinds != {"tool_result"} and not wrong("mixed-results"):
             return "a tool_result beside other content"

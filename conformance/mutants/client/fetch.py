@@ -1,4 +1,4 @@
-"""Requests of the raw client to others than its server."""
+"""Requests of the raw client to hosts other than its server."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Fetched = tuple[int, dict[str, str], bytes]
 
 
 def fetch(method: str, url: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Fetched:
-    """One request; no redirect is followed."""
+    """Send a request and return the response; redirects are not followed."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=30)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if wrong("smuggles") and "\n" in url:
-        # What is written as it stands ends the request where somebody else wants.
+        # An unescaped URL lets its author end the request early.
         target = url.split(parts.netloc, 1)[-1]
-        connection._validate_path = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001  typeshed has no private name; that a bad path is sent is the fault
+        connection._validate_path = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001  typeshed has no private name; sending an invalid path is the fault
     connection.request(method, target, body, headers or {})
     answer = connection.getresponse()
     return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
 
 def document(url: str, headers: dict[str, str] | None = None) -> JsonObject | None:
-    """The JSON object at a URL; `None` when there is none."""
+    """Return the JSON object at a URL, or `None`."""
     status, _, body = fetch("GET", url, headers)
     try:
         found = json.loads(body)
@@ -42,12 +42,12 @@ def document(url: str, headers: dict[str, str] | None = None) -> JsonObject | No
 
 
 def texts(value: object) -> list[str]:
-    """The members of a list, as text; nothing for what is no list."""
+    """Return the members of a list as strings, or nothing for another value."""
     return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def default_metadata(base: str) -> JsonObject:
-    """What is taken for the metadata of an authorization server that has none."""
+    """Return the default metadata of an authorization server that publishes none."""
     return {
         "issuer": base,
         "authorization_endpoint": f"{base}/authorize",

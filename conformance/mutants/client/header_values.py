@@ -1,4 +1,4 @@
-"""What the raw client makes of arguments in headers."""
+"""The header values that the raw client builds from arguments."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 def as_ascii(text: str) -> str:
-    """A text without what is not ASCII."""
+    """Return a text without characters outside ASCII."""
     return text.encode("ascii", "replace").decode()
 
 
 def as_value(value: JsonValue) -> str | None:
-    """A value as a header has it."""
+    """Return a header value for an argument."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -35,7 +35,7 @@ def as_value(value: JsonValue) -> str | None:
 
 
 def mutated(value: JsonValue) -> str | None:
-    """A value as a header has it, with the fault if there is one."""
+    """Return a header value for an argument, with the fault if it is set."""
     text = as_value(value)
     if wrong("falsy-is-absent") and not value:
         return None

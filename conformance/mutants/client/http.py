@@ -12,14 +12,14 @@ from mutants.client.header_values import as_ascii, as_value, mutated
 from mutants.client.messages import (
     MODERN,
     SPOKEN,
-    Failed,
-    Refused,
-    Words,
+    ClientError,
+    MessageFactory,
+    UnsupportedRevision,
     answers,
-    asides,
     dumped,
-    heralds,
     in_scenario,
+    late_notifications,
+    progress_before,
     reply,
     result_of,
     usable,
@@ -46,27 +46,27 @@ _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 
 
 class _Http:
-    """What both eras have in common: one connection for each request."""
+    """The common part of both eras: one connection for each request."""
 
     def __init__(self, url: str, version: str) -> None:
         parts = urlsplit(url)
         self._where: Final = (parts.hostname or "", parts.port or 80)
         self._path = parts.path
         self.query = f"?{parts.query}" if parts.query and not wrong("drops-query") else ""
-        """What stands behind the path."""
-        self.words: Final = Words(version)
+        """The query of the URL."""
+        self.messages: Final = MessageFactory(version)
         self._kept: Final[list[http.client.HTTPConnection]] = []
         self.kept: Final[list[http.client.HTTPResponse]] = []
-        """Streams that are listened to."""
+        """The open subscription streams."""
 
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
-        """Sends a request, and waits for the head of its answer."""
+        """Send a request and wait for the head of the response."""
         connection = http.client.HTTPConnection(*self._where, timeout=30)
         connection.request(method, self._path + self.query, body, headers)
         return connection.getresponse()
 
     def headers(self, message: JsonObject) -> dict[str, str]:
-        """What every POST has."""
+        """Return the headers of a POST."""
         about_tasks = str(message.get("method")).startswith("tasks/")
         plain = wrong("no-stream-accepted") or (about_tasks and wrong("task-accepts-json"))
         accept = "application/json" if plain else _BOTH
@@ -74,13 +74,13 @@ class _Http:
         return {"Accept": accept, "Content-Type": kind}
 
     def post(self, message: JsonObject) -> http.client.HTTPResponse:
-        """Posts a message."""
+        """Post a message."""
         batched = wrong("batched") and message.get("method") == "tools/call"
         return self.send("POST", self.headers(message), dumped([message] if batched else message))
 
     def fetch(self, tools: list[JsonObject]) -> None:
-        """Fetches what nobody should: an icon, a schema, a page."""
-        # The paths are those of the scenario: what matters is that it is asked at all.
+        """Fetch what a client must not fetch: an icon, a schema, a page."""
+        # The paths are those of the scenario; only the request itself matters.
         names = {"fetches-icons": "icon.png", "fetches-schemas": "schema.json", "fetches-pages": "page"}
         for fault, name in names.items():
             if tools and wrong(fault):
@@ -89,42 +89,42 @@ class _Http:
                 connection.getresponse().read()
 
     def abandon(self, method: str, params: JsonObject) -> None:
-        """Asks, and gives it up: the connection is closed, and a legacy server told."""
-        request = self.words.request(method, params)
+        """Send a request and abandon it: close the connection, and notify a legacy server."""
+        request = self.messages.request(method, params)
         connection = http.client.HTTPConnection(*self._where, timeout=30)
         connection.request("POST", self._path, dumped(request), self.headers(request))
         if wrong("keeps-connection"):
             self._kept.append(connection)
         else:
             connection.close()
-        if self.words.version != MODERN or wrong("notifies-over-http"):
+        if self.messages.version != MODERN or wrong("notifies-over-http"):
             named: JsonObject = {"requestId": request["id"]}
-            message: JsonObject = {**self.words.notification("notifications/cancelled"), "params": named}
+            message: JsonObject = {**self.messages.notification("notifications/cancelled"), "params": named}
             self.post(message).read()
 
-    def tell(self, method: str) -> None:
-        """Sends a notification."""
-        self.post(self.words.notification(method)).read()
+    def notify(self, method: str) -> None:
+        """Send a notification."""
+        self.post(self.messages.notification(method)).read()
 
-    def disown(self) -> None:
-        """Cancels the last request by a notification."""
-        self.post(self.words.disowning()).read()
+    def cancel_last(self) -> None:
+        """Cancel the last request by a notification."""
+        self.post(self.messages.cancellation_of_last()).read()
 
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Those that may be called."""
+        """Return the tools that may be called."""
         return tools
 
     def learn(self, tools: list[JsonObject]) -> None:
-        """There is nothing to learn."""
+        """Do nothing: only modern servers annotate tools."""
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
-    """The events of a stream."""
+    """Yield the events of a stream."""
     event: dict[str, str] = {}
     while line := response.readline():
         text = line.decode().rstrip("\r\n")
         if text.startswith(":") and wrong("no-comments"):
-            raise Failed("this is no field")
+            raise ClientError("invalid field of an event")
         if not text:
             yield event
             event = {}
@@ -137,7 +137,7 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[JsonObject]:
-    """The messages of a stream."""
+    """Yield the messages of a stream."""
     for event in _events(response):
         yield _json(event.get("data", "").encode())
 
@@ -168,64 +168,64 @@ class SessionHttp(_Http):
         self._agreed: str | None = None
 
     def open(self) -> JsonObject:
-        """Opens the session."""
+        """Open the session."""
         if wrong("gets-first") and in_scenario("meets-two-endpoints"):
             self.send("GET", {"Accept": STREAM})
-            raise Failed("there is no session in this")
+            raise ClientError("this revision has no sessions")
         if wrong("asks-first") and in_scenario("tools_call"):
-            self.post(self.words.request("tools/list", {})).read()
-        response = self.post(self.words.initialize())
+            self.post(self.messages.request("tools/list", {})).read()
+        response = self.post(self.messages.initialize())
         if response.status != 200:
             if wrong("looks-elsewhere"):
                 self._path = "/sse"
                 self.send("GET", {"Accept": STREAM})
-            raise Failed(f"initialize: status {response.status}")
+            raise ClientError(f"initialize: status {response.status}")
         self._session = response.getheader("Mcp-Session-Id")
         result = result_of(self._answer(response))
         self._agreed = str(result.get("protocolVersion"))
         if self._agreed not in SPOKEN and not wrong("any-version"):
-            raise Failed(f"the server speaks {self._agreed}")
+            raise ClientError(f"unsupported version {self._agreed}")
         if wrong("needs-standing-stream") and in_scenario("conformance_standing_ends"):
-            self.send("GET", {"Accept": STREAM, **self._ours()}).read()
-            raise Failed("the stream ended")
+            self.send("GET", {"Accept": STREAM, **self._session_headers()}).read()
+            raise ClientError("the stream ended")
         if not wrong("no-initialized"):
-            self.post(self.words.notification("notifications/initialized")).read()
+            self.post(self.messages.notification("notifications/initialized")).read()
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     def headers(self, message: JsonObject) -> dict[str, str]:
-        """What every POST has."""
-        return {**super().headers(message), **self._ours()}
+        """Return the headers of a POST."""
+        return {**super().headers(message), **self._session_headers()}
 
-    def _ours(self) -> dict[str, str]:
+    def _session_headers(self) -> dict[str, str]:
         ours: dict[str, str] = {}
         if self._session is not None and not wrong("no-session-id"):
             ours["Mcp-Session-Id"] = self._session
         forgets = wrong("no-version-behind-probe" if in_scenario("meets-legacy") else "no-version-header")
         if self._agreed is not None and not forgets:
-            ours["MCP-Protocol-Version"] = self.words.version if wrong("offered-version-header") else self._agreed
+            ours["MCP-Protocol-Version"] = self.messages.version if wrong("offered-version-header") else self._agreed
         return ours
 
-    def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Asks; the result."""
-        request = self.words.request(method, params)
+    def call(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request and return the result."""
+        request = self.messages.request(method, params)
         response = self.post(request)
         if response.status == 404 and self._session is not None and not wrong("session-lost"):
             old = self._session
             self._session = old if wrong("old-session-id") else None
             self._agreed = None
             self.open()
-            request = self.words.request(method, params)
+            request = self.messages.request(method, params)
             response = self.post(request)
         if response.status >= 400 and wrong("session-lost"):
-            raise Failed(f"{method}: status {response.status}")
+            raise ClientError(f"{method}: status {response.status}")
         return result_of(self._answer(response))
 
     def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
         if not _is_stream(response):
             return _json(response.read())
         if wrong("json-only"):
-            raise Failed("the answer is no JSON")
+            raise ClientError("the response is not valid JSON")
         last, retry = "", 0.0
         while True:
             for event in _events(response):
@@ -241,27 +241,27 @@ class SessionHttp(_Http):
                 elif message and message.get("id") != "nobody asked" and "id" in message:
                     return message
             if not last or wrong("never-resumes"):
-                raise Failed("the stream ended before the answer")
+                raise ClientError("the stream ended before the response")
             time.sleep(0 if wrong("impatient") else retry)
             accept = "*/*" if wrong("get-accepts-all") else "text/event-stream"
             again = "stream0-0" if wrong("other-event-id") else last
-            response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **self._ours()})
+            response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **self._session_headers()})
             if response.status != 200:
-                raise Failed(f"GET: status {response.status}")
+                raise ClientError(f"GET: status {response.status}")
 
     def _reply(self, message: JsonObject) -> None:
-        for each in heralds(message):
+        for each in progress_before(message):
             self.post(each).read()
         answer = reply(message)
         if answer is not None:
             self.post(answer).read()
-        for each in asides():
+        for each in late_notifications():
             self.post(each).read()
 
     def close(self) -> None:
-        """Ends the session."""
+        """End the session."""
         if self._session is not None and not wrong("no-delete"):
-            self.send("DELETE", self._ours()).read()
+            self.send("DELETE", self._session_headers()).read()
 
 
 class ModernHttp(_Http):
@@ -272,11 +272,11 @@ class ModernHttp(_Http):
         self._schemas: Final[dict[str, JsonValue]] = {}
 
     def open(self) -> JsonObject:
-        """Asks who it is."""
+        """Send `server/discover`."""
         if wrong("opens-stream"):
             self.send("GET", {"Accept": "text/event-stream"}).read()
         if wrong("initializes") and in_scenario("meets-modern"):
-            self.post(self.words.initialize()).read()
+            self.post(self.messages.initialize()).read()
         params: JsonObject = {"verbose": True} if wrong("discover-with-params") else {}
         response = self._exchange("server/discover", params)
         error = response.get("error")
@@ -289,37 +289,37 @@ class ModernHttp(_Http):
         if not isinstance(result, dict):
             error = response.get("error")
             code = error.get("code") if isinstance(error, dict) else None
-            raise Refused(f"server/discover: {code}", modern=code in _MODERN_ERRORS)
+            raise UnsupportedRevision(f"server/discover: {code}", modern=code in _MODERN_ERRORS)
         if wrong("pings"):
             self._exchange("ping", {})
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     def learn(self, tools: list[JsonObject]) -> None:
-        """Takes note of the annotations."""
+        """Record the header annotations of the tools."""
         self._schemas.update((str(tool["name"]), tool.get("inputSchema")) for tool in tools)
 
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Those whose annotations are right."""
+        """Return the tools with valid header annotations."""
         right = usable(tools)
         return [] if wrong("drops-all") and len(right) != len(tools) else right
 
-    def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Asks; the result."""
+    def call(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request and return the result."""
         return result_of(self._exchange(method, params))
 
     def _exchange(self, method: str, params: JsonObject) -> JsonObject:
-        response = self.post(self.words.request(method, params))
+        response = self.post(self.messages.request(method, params))
         if wrong("exact-media-type") and response.getheader("Content-Type") not in ("application/json", STREAM):
-            raise Failed("the answer is of an unknown type")
+            raise ClientError("unknown resultType")
         if wrong("exact-header-names") and "CONTENT-TYPE" in dict(response.getheaders()):
-            raise Failed("the answer is of no type")
+            raise ClientError("resultType is missing")
         if response.status == 404 and wrong("takes-404-for-nobody"):
-            raise Failed("nobody is there")
+            raise ClientError("no server")
         if not _is_stream(response):
             return _json(response.read())
         if wrong("json-only"):
-            raise Failed("the answer is no JSON")
+            raise ClientError("the response is not valid JSON")
         for event in _events(response):
             message = _json(event.get("data", "").encode())
             if "method" in message:
@@ -328,10 +328,10 @@ class ModernHttp(_Http):
                     self.post(answer).read()
             elif message and message.get("id") != "nobody asked":
                 return message
-        raise Failed("the stream ended before the answer")
+        raise ClientError("the stream ended before the response")
 
     def headers(self, message: JsonObject) -> dict[str, str]:
-        """What every POST has, and what it repeats of the body."""
+        """Return the headers of a POST, with those that repeat the body."""
         headers = super().headers(message)
         method = str(message.get("method"))
         if not wrong("no-version-header"):
@@ -362,9 +362,9 @@ class ModernHttp(_Http):
                     header = name
                 text = mutated(value)
                 if isinstance(header, str) and text is not None:
-                    # A line break is not written as one by this HTTP client: what would come of it is.
+                    # http.client cannot send a raw line break; the header that a server would read is sent instead.
                     headers[f"Mcp-Param-{header}"], *more = text.splitlines() or [""]
                     headers.update((line.partition(": ")[0], line.partition(": ")[2]) for line in more)
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no session."""

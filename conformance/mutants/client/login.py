@@ -1,4 +1,4 @@
-"""How the raw client gets a token: the MCP authorization framework in plain Python, with a fault where one is wanted."""
+"""The login of the raw client: MCP authorization in plain Python, with its faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from mutants.client.client_jwts import Keys, client_assertion
 from mutants.client.fetch import default_metadata, document, fetch, texts
-from mutants.client.messages import Failed, in_scenario, wrong
+from mutants.client.messages import ClientError, in_scenario, wrong
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -34,12 +34,12 @@ _SECOND: Final = 2
 
 
 class Login:
-    """What is known of one protected server.
+    """The login at one protected server.
 
     Args:
-        url: The server.
-        version: The revision that is spoken.
-        context: What was agreed beforehand.
+            url: The server.
+            version: The revision.
+            context: The credentials agreed in advance.
     """
 
     def __init__(self, url: str, version: str, context: JsonObject) -> None:
@@ -51,7 +51,7 @@ class Login:
         self._metadata: JsonObject = {}
         self._resource: JsonObject = {}
         self._scopes: set[str] = set()
-        self._told: Final[dict[str, str]] = {}
+        self._challenge: Final[dict[str, str]] = {}
         self._token = ""
         self._refresh = ""
         self._count = 0
@@ -61,7 +61,7 @@ class Login:
     # --- requests to the server --------------------------------------------------------------------------------------
 
     def headers(self, method: str) -> dict[str, str]:
-        """What a request to the server has because of its token."""
+        """Return the authorization headers of a request."""
         if (
             not self._token
             or wrong("token-in-query")
@@ -78,19 +78,19 @@ class Login:
 
     @property
     def query(self) -> str:
-        """What the URL of the server has because of its token."""
+        """The query of the server's URL, for a token in the query."""
         return f"?access_token={self._token}" if self._token and wrong("token-in-query") else ""
 
     def answer(self, status: int, headers: dict[str, str]) -> bool:
-        """Does what a 401 or 403 asks for. Whether the request is to be sent again."""
+        """Obtain a token as a 401 or 403 requires, and return whether to send the request again."""
         challenge = headers.get("www-authenticate", "")
-        self._told.clear()
+        self._challenge.clear()
         mine = re.search(r"(?i)(?:^|, )(Bearer|DPoP)( |$)", re.sub(r'"[^"]*"', lambda m: "x" * len(m[0]), challenge))
         if mine is not None and not (wrong("first-challenge-only") and mine.start()):
-            self._told.update({m[1]: m[2] or m[3] or "" for m in _PAIR.finditer(challenge[mine.end() :])})
+            self._challenge.update({m[1]: m[2] or m[3] or "" for m in _PAIR.finditer(challenge[mine.end() :])})
         if "dpop-nonce" in headers:
             self.keys.nonces[self._origin] = headers["dpop-nonce"]
-        if self._told.get("error") == "use_dpop_nonce":
+        if self._challenge.get("error") == "use_dpop_nonce":
             return not wrong("no-call-nonce")
         if self._count == _SECOND and wrong("token-scheme-once"):
             return True
@@ -103,17 +103,17 @@ class Login:
     def _log_in(self, status: int) -> None:
         self._discover()
         ways = {
-            "auth/client-credentials-basic": self._as_machine,
-            "auth/client-credentials-jwt": self._as_machine,
-            "auth/wif-jwt-bearer": self._as_workload,
-            "auth/wif-refused": self._as_workload,
-            "auth/enterprise-managed-authorization": self._as_employee,
+            "auth/client-credentials-basic": self._by_client_credentials,
+            "auth/client-credentials-jwt": self._by_client_credentials,
+            "auth/wif-jwt-bearer": self._by_workload_jwt,
+            "auth/wif-refused": self._by_workload_jwt,
+            "auth/enterprise-managed-authorization": self._by_id_jag,
         }
         for name, way in ways.items():
             if in_scenario(name):
                 way()
                 return
-        self._by_person(status)
+        self._by_user(status)
 
     # --- discovery ---------------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Login:
             self._discover_own()
             return
         path = urlsplit(self._url).path
-        named = self._told.get("resource_metadata")
+        named = self._challenge.get("resource_metadata")
         candidates = [self._origin + _PRM + path, self._origin + _PRM]
         if wrong("root-first"):
             candidates.reverse()
@@ -133,11 +133,11 @@ class Login:
         headers = {"Authorization": f"Bearer {self._token}"} if wrong("token-to-metadata") and self._token else {}
         found = next((each for url in candidates if (each := document(url, headers)) is not None), None)
         if found is None:
-            raise Failed("no metadata of the resource")
+            raise ClientError("no metadata of the resource")
         resource = str(found.get("resource"))
         other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin) and not wrong("any-resource")
         if other or (wrong("case-sensitive") and not resource.startswith(self._origin)):
-            raise Failed(f"the metadata are of {resource}")
+            raise ClientError(f"the metadata is for {resource}")
         self._resource = found
         issuer = texts(found.get("authorization_servers"))[0]
         if wrong("first-server-for-ever") and self._metadata:
@@ -146,7 +146,7 @@ class Login:
         if str(self._metadata.get("issuer")) != issuer:
             same = str(self._metadata.get("issuer")).rstrip("/") == issuer.rstrip("/")
             if not (wrong("any-issuer") or (wrong("nearly-same-issuer") and same)):
-                raise Failed("the metadata are of another issuer")
+                raise ClientError("the metadata is for another issuer")
             self._metadata["issuer"] = issuer
 
     def _server_metadata(self, issuer: str) -> JsonObject:
@@ -164,22 +164,22 @@ class Login:
             found = document(well)
             if found is not None:
                 return found
-        raise Failed("no metadata of the authorization server")
+        raise ClientError("no metadata of the authorization server")
 
     def _discover_own(self) -> None:
-        """The server is its own authorization server."""
+        """Discover a server that is its own authorization server."""
         base = self._origin
         well = base + _OAUTH + (urlsplit(self._url).path if wrong("metadata-below-path") else "")
         headers = {} if wrong("metadata-without-version") else {"MCP-Protocol-Version": self._version}
         found = None if wrong("no-own-metadata") else document(well, headers)
         if found is None and wrong("no-default-endpoints"):
-            raise Failed("no metadata of the authorization server")
+            raise ClientError("no metadata of the authorization server")
         self._metadata = found or default_metadata(base)
 
-    # --- the person --------------------------------------------------------------------------------------------------
+    # --- the user ----------------------------------------------------------------------------------------------------
 
     def _client(self) -> JsonObject:
-        """Who the client is at this authorization server."""
+        """Return the client registration for this authorization server."""
         issuer, given = str(self._metadata["issuer"]), self._context.get("client_id")
         mine = self._context.get("issuer") in (None, issuer) or wrong("given-anywhere")
         if wrong("given-ignored"):
@@ -198,7 +198,7 @@ class Login:
     def _registered(self) -> JsonObject:
         endpoint = self._metadata.get("registration_endpoint")
         if not isinstance(endpoint, str):
-            raise Failed("no client id is to be had")
+            raise ClientError("no client id is available")
         if wrong("made-up-client-id"):
             return {"client_id": "made-up", "token_endpoint_auth_method": "none"}
         grants: list[JsonValue] = ["authorization_code", "refresh_token"]
@@ -220,15 +220,15 @@ class Login:
                 return {"client_id": "made-up", "token_endpoint_auth_method": "none"}
             if wrong("silent-registration"):
                 raise SystemExit(0)
-            raise Failed(f"registration: status {status}")
+            raise ClientError(f"registration: status {status}")
         found = json.loads(body)
         return found if isinstance(found, dict) else {}
 
-    def _by_person(self, status: int) -> None:
+    def _by_user(self, status: int) -> None:
         if "S256" not in texts(self._metadata.get("code_challenge_methods_supported")):
             openid = in_scenario("auth/pkce-missing-openid")
             if not wrong("pkce-unverified-openid" if openid else "pkce-unverified"):
-                raise Failed("the authorization server cannot do PKCE")
+                raise ClientError("the authorization server does not support PKCE")
         client = self._client()
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
         self._choose_scopes(status)
@@ -268,38 +268,38 @@ class Login:
 
     def _choose_scopes(self, status: int) -> None:
         supported = set(texts(self._resource.get("scopes_supported")))
-        told = set(self._told.get("scope", "").split())
+        challenge_scopes = set(self._challenge.get("scope", "").split())
         if wrong("intersects-scopes") and supported and not in_scenario("auth/scope-step-up"):
-            told &= supported
+            challenge_scopes &= supported
         if wrong("all-scopes"):
-            told |= supported
-        if not told and not (wrong("no-supported-scopes") and status == 401):
-            told = supported
-        if wrong("scope-invented") and not told:
-            told = {"everything"}
+            challenge_scopes |= supported
+        if not challenge_scopes and not (wrong("no-supported-scopes") and status == 401):
+            challenge_scopes = supported
+        if wrong("scope-invented") and not challenge_scopes:
+            challenge_scopes = {"everything"}
         if wrong("scope-ignored") and in_scenario("auth/scope-from-www-authenticate"):
-            told = {"profile"}
+            challenge_scopes = {"profile"}
         if wrong("offline-always"):
-            told.add("offline_access")
-        self._scopes = told if wrong("forgets-scopes") else self._scopes | told
+            challenge_scopes.add("offline_access")
+        self._scopes = challenge_scopes if wrong("forgets-scopes") else self._scopes | challenge_scopes
 
     def _check_answer(self, back: dict[str, str], state: str) -> None:
         if back.get("state") != state and not wrong("any-state") and not wrong("no-state"):
-            raise Failed("the state is another one")
+            raise ClientError("the state does not match")
         advertised = self._metadata.get("authorization_response_iss_parameter_supported") is True
         iss, issuer = back.get("iss"), str(self._metadata["issuer"])
         if iss is None and advertised and not wrong("iss-absent-taken"):
-            raise Failed("the issuer is missing")
+            raise ClientError("the issuer is missing")
         if iss is None and not advertised and wrong("iss-always-wanted"):
-            raise Failed("the issuer is missing")
+            raise ClientError("the issuer is missing")
         nearly = wrong("iss-normalized") and (iss or "").rstrip("/") == issuer
         unseen = wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
         if "error" in back and wrong("error-shown"):
             print(f"error {back['error']}", file=sys.stderr)
         if iss is not None and iss != issuer and not unseen:
-            raise Failed("the issuer is another one")
+            raise ClientError("the issuer does not match")
         if "code" not in back:
-            raise Failed("there is no code")
+            raise ClientError("the code is missing")
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 
@@ -326,10 +326,10 @@ class Login:
             if status == 200 or not (b"use_dpop_nonce" in body or late):
                 break
         if status != 200:
-            raise Failed(f"token: status {status}")
+            raise ClientError(f"token: status {status}")
         found = json.loads(body)
         if wrong("wants-refresh") and "refresh_token" not in found:
-            raise Failed("there is no refresh token")
+            raise ClientError("the refresh token is missing")
         self._token = str(found["access_token"])
         self._refresh = str(found.get("refresh_token", ""))
 
@@ -346,16 +346,16 @@ class Login:
             return
         form["client_id"] = id
 
-    def _as_machine(self) -> None:
+    def _by_client_credentials(self) -> None:
         if wrong("machine-registers"):
             self._registered()
         if wrong("machine-consents"):
             fetch("GET", f"{self._metadata['authorization_endpoint']}?client_id=machine")
         grant = "password" if wrong("machine-password") else "client_credentials"
-        self._ask(grant, {"scope": self._told.get("scope", "")}, self._context)
+        self._ask(grant, {"scope": self._challenge.get("scope", "")}, self._context)
 
-    def _as_workload(self) -> None:
-        fields = {"assertion": str(self._context["valid_jwt"]), "scope": self._told.get("scope", "")}
+    def _by_workload_jwt(self) -> None:
+        fields = {"assertion": str(self._context["valid_jwt"]), "scope": self._challenge.get("scope", "")}
         if wrong("workload-other-assertion"):
             fields = {**fields, "assertion": "x.y.z", "client_assertion": fields["assertion"]}
         if wrong("workload-registers"):
@@ -363,17 +363,17 @@ class Login:
         grant = "urn:example:jwt" if wrong("workload-other-grant") else _JWT_BEARER
         try:
             self._ask(grant, fields, None)
-        except Failed:
+        except ClientError:
             if wrong("workload-retries"):
                 self._ask(_JWT_BEARER, fields, None)
             if wrong("workload-falls-back"):
-                self._by_person(401)
+                self._by_user(401)
                 return
             if wrong("workload-silent"):
                 raise SystemExit(0) from None
             raise
 
-    def _as_employee(self) -> None:
+    def _by_id_jag(self) -> None:
         context = self._context
         if wrong("employee-consents"):
             fetch("GET", f"{self._metadata['authorization_endpoint']}?client_id=app")
@@ -390,8 +390,8 @@ class Login:
         status, _, body = fetch("POST", str(context["idp_token_endpoint"]), typed, urlencode(form).encode())
         found = json.loads(body)
         if status != 200 or (wrong("exchange-not-n-a") and found.get("token_type") == "N_A"):
-            raise Failed(f"exchange: status {status}")
-        fields = {"assertion": str(found["access_token"]), "scope": self._told.get("scope", "")}
+            raise ClientError(f"exchange: status {status}")
+        fields = {"assertion": str(found["access_token"]), "scope": self._challenge.get("scope", "")}
         if wrong("id-jag-as-token"):
             self._token = str(found["access_token"])
             return

@@ -1,4 +1,4 @@
-"""What the raw client says over every wire: messages, and what comes back."""
+"""The messages of the raw client over every transport, and its responses to the server's messages."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = [
     "LATEST_LEGACY",
     "MODERN",
     "SPOKEN",
-    "Failed",
-    "Refused",
+    "ClientError",
+    "MessageFactory",
+    "UnsupportedRevision",
     "Wire",
-    "Words",
     "answers",
-    "asides",
     "dumped",
-    "heralds",
     "in_scenario",
+    "late_notifications",
+    "progress_before",
     "reply",
     "result_of",
     "usable",
@@ -45,18 +45,18 @@ _DEADLY = {
     "dies-of-unknown-completion": "notifications/elicitation/complete",
     "dies-of-unheard-of": "com.example/unheard-of",
 }
-"""By fault, the word in a notification that it cannot bear."""
+"""By fault, the text of a progress notification that ends the client."""
 _PREFIX = "io.modelcontextprotocol/"
 _SAMPLING = "sampling/createMessage"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-class Failed(Exception):
-    """It cannot go on. Why is the only argument."""
+class ClientError(Exception):
+    """A reason why the client cannot continue; the only argument."""
 
 
-class Refused(Failed):
-    """The server does not speak the modern revision, or not this one."""
+class UnsupportedRevision(ClientError):
+    """The server does not support the modern revision, or not this one."""
 
     def __init__(self, why: str, *, modern: bool) -> None:
         super().__init__(why)
@@ -64,57 +64,57 @@ class Refused(Failed):
 
 
 class Wire(Protocol):
-    """How a server is reached."""
+    """A connection to a server."""
 
     def open(self) -> JsonObject:
-        """Opens the connection; what the server declares."""
+        """Open the connection and return the server capabilities."""
         ...
 
-    def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Asks; the result, or what was wrong in `error`."""
+    def call(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request and return the result, or an object with the `error`."""
         ...
 
     def abandon(self, method: str, params: JsonObject) -> None:
-        """Asks, and gives it up."""
+        """Send a request and abandon it."""
         ...
 
-    def tell(self, method: str) -> None:
-        """Sends a notification."""
+    def notify(self, method: str) -> None:
+        """Send a notification."""
         ...
 
-    def disown(self) -> None:
-        """Cancels the request that was made last by a notification, though it was answered."""
+    def cancel_last(self) -> None:
+        """Cancel the last request by a notification, although it has its response."""
         ...
 
     def fetch(self, tools: list[JsonObject]) -> None:
-        """Fetches what the tools name, and what nobody should fetch."""
+        """Fetch what the tools name, and what a client must not fetch."""
         ...
 
     def learn(self, tools: list[JsonObject]) -> None:
-        """Takes note of the tools."""
+        """Record the header annotations of the tools."""
         ...
 
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """Those that may be called."""
+        """Return the tools that may be called."""
         ...
 
     def close(self) -> None:
-        """Leaves."""
+        """Close the connection."""
         ...
 
 
 def in_scenario(name: str) -> bool:
-    """Whether it is told to play this scenario."""
+    """Return whether this is the scenario of the run."""
     return os.environ.get("MCP_CONFORMANCE_SCENARIO") == name
 
 
 def wrong(name: str) -> bool:
-    """Whether this is the fault that it has."""
+    """Return whether this fault is set."""
     return "--fault" in sys.argv and sys.argv[sys.argv.index("--fault") + 1] == name
 
 
 def dumped(value: JsonValue) -> bytes:
-    """JSON as it goes over the wire. Faults begin with calls: before that nothing would go on."""
+    """Serialize a value. Faults begin with calls; with a fault before them, the connection would fail."""
     text = json.dumps(_batched(value))
     if "tools/call" in text and wrong("latin-1"):
         return text.replace("{", '{"\xe4": 1, ', 1).encode("latin-1")
@@ -124,7 +124,7 @@ def dumped(value: JsonValue) -> bytes:
 
 
 def _batched(value: JsonValue) -> JsonValue:
-    """A message in an array, where that is the fault."""
+    """Return a message in an array, if that is the fault."""
     method = value.get("method") if isinstance(value, dict) else None
     if method == "initialize" and wrong("batches-initialize"):
         return [value]
@@ -133,8 +133,8 @@ def _batched(value: JsonValue) -> JsonValue:
     return value
 
 
-class Words:
-    """Makes messages, with ids that were not used."""
+class MessageFactory:
+    """A factory of messages with unused ids."""
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -142,7 +142,7 @@ class Words:
         self._said = 0
 
     def request(self, method: str, params: JsonObject) -> JsonObject:
-        """A request."""
+        """Return a request."""
         retried = wrong("same-id-again") and "inputResponses" in params
         if not retried and (not wrong("same-id") or self._id < 2):
             self._id += 1
@@ -172,11 +172,11 @@ class Words:
         return message
 
     def forget(self) -> None:
-        """Gives the id of the last request once more."""
+        """Use the id of the last request again."""
         self._id -= 1
 
     def meta(self) -> JsonObject:
-        """What each modern request says."""
+        """Return the request metadata of a modern request."""
         meta: JsonObject = {
             f"{_PREFIX}protocolVersion": self.version,
             f"{_PREFIX}clientCapabilities": answers().declared(),
@@ -206,20 +206,20 @@ class Words:
             meta["-bad key-"] = 1
         return meta
 
-    def disowning(self) -> JsonObject:
-        """A notification that cancels the request that was made last."""
-        named: JsonObject = {"requestId": self._id, "reason": "nobody wants it any more"}
+    def cancellation_of_last(self) -> JsonObject:
+        """Return a notification that cancels the last request."""
+        named: JsonObject = {"requestId": self._id, "reason": "no longer needed"}
         return {**self.notification("notifications/cancelled"), "params": named}
 
     def notification(self, method: str) -> JsonObject:
-        """A notification."""
+        """Return a notification."""
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         if wrong("notification-with-id"):
             message["id"] = 4711
         return message
 
     def initialize(self) -> JsonObject:
-        """The request that opens a legacy connection."""
+        """Return the request that opens a legacy connection."""
         info: JsonObject = {"name": "raw"} if wrong("info-without-version") else {"name": "raw", "version": "1"}
         params: JsonObject = {
             "protocolVersion": self.version,
@@ -231,7 +231,7 @@ class Words:
 
 @cache
 def answers() -> Answers:
-    """Who answers what the server asks."""
+    """Return the answers to client requests."""
     return Answers(wrong)
 
 
@@ -239,14 +239,14 @@ def _fault() -> str:
     return sys.argv[sys.argv.index("--fault") + 1] if "--fault" in sys.argv else ""
 
 
-def heralds(request: JsonObject) -> list[JsonObject]:
-    """What is told before a request is answered: how far it is."""
+def progress_before(request: JsonObject) -> list[JsonObject]:
+    """Return the progress notifications before the response to a request."""
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not in_scenario("conformance_progress") or not isinstance(meta, dict) or "progressToken" not in meta:
         return []
     steps: list[JsonValue] = [0.5, 0.25] if wrong("progress-falls") else [0.25, 0.5]
-    told: list[JsonObject] = [
+    notifications: list[JsonObject] = [
         {
             "jsonrpc": "2.0",
             "method": "notifications/progress",
@@ -255,22 +255,22 @@ def heralds(request: JsonObject) -> list[JsonObject]:
         for step in [*steps, 0.75]
     ]
     if wrong("progress-behind"):
-        answers().tasks.aside.append(told.pop())
-    return told
+        answers().tasks.aside.append(notifications.pop())
+    return notifications
 
 
-def asides() -> list[JsonObject]:
-    """What is told behind an answer, once."""
+def late_notifications() -> list[JsonObject]:
+    """Return the notifications after a response, once."""
     waiting = [*answers().tasks.aside]
     answers().tasks.aside.clear()
     return waiting
 
 
 def reply(request: JsonObject) -> JsonObject | None:
-    """The response to a request of the server; `None` to a notification."""
+    """Return the response to a message of the server, or `None` for a notification."""
     if isinstance(request["method"], str):
         return _reply(request)
-    error: JsonObject = {"code": -32601 if wrong("takes-any-method") else -32600, "message": "this is no request"}
+    error: JsonObject = {"code": -32601 if wrong("takes-any-method") else -32600, "message": "invalid request"}
     return {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
 
 
@@ -279,7 +279,7 @@ def _reply(request: JsonObject) -> JsonObject | None:
         params = request.get("params")
         given_up = params.get("requestId") if isinstance(params, dict) else None
         if given_up == "never was" and wrong("dies-of-odd-cancellation"):
-            raise Failed("that never was")
+            raise ClientError("unknown request id")
         late = given_up == "to be given up" and wrong("answers-cancelled")
         return {"jsonrpc": "2.0", "id": given_up, "result": {"action": "cancel"}} if late else None
     if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):
@@ -288,7 +288,7 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if "id" not in request:
         said = f"{request['method']} {request.get('params')}"
         if any(wrong(fault) and word in said for fault, word in _DEADLY.items()):
-            raise Failed("that is not understood")
+            raise ClientError("unknown message")
         speaks = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
         return {"jsonrpc": "2.0", "id": 4712, "result": {}} if speaks else None
     answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
@@ -301,27 +301,27 @@ def _reply(request: JsonObject) -> JsonObject | None:
     elif request["method"] == "roots/list" and wrong("roots-undeclared") and in_scenario("server-asks"):
         answer["result"] = {"roots": []}
     elif answers().active:
-        asked = request.get("params")
-        answer |= answers().answer(str(request["method"]), asked if isinstance(asked, dict) else {})
+        request_params = request.get("params")
+        answer |= answers().answer(str(request["method"]), request_params if isinstance(request_params, dict) else {})
     else:
         code = -32600 if wrong("wrong-code") and request["method"] != "roots/list" else -32601
-        answer["error"] = {"code": code, "message": 7 if wrong("message-as-number") else "there is no such method"}
+        answer["error"] = {"code": code, "message": 7 if wrong("message-as-number") else "unknown method"}
     return answer
 
 
 def result_of(response: JsonObject) -> JsonObject:
-    """The result of a response; an error as `error`."""
+    """Return the result of a response, or an object with its `error`."""
     result = response.get("result")
     return result if isinstance(result, dict) else {"error": response.get("error")}
 
 
 def usable(tools: Iterable[JsonObject]) -> list[JsonObject]:
-    """The tools whose annotations for headers are right. Spec: basic/transports/streamable-http (2026-07-28)"""
+    """Return the tools with valid header annotations. Spec: basic/transports/streamable-http (2026-07-28)"""
     return [tool for tool in tools if not any(not wrong(f"takes-{flaw}") for flaw in _flaws(tool.get("inputSchema")))]
 
 
 def _flaws(schema: JsonValue) -> Iterator[str]:
-    """What is wrong with the annotations in a schema."""
+    """Yield what is wrong with the annotations in a schema."""
     seen: set[str] = set()
     for header, kind in _annotations(schema, reachable=True, annotated=False):
         if kind is None:
@@ -339,12 +339,12 @@ def _flaws(schema: JsonValue) -> Iterator[str]:
 
 
 def _annotations(value: JsonValue, *, reachable: bool, annotated: bool) -> Iterator[tuple[JsonValue, JsonValue]]:
-    """The annotations in a part of a schema, each with the type of what it annotates; `None`: it must not be there.
+    """Yield the annotations in a part of a schema, each with the type of its property, or `None` where none is allowed.
 
     Args:
-        value: The part.
-        reachable: Whether only `properties` lead to it.
-        annotated: Whether it is a property, which may be annotated.
+            value: The part.
+            reachable: Whether only `properties` lead to it.
+            annotated: Whether it is a property, which may have an annotation.
     """
     if isinstance(value, list):
         for each in value:

@@ -1,4 +1,4 @@
-"""What the raw client says in passing that it should not: behind all else, in the scenario in which nothing is odd."""
+"""Invalid messages of the raw client that affect nothing else, sent last, in the scenario without deviations."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mutants.client.messages import Wire
 
-__all__ = ["say_in_passing"]
+__all__ = ["send_stray_messages"]
 
 _LISTEN: Final = "subscriptions/listen"
 _TOOLS: Final[JsonObject] = {"notifications": {"toolsListChanged": True}}
 _TOOL: Final[JsonObject] = {"type": "ref/tool", "name": "add_numbers"}
 
-_ASKED: Final[Mapping[str, tuple[str, JsonObject]]] = {
+_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "odd-level": ("logging/setLevel", {"level": "verbose"}),
     "own-methods": ("com.example/hello", {}),
     "reads-urls": ("resources/read", {"url": "test://static-text"}),
     "completes-tools": ("completion/complete", {"ref": _TOOL, "argument": {"name": "a", "value": ""}}),
 }
-"""By fault, what is asked."""
+"""By fault, the request."""
 
 
-def say_in_passing(wire: Wire) -> None:
-    """Says what the fault is, if it is one of these."""
+def send_stray_messages(wire: Wire) -> None:
+    """Send the message of the fault, if the fault is one of these."""
     if not in_scenario("tools_call"):
         return
-    for fault, (method, params) in _ASKED.items():
+    for fault, (method, params) in _REQUESTS.items():
         if wrong(fault):
-            wire.ask(method, params)
+            wire.call(method, params)
     if isinstance(wire, Pipes):
         _over_pipes(wire)
     if isinstance(wire, ModernHttp) and wrong("ends-listening-by-word"):
-        response = wire.post(wire.words.request(_LISTEN, _TOOLS))
+        response = wire.post(wire.messages.request(_LISTEN, _TOOLS))
         next(events(response))
-        wire.disown()
+        wire.cancel_last()
         response.close()
 
 
 def _over_pipes(wire: Pipes) -> None:
     if wrong("cancels-what-was-answered"):
-        message = wire.words.disowning()
-        wire.ask("tools/list", {})
+        message = wire.messages.cancellation_of_last()
+        wire.call("tools/list", {})
         wire.send(message)
     if wrong("reserved-error"):
-        wire.send({"jsonrpc": "2.0", "id": 4712, "error": {"code": -32050, "message": "nobody asked"}})
+        wire.send({"jsonrpc": "2.0", "id": 4712, "error": {"code": -32050, "message": "unknown request"}})
     if wrong("listens-to-the-end"):
-        wire.send(wire.words.request(_LISTEN, _TOOLS))
+        wire.send(wire.messages.request(_LISTEN, _TOOLS))
         wire.receive()

@@ -1,4 +1,4 @@
-"""The raw client where it says what it makes of results."""
+"""The raw client in the scenarios in which it reports results to the server."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 __all__ = ["report_each"]
 
-_TOLD: Final = 1000
+_TEXT_LIMIT: Final = 1000
 
 
 def report_each(wire: Wire, tools: list[JsonObject], resources: list[JsonObject]) -> None:
-    """Uses each thing, and tells the server what came of it."""
+    """Use each feature, and report the outcome to the server."""
     for tool in tools:
         if tool["name"] != "report":
-            result = wire.ask("tools/call", {"name": tool["name"], "arguments": {}})
+            result = wire.call("tools/call", {"name": tool["name"], "arguments": {}})
             _report(wire, str(tool["name"]), _made_of(result, tool.get("outputSchema")))
     for resource in resources:
-        result = wire.ask("resources/read", {"uri": resource["uri"]})
+        result = wire.call("resources/read", {"uri": resource["uri"]})
         _report(wire, str(resource["uri"]), _made_of(result, None))
 
 
-def _report(wire: Wire, name: str, told: JsonObject) -> None:
-    wire.ask("tools/call", {"name": "report", "arguments": {"of": name, **told}})
+def _report(wire: Wire, name: str, outcome: JsonObject) -> None:
+    wire.call("tools/call", {"name": "report", "arguments": {"of": name, **outcome}})
 
 
 def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
@@ -48,7 +48,7 @@ def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
     if not fits and not wrong("never-validates"):
         return {"outcome": "invalid"}
     failed = result.get("isError", wrong("failed-by-default"))
-    told: JsonObject = {"outcome": "failed" if failed else "result"}
+    outcome: JsonObject = {"outcome": "failed" if failed else "result"}
     content = result.get("content")
     if isinstance(content, list) and content and isinstance(content[0], dict):
         text = str(content[0].get("text"))
@@ -56,7 +56,7 @@ def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
             text = "".join(each for each in text if each.isprintable())
         if wrong("cuts-at-64k"):
             text = text[:65536]
-        told |= {"text": text[:_TOLD], "length": len(text)}
+        outcome |= {"text": text[:_TEXT_LIMIT], "length": len(text)}
     if "structuredContent" in result and (isinstance(value, dict) or not wrong("objects-only")):
-        told["structured"] = value
-    return told
+        outcome["structured"] = value
+    return outcome

@@ -1,4 +1,4 @@
-"""The raw client where it has more to do than to use each thing once: what it keeps, what breaks, what it reads twice."""
+"""The raw client in scenarios with caches, failures and repeated reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from mutants.client.http import ModernHttp, SessionHttp, events
-from mutants.client.messages import MODERN, Failed, wrong
+from mutants.client.messages import MODERN, ClientError, wrong
 from mutants.client.stdio import Pipes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 def play(wire: Wire, capabilities: JsonObject, context: JsonObject) -> bool:
-    """Does what a scenario wants. Whether it is one of these."""
+    """Run the scenario, and return whether it is one of this module."""
     act = _ACTS.get(os.environ.get("MCP_CONFORMANCE_SCENARIO", ""))
     if act is not None:
         act(wire, capabilities, context)
@@ -32,32 +32,32 @@ def play(wire: Wire, capabilities: JsonObject, context: JsonObject) -> bool:
 
 
 def _call(wire: Wire, name: str, arguments: JsonObject | None = None) -> JsonObject:
-    return wire.ask("tools/call", {"name": name, "arguments": arguments or {}})
+    return wire.call("tools/call", {"name": name, "arguments": arguments or {}})
 
 
 def _list(wire: Wire, *, learns: bool = True) -> list[JsonObject]:
-    listed = wire.ask("tools/list", {}).get("tools")
+    listed = wire.call("tools/list", {}).get("tools")
     tools = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if learns:
         wire.learn(tools)
     return tools
 
 
-def _report(wire: Wire, name: str, told: JsonObject) -> None:
-    _call(wire, "report", {"of": name, **told})
+def _report(wire: Wire, name: str, outcome: JsonObject) -> None:
+    _call(wire, "report", {"of": name, **outcome})
 
 
-# --- subscriptions ------------------------------------------------------------------------------------------------------
+# --- subscriptions ---------------------------------------------------------------------------------------------------
 
 
 def _listen(wire: Wire) -> JsonObject:
-    """Begins to listen: the params of what acknowledges it."""
+    """Open a subscription and return the params of its acknowledgment."""
     if isinstance(wire, ModernHttp):
-        response = wire.post(wire.words.request(_LISTEN, _TOOLS))
+        response = wire.post(wire.messages.request(_LISTEN, _TOOLS))
         wire.kept.append(response)
         message = next(each for each in events(response))
     elif isinstance(wire, Pipes):
-        wire.send(wire.words.request(_LISTEN, _TOOLS))
+        wire.send(wire.messages.request(_LISTEN, _TOOLS))
         message = wire.receive()
     else:
         return {}
@@ -67,14 +67,14 @@ def _listen(wire: Wire) -> JsonObject:
 
 def _grants_nothing(wire: Wire, _: JsonObject, __: JsonObject) -> None:
     if not _listen(wire).get("notifications") and wrong("insists-on-grant"):
-        raise Failed("that is not what was wanted")
+        raise ClientError("the filter was not granted")
     _list(wire)
 
 
 def _ends_subscriptions(wire: Wire, _: JsonObject, __: JsonObject) -> None:
-    wire.ask(_LISTEN, _TOOLS)
+    wire.call(_LISTEN, _TOOLS)
     if wrong("end-is-failure"):
-        raise Failed("the subscription ended")
+        raise ClientError("the subscription ended")
     _list(wire)
 
 
@@ -83,14 +83,14 @@ def _two_subscriptions(wire: Wire, _: JsonObject, __: JsonObject) -> None:
         return
     ids: list[JsonValue] = []
     for _time in range(2):
-        request = wire.words.request(_LISTEN, _TOOLS)
+        request = wire.messages.request(_LISTEN, _TOOLS)
         ids.append(request["id"])
         wire.send(request)
         wire.receive()
     _call(wire, "test_tells_second")
-    told = [_subscription(each) for each in wire.notified]
+    outcome = [_subscription(each) for each in wire.notified]
     for name, id in zip(("first", "second"), ids, strict=True):
-        _report(wire, name, {"heard": bool(told) if wrong("tells-everybody") else id in told})
+        _report(wire, name, {"heard": bool(outcome) if wrong("tells-everybody") else id in outcome})
 
 
 def _subscription(message: JsonObject) -> JsonValue:
@@ -99,15 +99,15 @@ def _subscription(message: JsonObject) -> JsonValue:
     return meta.get(_SUBSCRIPTION) if isinstance(meta, dict) else None
 
 
-# --- what breaks --------------------------------------------------------------------------------------------------------
+# --- failures --------------------------------------------------------------------------------------------------------
 
 
 def _crossed(wire: Wire, _: JsonObject, __: JsonObject) -> None:
-    """Two calls at once; what comes is sorted by id."""
+    """Send two calls at once and match the responses by id."""
     if not isinstance(wire, Pipes):
         return
     names = ("test_first", "test_second")
-    requests = [wire.words.request("tools/call", {"name": name, "arguments": {}}) for name in names]
+    requests = [wire.messages.request("tools/call", {"name": name, "arguments": {}}) for name in names]
     for request in requests:
         wire.send(request)
     answers = [wire.receive(), wire.receive()]
@@ -121,7 +121,7 @@ def _crossed(wire: Wire, _: JsonObject, __: JsonObject) -> None:
 
 
 def outlive(command: Sequence[str]) -> None:
-    """Has the server end, and goes on with another."""
+    """Let the server exit, and continue with another process."""
     for number in range(1 if wrong("never-restarts") else 2):
         wire = Pipes(command, MODERN)
         try:
@@ -129,7 +129,7 @@ def outlive(command: Sequence[str]) -> None:
             if number == 0 or not wrong("forgets-subscriptions"):
                 _listen(wire)
             _call(wire, "test_crashes")
-        except Failed as failed:
+        except ClientError as failed:
             if number:
                 raise failed from None
         finally:
@@ -139,43 +139,43 @@ def outlive(command: Sequence[str]) -> None:
 def _broken_stream(wire: Wire, _: JsonObject, __: JsonObject) -> None:
     try:
         _call(wire, "test_breaks")
-    except (Failed, OSError, http.client.HTTPException):
+    except (ClientError, OSError, http.client.HTTPException):
         if wrong("broken-for-ever"):
-            raise Failed("the connection broke") from None
+            raise ClientError("the connection broke") from None
         if wrong("same-id-after-break") and isinstance(wire, ModernHttp | SessionHttp):
-            wire.words.forget()
+            wire.messages.forget()
             _call(wire, "test_breaks")
     _call(wire, "test_behind")
 
 
-# --- what is read twice -------------------------------------------------------------------------------------------------
+# --- repeated reads --------------------------------------------------------------------------------------------------
 
 
 def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
-    """Keeps what holds, as a client with a cache does: what is not asked for is not asked for on purpose."""
+    """Use a cache: values that are still fresh are not requested again."""
     _listen(wire)
     _list(wire)
     _call(wire, "test_changes")
     if not wrong("deaf-to-changes"):
         _list(wire)
-    cursor: JsonObject = {"cursor": wire.ask("prompts/list", {}).get("nextCursor")}
+    cursor: JsonObject = {"cursor": wire.call("prompts/list", {}).get("nextCursor")}
     for number in range(3):
-        wire.ask("resources/templates/list", {})
+        wire.call("resources/templates/list", {})
         if number and wrong("keeps-second-page"):
             continue
-        failed = "error" in wire.ask("prompts/list", cursor)
+        failed = "error" in wire.call("prompts/list", cursor)
         if failed and not wrong("keeps-first-page"):
-            again: JsonObject = {"cursor": wire.ask("prompts/list", {}).get("nextCursor")}
-            wire.ask("prompts/list", again)
+            again: JsonObject = {"cursor": wire.call("prompts/list", {}).get("nextCursor")}
+            wire.call("prompts/list", again)
     for _time in range(2):
-        wire.ask("resources/read", {"uri": "test://static-text"})
+        wire.call("resources/read", {"uri": "test://static-text"})
     for _time in range(1 if wrong("keeps-rounds") else 2):
         params: JsonObject = {"uri": "test://asks-first"}
-        state = wire.ask("resources/read", params).get("requestState")
-        wire.ask("resources/read", params if state is None else {**params, "requestState": state})
+        state = wire.call("resources/read", params).get("requestState")
+        wire.call("resources/read", params if state is None else {**params, "requestState": state})
     if wrong("polls") and isinstance(wire, Pipes):
-        wire.send(wire.words.request("tools/call", {"name": "test_takes_long", "arguments": {}}))
-        wire.ask("resources/list", {})
+        wire.send(wire.messages.request("tools/call", {"name": "test_takes_long", "arguments": {}}))
+        wire.call("resources/list", {})
         wire.receive()
     else:
         _call(wire, "test_takes_long")
@@ -198,7 +198,7 @@ def _call_unlisted(wire: Wire, _: JsonObject, context: JsonObject) -> None:
     if wrong("guesses-headers"):
         wire.learn([{"name": "test_not_listed", "inputSchema": {"properties": {"region": region}}}])
     for call in calls if isinstance(calls, list) else []:
-        wire.ask("tools/call", call if isinstance(call, dict) else {})
+        wire.call("tools/call", call if isinstance(call, dict) else {})
     _list(wire)
 
 
@@ -207,19 +207,19 @@ def _completes(wire: Wire, capabilities: JsonObject, _: JsonObject) -> None:
         return
     prompt: JsonObject = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
     params: JsonObject = {"ref": prompt, "argument": {"name": "arg1", "value": ""}}
-    completion = wire.ask("completion/complete", params).get("completion")
+    completion = wire.call("completion/complete", params).get("completion")
     found = completion if isinstance(completion, dict) else {}
     if "total" not in found and wrong("needs-total"):
-        raise Failed("how many there are is not said")
+        raise ClientError("the total is missing")
     values = found.get("values")
     chosen: JsonObject = {"arg1": values[0]} if isinstance(values, list) else {}
     params = {"ref": prompt, "argument": {"name": "arg2", "value": ""}, "context": {"arguments": chosen}}
     if wrong("no-context"):
         del params["context"]
-    wire.ask("completion/complete", params)
+    wire.call("completion/complete", params)
 
 
-# --- schemas ------------------------------------------------------------------------------------------------------------
+# --- schemas ---------------------------------------------------------------------------------------------------------
 
 
 def _schemas(wire: Wire, _: JsonObject, __: JsonObject) -> None:
@@ -231,7 +231,7 @@ def _schemas(wire: Wire, _: JsonObject, __: JsonObject) -> None:
 
 
 def _fits(pair: JsonValue, tool: JsonObject) -> bool:
-    """Whether a pair is what the output schema says, as far as the scenario goes."""
+    """Return whether the structured content is valid for the output schema, as far as the scenario needs it."""
     schema = tool.get("outputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     wanted = properties.get("pair") if isinstance(properties, dict) else None
@@ -271,4 +271,4 @@ _ACTS: Final[Mapping[str, Callable[[Wire, JsonObject, JsonObject], None]]] = {
     "conformance_two_subscriptions": _two_subscriptions,
     "json-schema-2020-12-preservation": _preservation,
 }
-"""By the name of the scenario."""
+"""The scenarios by name."""

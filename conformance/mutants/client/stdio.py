@@ -1,4 +1,4 @@
-"""The raw client over the pipes of a server that it starts, and over the pair of endpoints of 2024-11-05."""
+"""The raw client over stdio with a server that it starts, and over HTTP+SSE of 2024-11-05."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 from mutants.client.messages import (
     MODERN,
     SPOKEN,
-    Failed,
-    Refused,
-    Words,
-    asides,
+    ClientError,
+    MessageFactory,
+    UnsupportedRevision,
     dumped,
-    heralds,
     in_scenario,
+    late_notifications,
+    progress_before,
     reply,
     result_of,
     wrong,
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 __all__ = ["EventStream", "Pipes"]
 
 _GRACE: Final = 0.5
-"""Seconds between two steps of ending a server."""
+"""Seconds between two steps of the shutdown."""
 
 
 class _Lines(ABC):
-    """What both have in common: messages that come one after another."""
+    """The common part of both transports: successive messages."""
 
     def __init__(self, version: str) -> None:
-        self.words: Final = Words(version)
+        self.messages: Final = MessageFactory(version)
         self.notified: Final[list[JsonObject]] = []
-        """What the server told without being asked."""
+        """The notifications of the server."""
 
     @abstractmethod
     def send(self, message: JsonObject) -> None:
-        """Sends a message."""
+        """Send a message."""
 
     @abstractmethod
     def receive(self) -> JsonObject:
-        """The next message."""
+        """Return the next message."""
 
     def _response(self, request: JsonObject) -> JsonObject:
         self.send(request)
@@ -58,30 +58,30 @@ class _Lines(ABC):
             message = self.receive()
             if "method" in message:
                 self.notified.append(message)
-                for each in heralds(message):
+                for each in progress_before(message):
                     self.send(each)
                 answer = reply(message)
                 if answer is not None:
                     self.send(answer)
-                for each in asides():
+                for each in late_notifications():
                     self.send(each)
             elif message.get("id") == "nobody asked" and wrong("dies-of-stray"):
-                raise Failed("nobody asked for that")
+                raise ClientError("response to an unknown request")
             elif "id" not in message and wrong("dies-without-id"):
-                raise Failed("an answer without an id")
+                raise ClientError("response without an id")
             elif "id" in message and message["id"] in (request["id"], None):
                 return message
 
-    def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Asks; the result."""
-        return result_of(self._response(self.words.request(method, params)))
+    def call(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request and return the result."""
+        return result_of(self._response(self.messages.request(method, params)))
 
     def abandon(self, method: str, params: JsonObject) -> None:
-        """Asks, and gives it up."""
-        request = self.words.request(method, params)
+        """Send a request and abandon it."""
+        request = self.messages.request(method, params)
         self.send(request)
         named: list[JsonObject] = [{"requestId": request["id"], "reason": "it takes too long"}]
-        # What is wrong is said besides what is right.
+        # The invalid notification is sent in addition to the valid one.
         if wrong("cancels-without-id"):
             named.append({"reason": 7})
         if wrong("cancels-others"):
@@ -89,63 +89,63 @@ class _Lines(ABC):
         if wrong("never-cancels"):
             named.clear()
         for each in named:
-            self.send({**self.words.notification("notifications/cancelled"), "params": each})
+            self.send({**self.messages.notification("notifications/cancelled"), "params": each})
         if wrong("dies-of-late-response"):
             while self.receive().get("id") != request["id"]:
                 pass
-            raise Failed("it comes too late")
+            raise ClientError("the response is too late")
 
-    def tell(self, method: str) -> None:
-        """Sends a notification."""
-        self.send(self.words.notification(method))
+    def notify(self, method: str) -> None:
+        """Send a notification."""
+        self.send(self.messages.notification(method))
 
-    def disown(self) -> None:
-        """Cancels the last request by a notification."""
-        self.send(self.words.disowning())
+    def cancel_last(self) -> None:
+        """Cancel the last request by a notification."""
+        self.send(self.messages.cancellation_of_last())
 
     def initialize(self) -> JsonObject:
-        """Opens a legacy connection."""
+        """Open a legacy connection."""
         if wrong("asks-first") and in_scenario("tools_call"):
-            self.send(self.words.request("tools/list", {}))
-        request = self.words.initialize()
+            self.send(self.messages.request("tools/list", {}))
+        request = self.messages.initialize()
         result = result_of(self._response(request))
         agreed = result.get("protocolVersion")
         if agreed not in SPOKEN and not wrong("any-version"):
-            raise Failed(f"the server speaks {agreed}")
+            raise ClientError(f"unsupported version {agreed}")
         if not wrong("no-initialized"):
-            self.send(self.words.notification("notifications/initialized"))
+            self.send(self.messages.notification("notifications/initialized"))
         if in_scenario("tools_call") and wrong("cancels-initialize"):
             named: JsonObject = {"requestId": request["id"]}
-            self.send({**self.words.notification("notifications/cancelled"), "params": named})
+            self.send({**self.messages.notification("notifications/cancelled"), "params": named})
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
-    def fetch(self, tools: list[JsonObject]) -> None:  # noqa: B027  most need not
-        """There is nothing to fetch from."""
+    def fetch(self, tools: list[JsonObject]) -> None:  # noqa: B027  optional to override
+        """Do nothing: only HTTP servers have URLs to fetch."""
 
-    def learn(self, tools: list[JsonObject]) -> None:  # noqa: B027  likewise
-        """There is nothing to learn."""
+    def learn(self, tools: list[JsonObject]) -> None:  # noqa: B027  optional to override
+        """Do nothing: there are no headers over this transport."""
 
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
-        """All."""
+        """Return all tools."""
         return tools
 
 
 class Pipes(_Lines):
-    """A server that is started."""
+    """A server process and its pipes."""
 
     def __init__(self, command: Sequence[str], version: str) -> None:
         super().__init__(version)
         errors = subprocess.PIPE if wrong("takes-stderr-for-failure") else subprocess.DEVNULL
-        self._process: Final = subprocess.Popen(  # noqa: S603  it is what a client over stdio does
+        self._process: Final = subprocess.Popen(  # noqa: S603  a client over stdio starts its server
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
         )
 
     def send(self, message: JsonObject) -> None:
-        """Writes a line."""
+        """Write a line."""
         stdin = self._process.stdin
         if stdin is None:
-            raise Failed("it was started without pipes")
+            raise ClientError("it was started without pipes")
         batched = wrong("batched") and message.get("method") == "tools/call"
         stdin.write(dumped([message] if batched else message) + b"\n")
         if wrong("chatty") and message.get("method") == "tools/call":
@@ -153,13 +153,13 @@ class Pipes(_Lines):
         stdin.flush()
 
     def receive(self) -> JsonObject:
-        """Reads a line."""
+        """Read a line."""
         stdout = self._process.stdout
         line = stdout.readline() if stdout is not None else b""
         if not line:
-            raise Failed("the server ended")
+            raise ClientError("the server ended")
         if wrong("no-crlf") and line.endswith(b"\r\n"):
-            raise Failed("this is no line")
+            raise ClientError("invalid line")
         value: JsonValue = json.loads(line)
         if isinstance(value, list):
             for each in [] if wrong("no-batches") else value[1:] if wrong("first-of-batch") else value:
@@ -171,14 +171,14 @@ class Pipes(_Lines):
         return value if isinstance(value, dict) else {}
 
     def open(self) -> JsonObject:
-        """Opens the connection."""
+        """Open the connection."""
         if self._process.stderr is not None and select.select([self._process.stderr], [], [], _GRACE)[0]:
-            raise Failed("the server complains")
-        if self.words.version != MODERN:
+            raise ClientError("the server complains")
+        if self.messages.version != MODERN:
             return self.initialize()
         if wrong("no-probe") and in_scenario("tools_call"):
-            self.ask("tools/list", {})
-        probe = self.words.request("server/discover", {})
+            self.call("tools/list", {})
+        probe = self.messages.request("server/discover", {})
         if in_scenario("meets-silent"):
             self._probe_or_leave(probe)
         response = self._response(probe)
@@ -187,32 +187,32 @@ class Pipes(_Lines):
             data = error.get("data")
             supported = data.get("supported") if isinstance(data, dict) else None
             if isinstance(supported, list) and MODERN in supported:
-                response = self._response(self.words.request("server/discover", {}))
+                response = self._response(self.messages.request("server/discover", {}))
         result = response.get("result")
         if not isinstance(result, dict):
             error = response.get("error")
             code = error.get("code") if isinstance(error, dict) else None
             one = wrong("one-code-only") and code != -32600
-            raise Refused(f"server/discover: {code}", modern=one or code in (-32020, -32021, -32022))
+            raise UnsupportedRevision(f"server/discover: {code}", modern=one or code in (-32020, -32021, -32022))
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
     def _probe_or_leave(self, probe: JsonObject) -> None:
-        """Leaves when nobody answers for some time."""
+        """Raise `UnsupportedRevision` when the probe has no response in time."""
         self.send(probe)
         stdout = self._process.stdout
         if stdout is None or not select.select([stdout], [], [], _GRACE)[0]:
-            raise Refused("server/discover: no answer", modern=wrong("gives-up-in-silence"))
+            raise UnsupportedRevision("server/discover: no response", modern=wrong("gives-up-in-silence"))
 
     def close(self) -> None:
-        """Closes the input, then asks, then forces."""
+        """Close the input, then terminate and kill the process."""
         process = self._process
         if wrong("unfinished-line") and process.stdin is not None:
             process.stdin.write(b" ")
             process.stdin.flush()
         if (wrong("kills-at-once") or wrong("terminates-at-once")) and not in_scenario("version-unknown"):
-            # All that was said before has been read when this is answered.
-            self.ask("ping", {})
+            # The server has read all earlier messages when it answers this one.
+            self.call("ping", {})
             (process.kill if wrong("kills-at-once") else process.terminate)()
         elif process.stdin is not None:
             process.stdin.close()
@@ -228,7 +228,7 @@ class Pipes(_Lines):
 
 
 class EventStream(_Lines):
-    """The endpoints of 2024-11-05."""
+    """The two endpoints of HTTP+SSE."""
 
     def __init__(self, url: str) -> None:
         super().__init__(SPOKEN[0])
@@ -250,26 +250,26 @@ class EventStream(_Lines):
                 data = text[5:].removeprefix(" ")
             elif not text and data:
                 return data
-        raise Failed("the stream ended")
+        raise ClientError("the stream ended")
 
     def send(self, message: JsonObject) -> None:
-        """Posts a message."""
+        """Post a message."""
         connection = http.client.HTTPConnection(*self._where, timeout=30)
         connection.request("POST", self._path, dumped(message), {"Content-Type": "application/json"})
         response = connection.getresponse()
         response.read()
         if response.status >= 400:
-            raise Failed(f"POST {self._path}: status {response.status}")
+            raise ClientError(f"POST {self._path}: status {response.status}")
 
     def receive(self) -> JsonObject:
-        """The next event."""
+        """Return the message of the next event."""
         value: JsonValue = json.loads(self._event())
         return value if isinstance(value, dict) else {}
 
     def open(self) -> JsonObject:
-        """Opens the connection."""
+        """Open the connection."""
         return self.initialize()
 
     def close(self) -> None:
-        """Closes the stream."""
+        """Close the stream."""
         self._stream.close()
