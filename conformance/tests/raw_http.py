@@ -193,11 +193,11 @@ class ModernClient:
         """Send a request and yield its response and id.
 
         Args:
-                method: The method.
-                params: The params. Params with a `_meta` are sent unchanged.
-                meta: Members of `_meta` that differ from the default, without their prefix; `None` leaves a member out.
-                headers: Headers that differ from the default, by lower-case name; `None` leaves a header out.
-                capitals: Other spellings of header names.
+            method: The method.
+            params: The params. Params with a `_meta` are sent unchanged.
+            meta: Members of `_meta` that differ from the default, without their prefix; `None` leaves a member out.
+            headers: Headers that differ from the default, by lower-case name; `None` leaves a header out.
+            capitals: Other spellings of header names.
         """
         message = self.request(method, params or {}, meta)
         given: dict[str, str | None] = {
@@ -319,9 +319,9 @@ class LegacyClient:
         """Return the result of a request, and the messages received before it.
 
         Args:
-                method: The method.
-                params: The params.
-                answers: Results for client requests, by method.
+            method: The method.
+            params: The params.
+            answers: Results for client requests, by method.
         """
         message = self.request(method, params)
         received_before: list[Object] = []

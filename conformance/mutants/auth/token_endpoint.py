@@ -38,7 +38,7 @@ class RawTokens:
     """The token endpoint.
 
     Args:
-            fault: The fault, or `None`.
+        fault: The fault, or `None`.
     """
 
     def __init__(self, fault: str | None) -> None:

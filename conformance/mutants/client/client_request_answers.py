@@ -26,7 +26,7 @@ class Answers:
     """The user, the model and the roots of the raw client.
 
     Args:
-            wrong: Returns whether a fault is set.
+        wrong: Returns whether a fault is set.
     """
 
     def __init__(self, wrong: Wrong) -> None:
@@ -93,8 +93,8 @@ class Answers:
         """Return the params of the retry, or `None` to abandon the request.
 
         Args:
-                params: The params of the first request.
-                result: The result with input requests.
+            params: The params of the first request.
+            result: The result with input requests.
         """
         requests = result.get("inputRequests")
         given: JsonObject = {}

@@ -37,9 +37,9 @@ class Login:
     """The login at one protected server.
 
     Args:
-            url: The server.
-            version: The revision.
-            context: The credentials agreed in advance.
+        url: The server.
+        version: The revision.
+        context: The credentials agreed in advance.
     """
 
     def __init__(self, url: str, version: str, context: JsonObject) -> None:

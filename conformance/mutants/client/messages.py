@@ -342,9 +342,9 @@ def _annotations(value: JsonValue, *, reachable: bool, annotated: bool) -> Itera
     """Yield the annotations in a part of a schema, each with the type of its property, or `None` where none is allowed.
 
     Args:
-            value: The part.
-            reachable: Whether only `properties` lead to it.
-            annotated: Whether it is a property, which may have an annotation.
+        value: The part.
+        reachable: Whether only `properties` lead to it.
+        annotated: Whether it is a property, which may have an annotation.
     """
     if isinstance(value, list):
         for each in value:

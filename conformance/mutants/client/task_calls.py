@@ -34,9 +34,9 @@ def use_tasks(wire: Wire, tools: list[JsonObject], capabilities: JsonObject) -> 
     """Call each tool, as a task where it may be one, and follow the tasks.
 
     Args:
-            wire: The connection.
-            tools: The tools of the server.
-            capabilities: The capabilities of the server.
+        wire: The connection.
+        tools: The tools of the server.
+        capabilities: The capabilities of the server.
     """
     modern = answers().modern
     for tool in tools:
