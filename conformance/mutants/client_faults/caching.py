@@ -1,4 +1,4 @@
-"""What can be wrong with what the raw client keeps, and with the headers that it makes of what it knows."""
+"""Faults of the raw client's cache and of its parameter headers."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ FRESH_FAULTS: Final = (
     of("no-header-retry", _MODERN, "http", "header.client-param-retry"),
     of("guesses-headers", _MODERN, "http", "header.client-param-unlisted"),
 )
-"""All of them."""
+"""The faults of this module."""

@@ -1,4 +1,4 @@
-"""What can be wrong with how the raw client gives up, takes batches, with what it fetches, and with what it says in passing."""
+"""Faults of the raw client in cancellation, batches, fetched URLs and unsolicited messages."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ CANCEL_FAULTS: Final = (
     of("fetches-pages", _LATE, "http", "elicitation.client-no-fetch"),
     of("number-arguments", _MODERN, "stdio", "prompts.client-arguments", "schema.client-messages"),
 )
-"""All of them."""
+"""The faults of this module."""

@@ -1,4 +1,4 @@
-"""What can be wrong with what the raw client declares, and with what it answers when it is asked."""
+"""Faults of the raw client's capabilities and of its answers to client requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from mutants.client_faults.fault import of
 
-__all__ = ["ASKING_FAULTS"]
+__all__ = ["CLIENT_REQUEST_FAULTS"]
 
 _FIRST = "2024-11-05"
 _OLD = "2025-03-26"
@@ -14,7 +14,7 @@ _JUNE = "2025-06-18"
 _LATE = "2025-11-25"
 _MODERN = "2026-07-28"
 
-ASKING_FAULTS: Final = (
+CLIENT_REQUEST_FAULTS: Final = (
     of("odd-modes", _LATE, "stdio", "elicitation.client-modes"),
     of("answers-undeclared-elicitation", _JUNE, "stdio", "elicitation.client-undeclared"),
     of("answers-undeclared-elicitation", _MODERN, "stdio", "elicitation.client-undeclared"),
@@ -72,4 +72,4 @@ ASKING_FAULTS: Final = (
     of("extension-bare-name", _MODERN, "stdio", "capability.client-extension-names"),
     of("uses-extension", _MODERN, "stdio", "capability.client-extension-inactive"),
 )
-"""All of them."""
+"""The faults of this module."""

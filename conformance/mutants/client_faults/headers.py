@@ -1,4 +1,4 @@
-"""What can be wrong with the headers that the raw client makes of arguments, and with the annotations that it takes."""
+"""Faults of the raw client's parameter headers and of the annotations that it accepts."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ HEADER_FAULTS: Final = (
     of("takes-number", _MODERN, "http", "header.client-rejects-number"),
     of("takes-unreachable", _MODERN, "http", "header.client-rejects-unreachable"),
 )
-"""All of them."""
+"""The faults of this module."""

@@ -1,4 +1,4 @@
-"""What can be wrong with the raw client where a result asks for input, and with how it goes through pages."""
+"""Faults of the raw client in MRTR and pagination."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from mutants.client_faults.fault import of
 
-__all__ = ["ROUND_FAULTS"]
+__all__ = ["MRTR_FAULTS"]
 
 _FIRST = "2024-11-05"
 _OLD = "2025-03-26"
@@ -14,7 +14,7 @@ _JUNE = "2025-06-18"
 _LATE = "2025-11-25"
 _MODERN = "2026-07-28"
 
-ROUND_FAULTS: Final = (
+MRTR_FAULTS: Final = (
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
     of("wraps-answers", _MODERN, "stdio", "mrtr.client-response-shape", "schema.client-messages"),
     of("trims-state", _MODERN, "stdio", "mrtr.client-state"),
@@ -43,7 +43,7 @@ ROUND_FAULTS: Final = (
         "pagination.client-lengths",
     ),
     of("trims-cursors", _MODERN, "http", "pagination.client-cursor", "pagination.client-lengths"),
-    # The first cursor is the empty one: who takes that for the end reads no more than the first page.
+    # The first cursor is the empty string: a client that takes it for the end reads only the first page.
     of("empty-cursor-ends", _MODERN, "stdio", "pagination.client-empty-cursor", "pagination.client-whole"),
     of("empty-page-ends", _OLD, "stdio", "pagination.client-lengths"),
     of("empty-page-ends", _MODERN, "stdio", "pagination.client-lengths"),
@@ -51,4 +51,4 @@ ROUND_FAULTS: Final = (
     of("asks-once-more", _LATE, "stdio", "pagination.client-ends"),
     of("begins-with-cursor", _FIRST, "stdio", "pagination.client-session"),
 )
-"""All of them."""
+"""The faults of this module."""

@@ -1,4 +1,4 @@
-"""What can be wrong with how the raw client finds out what a server speaks."""
+"""Faults of the raw client in version negotiation."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ ERA_FAULTS: Final = (
     of("type-from-everybody", _MODERN, "stdio", "compat.client-legacy-results"),
     of("no-version-behind-probe", _MODERN, "http", "compat.client-legacy-rules"),
 )
-"""All of them."""
+"""The faults of this module."""

@@ -1,4 +1,4 @@
-"""What can be wrong with what the raw client says in passing, in arrays, and behind a change of the era."""
+"""Faults of the raw client in unsolicited messages, in batches, and after a change of the era."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ PASSING_FAULTS: Final = (
     of("ends-listening-by-word", _MODERN, "http", "subscription.client-ends-http"),
     of("listens-to-the-end", _MODERN, "stdio", "subscription.client-ends-stdio"),
 )
-"""All of them."""
+"""The faults of this module."""

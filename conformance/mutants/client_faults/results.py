@@ -1,4 +1,4 @@
-"""What can be wrong with what the raw client makes of results."""
+"""Faults of the raw client in the interpretation of results."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ RESULT_FAULTS: Final = (
     of("status-only", _MODERN, "http", "http.client-reads-error-body"),
     of("exact-media-type", _MODERN, "http", "http.client-media-type"),
 )
-"""All of them."""
+"""The faults of this module."""

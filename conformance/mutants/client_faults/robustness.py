@@ -1,4 +1,4 @@
-"""What the raw client can bear badly: broken streams, dead servers, answers in another order, subscriptions."""
+"""Faults of the raw client with broken streams, exited servers, reordered responses and subscriptions."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ BEARING_FAULTS: Final = (
     of("needs-total", _OLD, "stdio", "completion.client-partial"),
     of("no-context", _MODERN, "stdio", "completion.client-context"),
 )
-"""All of them."""
+"""The faults of this module."""

@@ -1,4 +1,4 @@
-"""What the raw client can make of schemas, annotations and keys that is wrong."""
+"""Faults of the raw client with schemas, annotations and keys."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ SCHEMA_FAULTS: Final = (
     of("bad-website", _MODERN, "stdio", "schema.client-website"),
     of("null-cursor", _LATE, "stdio", "schema.client-cursor"),
 )
-"""All of them."""
+"""The faults of this module."""

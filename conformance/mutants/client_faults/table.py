@@ -1,6 +1,6 @@
-"""What can be wrong with the raw client: the table of faults.
+"""The table of the raw client's faults.
 
-A row says which checks are meant to see it, and where it shows; every other check has to stay as it was.
+A row names the checks that must detect the fault, and its leg. The results of all other checks must not change.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import Final
 
 from mutants.client_faults.caching import FRESH_FAULTS
 from mutants.client_faults.cancellation import CANCEL_FAULTS
-from mutants.client_faults.client_requests import ASKING_FAULTS
+from mutants.client_faults.client_requests import CLIENT_REQUEST_FAULTS
 from mutants.client_faults.fault import ClientFault
 from mutants.client_faults.fault import of as _of
 from mutants.client_faults.headers import HEADER_FAULTS
-from mutants.client_faults.mrtr import ROUND_FAULTS
+from mutants.client_faults.mrtr import MRTR_FAULTS
 from mutants.client_faults.negotiation import ERA_FAULTS
 from mutants.client_faults.param_values import PASSING_FAULTS
 from mutants.client_faults.results import RESULT_FAULTS
@@ -142,10 +142,10 @@ CLIENT_FAULTS: Final = (
     *HEADER_FAULTS,
     *PASSING_FAULTS,
     *SCHEMA_FAULTS,
-    *ASKING_FAULTS,
+    *CLIENT_REQUEST_FAULTS,
     *CANCEL_FAULTS,
-    *ROUND_FAULTS,
+    *MRTR_FAULTS,
     *RESULT_FAULTS,
     *TASK_FAULTS,
 )
-"""All of them."""
+"""All faults of the raw client."""

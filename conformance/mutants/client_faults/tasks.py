@@ -1,4 +1,4 @@
-"""What can be wrong with the tasks of the raw client: those that it begins at servers, and those that servers begin with it."""
+"""Faults of the raw client's tasks: those that it starts at servers, and those that servers start at the client."""
 
 from __future__ import annotations
 
@@ -97,4 +97,4 @@ _ANSWERING: Final = (
 )
 
 TASK_FAULTS: Final = (*_CALLING, *_EXTENSION, *_ANSWERING)
-"""All of them."""
+"""The faults of this module."""

@@ -1,1 +1,1 @@
-"""A correct server in plain Python, to which faults are done."""
+"""A correct server in plain Python, to which faults are added."""

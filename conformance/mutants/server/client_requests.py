@@ -1,4 +1,4 @@
-"""How a raw server asks the client: by requests, or in rounds, with a state that comes back."""
+"""The client requests of a raw server: as requests, or in MRTR with a sealed state."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
-__all__ = ["BadAnswer", "InputRequired", "ask", "may_ask"]
+__all__ = ["BadAnswer", "InputRequired", "may_request_input", "request_input"]
 
 _KEY: Final = b"of one process of a fixture"
 _WITHIN: Final = 30.0
-"""Seconds that the client may take for an answer."""
+"""The timeout of a response of the client, in seconds."""
 _CAPABILITIES: Final = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -31,11 +31,11 @@ _CAPABILITIES: Final = {
 
 
 class InputRequired(Exception):
-    """The client has to be asked first.
+    """A result that requires input from the client.
 
     Args:
-        requests: What.
-        state: What it has to give back.
+        requests: The input requests.
+        state: The `requestState`.
     """
 
     def __init__(self, requests: JsonObject, state: str) -> None:
@@ -45,94 +45,105 @@ class InputRequired(Exception):
 
 
 class BadAnswer(Exception):
-    """The client's answer is none."""
+    """The client's answer is invalid for the request."""
 
 
-def may_ask(turn: Turn, method: str, params: JsonObject) -> bool:
-    """Whether the client declares what it is to be asked."""
-    declared = turn.meta.get(f"{META}clientCapabilities") if turn.modern else turn.session.capabilities
+def may_request_input(inbound: InboundRequest, method: str, params: JsonObject) -> bool:
+    """Return whether the client declares the capability that a client request needs."""
+    declared = inbound.meta.get(f"{META}clientCapabilities") if inbound.modern else inbound.session.capabilities
     own = declared.get(_CAPABILITIES[method]) if isinstance(declared, dict) else None
     if method == "elicitation/create" and isinstance(own, dict):
         mode = str(params.get("mode", "form"))
         own = own if mode in own or (mode == "form" and not own) else None
-    if turn.revision in LEGACY[:2] and method == "elicitation/create":
+    if inbound.revision in LEGACY[:2] and method == "elicitation/create":
         return False
-    return turn.server.fault.may_ask(method, declared=own is not None)
+    return inbound.server.fault.may_request_input(method, declared=own is not None)
 
 
-def ask(turn: Turn, questions: Mapping[str, tuple[str, JsonObject]]) -> dict[str, JsonObject]:
-    """Asks, all at once; the answers by key.
+def request_input(
+    inbound: InboundRequest, client_requests: Mapping[str, tuple[str, JsonObject]]
+) -> dict[str, JsonObject]:
+    """Send client requests, all at once, and return the results by key.
 
     Raises:
-        RpcError: The client does not declare it, or what it sent is malformed.
-        BadAnswer: An answer is none.
-        InputRequired: It has to answer first.
+        RpcError: The client does not declare the capability, or its message is malformed.
+        BadAnswer: A result is invalid.
+        InputRequired: The client must retry the request with input responses.
     """
-    for method, params in questions.values():
-        if not may_ask(turn, method, params):
+    for method, params in client_requests.values():
+        if not may_request_input(inbound, method, params):
             needed: JsonObject = {"requiredCapabilities": {_CAPABILITIES[method]: {}}}
             raise RpcError(
-                -32021 if turn.modern else -32602,
+                -32021 if inbound.modern else -32602,
                 f"the client does not declare what {method} needs",
-                needed if turn.modern else None,
-                400 if turn.modern else 200,
+                needed if inbound.modern else None,
+                400 if inbound.modern else 200,
             )
-    told = {key: (method, turn.server.fault.asked(turn, method, params)) for key, (method, params) in questions.items()}
-    answers = _in_rounds(turn, told) if turn.modern else {key: _by_request(turn, *each) for key, each in told.items()}
-    for key, (method, params) in questions.items():
-        if not turn.server.fault.fits(method, fits=_fits(method, params, answers[key])):
-            raise BadAnswer(f"the answer to {method} does not fit")
+    requests = {
+        key: (method, inbound.server.fault.client_request_params(inbound, method, params))
+        for key, (method, params) in client_requests.items()
+    }
+    answers = (
+        _by_retry(inbound, requests)
+        if inbound.modern
+        else {key: _by_request(inbound, *each) for key, each in requests.items()}
+    )
+    for key, (method, params) in client_requests.items():
+        if not inbound.server.fault.fits(method, fits=_fits(method, params, answers[key])):
+            raise BadAnswer(f"invalid result of {method}")
     return answers
 
 
-def _by_request(turn: Turn, method: str, params: JsonObject) -> JsonObject:
-    id = turn.server.fault.question_id(f"s{next(turn.session.numbers)}")
-    came, answers = turn.session.answers[str(id)] = (threading.Event(), [])
-    turn.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-    came.wait(_WITHIN)
+def _by_request(inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:
+    id = inbound.server.fault.client_request_id(f"s{next(inbound.session.numbers)}")
+    arrived, answers = inbound.session.answers[str(id)] = (threading.Event(), [])
+    inbound.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    arrived.wait(_WITHIN)
     result = answers[0].get("result") if answers else None
     return result if isinstance(result, dict) else {}
 
 
-def _in_rounds(turn: Turn, questions: Mapping[str, tuple[str, JsonObject]]) -> dict[str, JsonObject]:
-    given = turn.params.get("inputResponses", {})
+def _by_retry(inbound: InboundRequest, client_requests: Mapping[str, tuple[str, JsonObject]]) -> dict[str, JsonObject]:
+    given = inbound.params.get("inputResponses", {})
     if not isinstance(given, dict):
-        raise RpcError(-32602, "inputResponses is no object")
-    known = {**_opened(turn), **given}
-    missing = [key for key in questions if key not in known]
+        raise RpcError(-32602, "inputResponses is not an object")
+    known = {**_opened(inbound), **given}
+    missing = [key for key in client_requests if key not in known]
     if missing:
-        asked: JsonObject = {key: {"method": questions[key][0], "params": questions[key][1]} for key in missing}
-        raise InputRequired(asked, _sealed(turn, known))
-    return {key: answer if isinstance(answer := known[key], dict) else {} for key in questions}
+        input_requests: JsonObject = {
+            key: {"method": client_requests[key][0], "params": client_requests[key][1]} for key in missing
+        }
+        raise InputRequired(input_requests, _sealed(inbound, known))
+    return {key: answer if isinstance(answer := known[key], dict) else {} for key in client_requests}
 
 
-def _sealed(turn: Turn, known: JsonObject) -> str:
-    data = json.dumps([_bound(turn), known]).encode()
+def _sealed(inbound: InboundRequest, known: JsonObject) -> str:
+    data = json.dumps([_bound(inbound), known]).encode()
     return base64.b64encode(hmac.digest(_KEY, data, hashlib.sha256) + data).decode()
 
 
-def _opened(turn: Turn) -> JsonObject:
-    state = turn.params.get("requestState")
+def _opened(inbound: InboundRequest) -> JsonObject:
+    state = inbound.params.get("requestState")
     if state is None:
         return {}
     try:
         raw = base64.b64decode(str(state).encode(), validate=True)
     except (binascii.Error, ValueError):
-        return turn.server.fault.tampered(RpcError(-32602, "requestState is not ours"))
+        return inbound.server.fault.tampered(RpcError(-32602, "requestState is not from this server"))
     seal, data = raw[:32], raw[32:]
     if not hmac.compare_digest(seal, hmac.digest(_KEY, data, hashlib.sha256)):
-        return turn.server.fault.tampered(RpcError(-32602, "requestState was changed"))
+        return inbound.server.fault.tampered(RpcError(-32602, "requestState was changed"))
     value: JsonValue = json.loads(data)
-    if not isinstance(value, list) or not turn.server.fault.bound(same=value[0] == _bound(turn)):
+    if not isinstance(value, list) or not inbound.server.fault.bound(same=value[0] == _bound(inbound)):
         raise RpcError(-32602, "requestState belongs to another request")
     known = value[1]
     return known if isinstance(known, dict) else {}
 
 
-def _bound(turn: Turn) -> JsonValue:
-    user = turn.session.user if turn.server.fault.keeps("state-of-user") else ""
-    named = [turn.params.get(each) for each in ("name", "arguments", "uri")]
-    return [str(turn.request["method"]), user, *named]
+def _bound(inbound: InboundRequest) -> JsonValue:
+    user = inbound.session.user if inbound.server.fault.keeps("state-of-user") else ""
+    named = [inbound.params.get(each) for each in ("name", "arguments", "uri")]
+    return [str(inbound.request["method"]), user, *named]
 
 
 def _fits(method: str, params: JsonObject, answer: JsonObject) -> bool:

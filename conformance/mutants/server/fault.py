@@ -1,6 +1,6 @@
-"""Requests of a raw server, the places where a fault can take hold, and the table of faults.
+"""The requests of a raw server, the places where a fault applies, and the table of faults.
 
-A fault overrides one place. Its row says which checks are meant to see it; every other check has to stay as it was.
+A fault overrides one place. Its row names the checks that must detect it; no other check may change its result.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from mutants.server.protocol import RpcError
     from mutants.server.session import Session
 
-__all__ = ["FAULTS", "Fault", "Row", "Turn", "fault"]
+__all__ = ["FAULTS", "Fault", "InboundRequest", "Row", "fault"]
 
 
 class _Server(Protocol):
-    """The server, as far as requests know it."""
+    """The part of the server that requests use."""
 
     @property
     def fault(self) -> Fault:
-        """What is wrong with it."""
+        """The fault of the server."""
         ...
 
-    def changed(self, turn: Turn, kind: str) -> None:
-        """A list has changed."""
+    def changed(self, inbound: InboundRequest, kind: str) -> None:
+        """Notify about a changed list."""
         ...
 
-    def touched(self, turn: Turn, uri: str) -> None:
-        """A resource has changed."""
+    def touched(self, inbound: InboundRequest, uri: str) -> None:
+        """Notify about a changed resource."""
         ...
 
 
-class Turn:
-    """One request that is being answered."""
+class InboundRequest:
+    """A request in progress."""
 
     def __init__(
         self, server: _Server, session: Session, request: JsonObject, send: Callable[[JsonValue], None]
@@ -48,7 +48,7 @@ class Turn:
         self.session: Final = session
         self.request: Final = request
         self.send: Final = send
-        """Sends what belongs to the request, before its answer."""
+        """Sends messages of the request before its response."""
         params = request.get("params")
         self.params: Final[JsonObject] = params if isinstance(params, dict) else {}
         meta = self.params.get("_meta")
@@ -60,30 +60,30 @@ class Turn:
 
     @property
     def knows_structured_content(self) -> bool:
-        """Whether the revision has it."""
+        """Whether the revision has structured content."""
         return self.revision not in LEGACY[:2]
 
     def notify(self, method: str, params: JsonObject) -> None:
-        """Sends a notification."""
+        """Send a notification."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def log(self, level: str, text: str) -> None:
-        """Sends a log message, if it is wanted."""
+        """Send a log message, if its level is enabled."""
         wanted = self.meta.get(f"{META}logLevel") if self.modern else self.session.level
         wanted = self.server.fault.level(wanted if isinstance(wanted, str) else None)
         if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
             self.notify("notifications/message", {"level": level, "data": text})
 
     def progress(self, done: int, total: int) -> None:
-        """Tells the progress, if it is wanted."""
+        """Report progress, if the request has a progress token."""
         token = self.meta.get("progressToken")
         with self.session.cancelling:
-            # Once a cancellation was read nothing more is said.
+            # After a cancellation, no message of the request is sent.
             if token is not None and not self.cancelled:
                 self.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total})
 
     def declares(self, *path: str) -> bool:
-        """Whether the client declares a capability, as `sampling`, `tools`."""
+        """Return whether the client declares a capability, e.g. `sampling`, `tools`."""
         here: JsonValue = self.meta.get(f"{META}clientCapabilities") if self.modern else self.session.capabilities
         for name in path:
             if not isinstance(here, dict) or name not in here:
@@ -93,167 +93,167 @@ class Turn:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client wants it no more."""
+        """Whether the client has cancelled the request."""
         id = self.request["id"]
         return id in self.session.cancelled and self.server.fault.cancels(id)
 
 
 class Fault(HttpFault):
-    """Nothing is wrong: every place leaves what it is given as it is."""
+    """The default fault: every place returns its argument unchanged."""
 
-    def agreed(self, asked: str, agreed: str) -> str:  # noqa: ARG002
-        """The version that `initialize` agrees on."""
+    def agreed(self, requested: str, agreed: str) -> str:  # noqa: ARG002
+        """Return the version that `initialize` negotiates."""
         return agreed
 
     def capabilities(self, declared: JsonObject) -> JsonObject:
-        """What the server declares."""
+        """Return the server capabilities."""
         return declared
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
-        """A result, before the modern members are added."""
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return a result, before the members of the modern revision are added."""
         return result
 
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
-        """A result of the modern revision."""
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return a result of the modern revision."""
         return result
 
     def error(self, error: JsonObject) -> JsonObject:
-        """An error object."""
+        """Return an error object."""
         return error
 
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:  # noqa: ARG002
-        """What comes of a request that is refused: an error, unless there is a result in its place."""
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:  # noqa: ARG002
+        """Return the error of a rejected request, or a result instead."""
         raise error
 
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:  # noqa: ARG002
-        """A whole response."""
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+        """Return a complete response."""
         return response
 
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:  # noqa: ARG002
-        """What is said to a notification: nothing."""
+        """Return the answer to a notification: none."""
         return answer
 
     def before(self, message: JsonValue) -> JsonValue:
-        """What is sent before a response: notifications and requests."""
+        """Return a message that is sent before a response: a notification or request."""
         return message
 
     def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
-        """What is said to an array of messages, and the HTTP status."""
+        """Return the answer to a batch, and the HTTP status."""
         return answer, status
 
-    # --- of what is asked --------------------------------------------------------------------------------------------
+    # --- client requests ---------------------------------------------------------------------------------------------
 
-    def may_ask(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
-        """Whether the client is asked, given what it declares."""
+    def may_request_input(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        """Return whether to send a client request."""
         return declared
 
-    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
-        """The params of a question."""
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return the params of a client request."""
         return params
 
-    def question_id(self, id: str) -> JsonValue:
-        """The id of a question that is a request."""
+    def client_request_id(self, id: str) -> JsonValue:
+        """Return the id of a client request."""
         return id
 
     def task_id(self, id: str, number: int) -> str:  # noqa: ARG002
-        """The id of a task, given how many there are already."""
+        """Return the id of a task; `number` is the number of tasks so far."""
         return id
 
-    def private(self, turn: Turn, *, theirs: bool) -> bool:  # noqa: ARG002
-        """Whether somebody gets what is private, given whether it is theirs."""
+    def private(self, inbound: InboundRequest, *, theirs: bool) -> bool:  # noqa: ARG002
+        """Return whether a user gets private features; `theirs`: whether they are the user's."""
         return theirs
 
     def task_token(self, token: JsonValue) -> JsonValue:
-        """By which token the progress of a task is told."""
+        """Return the progress token of a task."""
         return token
 
-    def owns(self, turn: Turn, *, mine: bool) -> bool:  # noqa: ARG002
-        """Whether a task is seen, given whether it is one's own."""
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:  # noqa: ARG002
+        """Return whether a task is found; `mine`: whether it is the user's."""
         return mine
 
     def fits(self, method: str, *, fits: bool) -> bool:  # noqa: ARG002
-        """Whether an answer of the client is taken."""
+        """Return whether a result of the client is accepted."""
         return fits
 
     def tampered(self, error: RpcError) -> JsonObject:
-        """What is known from a state that was changed: nothing."""
+        """Return the content of a changed `requestState`: raise the error."""
         raise error
 
     def bound(self, *, same: bool) -> bool:
-        """Whether a state is taken with a request, given whether it belongs to it."""
+        """Return whether a state is accepted; `same`: whether it belongs to the request."""
         return same
 
     def samples_with_tools(self, *, declared: bool) -> bool:
-        """Whether the model is offered tools, given what the client declares."""
+        """Return whether sampling offers tools."""
         return declared
 
-    def rounds(self, most: int) -> int:
-        """How often a model may call tools."""
+    def max_tool_calls(self, most: int) -> int:
+        """Return the greatest number of sampling requests with tool calls."""
         return most
 
-    # --- of what is told besides -------------------------------------------------------------------------------------
+    # --- notifications -----------------------------------------------------------------------------------------------
 
-    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:  # noqa: ARG002
-        """The filter that is acknowledged, given the one that is wanted."""
-        return told
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return the filter to acknowledge."""
+        return granted
 
     def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
-        """What a subscription begins with."""
+        """Return the first messages of a subscription."""
         return [acknowledgement]
 
     def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
-        """What a subscription ends with when the server goes."""
+        """Return the last messages of a subscription when the server stops."""
         return messages
 
     def forgets(self, id: JsonValue) -> bool:  # noqa: ARG002
-        """Whether a subscription is over when it is cancelled."""
+        """Return whether a cancelled subscription ends."""
         return True
 
     def wanted(self, method: str, *, wanted: bool) -> bool:  # noqa: ARG002
-        """Whether somebody is told of a change, given whether they want to be."""
+        """Return whether a subscriber gets a notification."""
         return wanted
 
-    def told(self, message: JsonObject) -> JsonObject | None:
-        """What is told of a change; `None`: nothing."""
+    def change_notification(self, message: JsonObject) -> JsonObject | None:
+        """Return the notification of a change, or `None` to send none."""
         return message
 
     def cancels(self, id: JsonValue) -> bool:  # noqa: ARG002
-        """Whether a request stops when it is cancelled."""
+        """Return whether a cancelled request stops."""
         return True
 
     def level(self, wanted: str | None) -> str | None:
-        """The level of the log messages that are sent."""
+        """Return the minimum level of log messages."""
         return wanted
 
     def validated(self, *, good: bool) -> bool:
-        """Whether arguments are taken, given whether they are good."""
+        """Return whether arguments are accepted."""
         return good
 
-    # --- of the transports -------------------------------------------------------------------------------------------
+    # --- transports --------------------------------------------------------------------------------------------------
 
     def line(self, line: bytes) -> bytes:
-        """What is written over pipes, with its line feed."""
+        """Return the bytes of a line for stdio, with its line feed."""
         return line
 
     def lines(self, pipe: BinaryIO) -> Iterable[bytes]:
-        """The lines that are read from a pipe."""
+        """Yield the lines of a pipe."""
         return pipe
 
     def unreadable(self, answer: JsonValue) -> JsonValue:
-        """What is said to what is no JSON."""
+        """Return the answer to invalid JSON."""
         return answer
 
 
 class Row:
-    """One fault.
+    """A fault.
 
     Args:
-        make: Makes it.
-        area: What it is about.
-        caught_by: The checks that are meant to see it.
-        revisions: Where it shows; `None`: everywhere.
-        transports: Over what it shows.
-        words: What else the server is started with.
+        make: Makes the fault.
+        area: The area of its checks.
+        caught_by: The checks that must detect it.
+        revisions: The revisions in which it is observable, or `None` for all.
+        transports: The transports over which it is observable.
+        words: More command line arguments of the server.
     """
 
     def __init__(
@@ -287,11 +287,11 @@ def fault(
     transports: tuple[str, ...] = ("stdio", "http"),
     words: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
-    """Enters a fault in the table. The area is the first part of the name of the first check."""
+    """Add a fault to the table. The area is the first part of the first check's id."""
 
     def enter(kind: F) -> F:
         if name in FAULTS:
-            raise ValueError(f"there are two faults {name!r}")
+            raise ValueError(f"duplicate fault {name!r}")
         FAULTS[name] = Row(
             kind,
             area=caught_by[0].partition(".")[0],

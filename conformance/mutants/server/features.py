@@ -1,11 +1,11 @@
-"""What a raw server offers: tools, resources and prompts under the names of the fixture contract."""
+"""The features of a raw server: tools, resources and prompts with the names of the fixtures."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Final
 
-from mutants.server.client_requests import BadAnswer, ask
+from mutants.server.client_requests import BadAnswer, request_input
 from mutants.server.fixture_features import MORE_CALLS, MORE_PROMPTS, MORE_RESOURCES, MORE_TOOLS
 from mutants.server.protocol import LEGACY, REVISIONS, RpcError
 from mutants.server.schemas import SCHEMA_CALLS, SCHEMA_TOOLS
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__ = ["PROMPTS", "RESOURCES", "TEMPLATES", "TOOLS", "call_tool", "get_prompt", "known_by", "read_resource"]
 
@@ -34,17 +34,17 @@ def _tool(name: str, description: str, **properties: JsonValue) -> JsonObject:
 _STRING: Final[JsonObject] = {"type": "string"}
 
 TOOLS: Final[list[JsonObject]] = [
-    _tool("test_simple_text", "Answers with a text"),
-    _tool("test_image_content", "Answers with an image"),
-    _tool("test_audio_content", "Answers with a sound"),
-    _tool("test_embedded_resource", "Answers with a resource"),
-    _tool("test_multiple_content_types", "Answers with a text, an image and a resource"),
+    _tool("test_simple_text", "Returns a text"),
+    _tool("test_image_content", "Returns an image"),
+    _tool("test_audio_content", "Returns audio"),
+    _tool("test_embedded_resource", "Returns a resource"),
+    _tool("test_multiple_content_types", "Returns a text, an image and a resource"),
     _tool("test_tool_with_logging", "Sends three log messages"),
-    _tool("test_tool_with_progress", "Tells its progress"),
+    _tool("test_tool_with_progress", "Reports progress"),
     _tool("test_error_handling", "Fails"),
-    _tool("test_sampling", "Asks the client's model", prompt=_STRING),
-    _tool("test_elicitation", "Asks the person", message=_STRING),
-    {**_tool("echo_number", "Answers with a number", value={"type": "number"}), "outputSchema": {
+    _tool("test_sampling", "Requests sampling", prompt=_STRING),
+    _tool("test_elicitation", "Requests elicitation", message=_STRING),
+    {**_tool("echo_number", "Returns a number", value={"type": "number"}), "outputSchema": {
         "type": "object", "properties": {"value": {"type": "number"}}, "required": ["value"]}},
     *WAITING_TOOLS,
     *MORE_TOOLS,
@@ -90,35 +90,35 @@ _RESOURCE: Final[JsonObject] = {
 }
 
 
-def _simple(*content: JsonObject) -> Callable[[Turn, JsonObject], JsonObject]:
+def _simple(*content: JsonObject) -> Callable[[InboundRequest, JsonObject], JsonObject]:
     return lambda _, __: {"content": [dict(each) for each in content]}
 
 
-def _logging(turn: Turn, _: JsonObject) -> JsonObject:
+def _logging(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     for step in range(3):
-        turn.log("info", f"step {step}")
+        inbound.log("info", f"step {step}")
         time.sleep(0.01)
     return {"content": [_text("done")]}
 
 
-def _progress(turn: Turn, _: JsonObject) -> JsonObject:
+def _progress(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     for done in (0, 50, 100):
-        if turn.cancelled:
+        if inbound.cancelled:
             break
-        turn.progress(done, 100)
+        inbound.progress(done, 100)
         time.sleep(0.05)
     return {"content": [_text("done")]}
 
 
-def _echo_number(turn: Turn, arguments: JsonObject) -> JsonObject:
+def _echo_number(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     value = arguments.get("value", 0)
     result: JsonObject = {"content": [_text(str(value))]}
-    if turn.knows_structured_content:
+    if inbound.knows_structured_content:
         result["structuredContent"] = {"value": value}
     return result
 
 
-_CALLS: Final[Mapping[str, Callable[[Turn, JsonObject], JsonObject]]] = {
+_CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] = {
     "test_simple_text": _simple(_text("a simple text")),
     "test_image_content": _simple(_IMAGE),
     "test_audio_content": _simple({"type": "audio", "data": _WAV, "mimeType": "audio/wav"}),
@@ -126,7 +126,7 @@ _CALLS: Final[Mapping[str, Callable[[Turn, JsonObject], JsonObject]]] = {
     "test_multiple_content_types": _simple(_text("a text"), _IMAGE, _RESOURCE),
     "test_tool_with_logging": _logging,
     "test_tool_with_progress": _progress,
-    "test_error_handling": lambda _, __: {"content": [_text("it failed, as it should")], "isError": True},
+    "test_error_handling": lambda _, __: {"content": [_text("the tool failed on purpose")], "isError": True},
     "echo_number": _echo_number,
     **MORE_CALLS,
     **SCHEMA_CALLS,
@@ -141,11 +141,11 @@ _SINCE: Final = {
     "icons": REVISIONS[3:],
     "execution": REVISIONS[3:4],
 }
-"""The revisions that have a member of a tool."""
+"""The revisions that have a member of tools."""
 
 
 def known_by(revision: str, page: JsonObject) -> JsonObject:
-    """A page of tools without what the revision does not know; any other as it is."""
+    """Return a page of tools without members that the revision lacks; return other pages unchanged."""
     tools, prompts = page.get("tools"), page.get("prompts")
     if isinstance(prompts, list) and revision not in REVISIONS[1:]:
         named = [each for each in prompts if isinstance(each, dict)]
@@ -160,13 +160,13 @@ def known_by(revision: str, page: JsonObject) -> JsonObject:
     return {**page, "tools": list(known)}
 
 
-def call_tool(turn: Turn, name: str, arguments: JsonObject) -> JsonObject:
-    """The result of a tool."""
+def call_tool(inbound: InboundRequest, name: str, arguments: JsonObject) -> JsonObject:
+    """Return the result of a tool."""
     call = _CALLS.get(name)
     if call is None:
-        raise RpcError(-32602, f"there is no tool {name!r}")
+        raise RpcError(-32602, f"unknown tool {name!r}")
     try:
-        return call(turn, arguments)
+        return call(inbound, arguments)
     except BadAnswer as bad:
         return {"content": [_text(str(bad))], "isError": True}
 
@@ -174,37 +174,40 @@ def call_tool(turn: Turn, name: str, arguments: JsonObject) -> JsonObject:
 _CONFIRM: Final[JsonObject] = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}}
 
 
-def read_resource(turn: Turn, uri: str) -> JsonObject:
-    """The contents of a resource."""
+def read_resource(inbound: InboundRequest, uri: str) -> JsonObject:
+    """Return the contents of a resource."""
     if uri == "test://static-binary":
         return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": _PNG}]}
     if uri in ("test://static-text", "test://watched-resource"):
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a text"}]}
     if uri == "test://conformance/asking":
-        if turn.revision not in LEGACY[:2]:
-            ask(turn, {"confirm": ("elicitation/create", {"message": "May it be read?", "requestedSchema": _CONFIRM})})
+        if inbound.revision not in LEGACY[:2]:
+            request_input(
+                inbound,
+                {"confirm": ("elicitation/create", {"message": "Read the resource?", "requestedSchema": _CONFIRM})},
+            )
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a text"}]}
     if uri == "test://conformance/failing":
-        raise RpcError(-32603, "it cannot be read")
+        raise RpcError(-32603, "the resource cannot be read")
     if uri == "file:///conformance/readme.txt":
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "read me"}]}
     if uri.startswith("test://template/") and uri.endswith("/data"):
         return {"contents": [{"uri": uri, "mimeType": "application/json", "text": f'{{"id": "{uri[16:-5]}"}}'}]}
-    raise RpcError(-32602 if turn.modern else -32002, f"there is no resource {uri!r}", {"uri": uri})
+    raise RpcError(-32602 if inbound.modern else -32002, f"unknown resource {uri!r}", {"uri": uri})
 
 
 def get_prompt(name: str, arguments: JsonObject) -> JsonObject:
-    """The messages of a prompt."""
+    """Return the messages of a prompt."""
     prompt = next((each for each in PROMPTS if each["name"] == name), None)
     if prompt is None:
-        raise RpcError(-32602, f"there is no prompt {name!r}")
+        raise RpcError(-32602, f"unknown prompt {name!r}")
     wanted = prompt.get("arguments")
     for argument in wanted if isinstance(wanted, list) else ():
         required = isinstance(argument, dict) and argument.get("required") is True
         if isinstance(argument, dict) and required and argument["name"] not in arguments:
             raise RpcError(-32602, f"the argument {argument['name']!r} is missing")
     if name == "conformance_failing_prompt":
-        raise RpcError(-32603, "it cannot be made")
+        raise RpcError(-32603, "the prompt fails on purpose")
     content: JsonObject = _text(f"{name} {' '.join(str(value) for value in arguments.values())}")
     if name == "test_prompt_with_image":
         content = _IMAGE

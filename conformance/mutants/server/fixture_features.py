@@ -1,4 +1,4 @@
-"""What a raw server offers besides: the fixtures of this suite, and the tools of others that ask in rounds."""
+"""More features of a raw server: the fixtures of this suite, and those of the official framework with MRTR."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import time
 from typing import TYPE_CHECKING, Final
 
-from mutants.server.client_requests import ask, may_ask
+from mutants.server.client_requests import may_request_input, request_input
 from mutants.server.protocol import LEGACY, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__ = ["MORE_CALLS", "MORE_PROMPTS", "MORE_RESOURCES", "MORE_TOOLS"]
 
@@ -21,7 +21,7 @@ _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "al
 _PAGE: Final = "https://example.com/confirm"
 _STRING: Final[JsonObject] = {"type": "string"}
 _SLOW_STEPS: Final = 100
-_ROUNDS: Final = 5
+_TOOL_CALLS: Final = 5
 
 
 def _tool(name: str, *required: str, **properties: JsonValue) -> JsonObject:
@@ -75,69 +75,69 @@ def _said(value: JsonValue) -> JsonObject:
     return {"content": [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]}
 
 
-# --- what is no question ---------------------------------------------------------------------------------------------
+# --- tools without client requests -----------------------------------------------------------------------------------
 
 
-def _constrained(turn: Turn, arguments: JsonObject) -> JsonObject:
+def _constrained(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     count = arguments.get("count")
     good = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= 10
-    if turn.server.fault.validated(good=good):
+    if inbound.server.fault.validated(good=good):
         return _said(f"The number is {count}.")
-    if turn.revision in LEGACY[:3]:
-        raise RpcError(-32602, "count is no integer from 1 to 10")
-    return {**_said("count is no integer from 1 to 10"), "isError": True}
+    if inbound.revision in LEGACY[:3]:
+        raise RpcError(-32602, "count is not an integer from 1 to 10")
+    return {**_said("count is not an integer from 1 to 10"), "isError": True}
 
 
-def _structured(turn: Turn, arguments: JsonObject) -> JsonObject:
+def _structured(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     value: JsonObject = {"value": arguments.get("value", 0)}
-    return {**_said(value), **({"structuredContent": value} if turn.knows_structured_content else {})}
+    return {**_said(value), **({"structuredContent": value} if inbound.knows_structured_content else {})}
 
 
-def _structured_list(turn: Turn, arguments: JsonObject) -> JsonObject:
+def _structured_list(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     count = arguments.get("count")
     numbers: list[JsonValue] = list(range(count if isinstance(count, int) else 0))
-    return {**_said(numbers), **({"structuredContent": numbers} if turn.modern else {})}
+    return {**_said(numbers), **({"structuredContent": numbers} if inbound.modern else {})}
 
 
-def _logging(turn: Turn, arguments: JsonObject) -> JsonObject:
+def _logging(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     for level in _LEVELS:
-        turn.log(level, f"at {level}, a secret of {len(str(arguments.get('secret')))} characters")
+        inbound.log(level, f"at {level}, a secret of {len(str(arguments.get('secret')))} characters")
     return _said("logged")
 
 
-def _slow(turn: Turn, _: JsonObject) -> JsonObject:
+def _slow(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     for step in range(_SLOW_STEPS):
-        turn.progress(step, _SLOW_STEPS)
+        inbound.progress(step, _SLOW_STEPS)
         time.sleep(0.02)
-        if turn.cancelled:
+        if inbound.cancelled:
             return {}
-    return _said("done at last")
+    return _said("done")
 
 
-def _touch(turn: Turn, arguments: JsonObject) -> JsonObject:
-    turn.server.touched(turn, str(arguments.get("uri")))
+def _touch(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    inbound.server.touched(inbound, str(arguments.get("uri")))
     return _said("touched")
 
 
-def _changed(kind: str) -> Callable[[Turn, JsonObject], JsonObject]:
-    def call(turn: Turn, _: JsonObject) -> JsonObject:
-        turn.server.changed(turn, kind)
+def _changed(kind: str) -> Callable[[InboundRequest, JsonObject], JsonObject]:
+    def call(inbound: InboundRequest, _: JsonObject) -> JsonObject:
+        inbound.server.changed(inbound, kind)
         return _said("changed")
 
     return call
 
 
-def _log_once(turn: Turn, _: JsonObject) -> JsonObject:
-    turn.log("info", "once")
+def _log_once(inbound: InboundRequest, _: JsonObject) -> JsonObject:
+    inbound.log("info", "once")
     return _said("logged")
 
 
-def _page_required(_: Turn, __: JsonObject) -> JsonObject:
+def _page_required(_: InboundRequest, __: JsonObject) -> JsonObject:
     page: JsonObject = {"mode": "url", "url": _PAGE, "message": "Please confirm.", "elicitationId": "required"}
-    raise RpcError(-32042, "a page has to be seen first", {"elicitations": [page]})
+    raise RpcError(-32042, "a page must be opened first", {"elicitations": [page]})
 
 
-# --- what asks -------------------------------------------------------------------------------------------------------
+# --- features with client requests -----------------------------------------------------------------------------------
 
 
 def _form(**properties: JsonValue) -> JsonObject:
@@ -153,9 +153,9 @@ _GREETING: Final = ("sampling/createMessage", _sampling("Hello"))
 _ALL_ROOTS: Final[tuple[str, JsonObject]] = ("roots/list", {})
 
 
-def _asks(**questions: tuple[str, JsonObject]) -> Callable[[Turn, JsonObject], JsonObject]:
-    def call(turn: Turn, _: JsonObject) -> JsonObject:
-        answers = ask(turn, questions)
+def _requests(**requests: tuple[str, JsonObject]) -> Callable[[InboundRequest, JsonObject], JsonObject]:
+    def call(inbound: InboundRequest, _: JsonObject) -> JsonObject:
+        answers = request_input(inbound, requests)
         return _said({key: answer.get("action", "answered") for key, answer in answers.items()})
 
     return call
@@ -169,34 +169,34 @@ _DEFAULTS: Final = _form(
 )
 
 
-def _capabilities(turn: Turn, _: JsonObject) -> JsonObject:
+def _capabilities(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     for method, params in (_GREETING, _NAME):
-        if may_ask(turn, method, params):
-            ask(turn, {"asked": (method, params)})
+        if may_request_input(inbound, method, params):
+            request_input(inbound, {"asked": (method, params)})
             return _said("asked")
-    return _said("there is nobody to ask")
+    return _said("the client declares no capability")
 
 
-def _elicit_url(turn: Turn, _: JsonObject) -> JsonObject:
+def _elicit_url(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     params: JsonObject = {"mode": "url", "message": "Please confirm.", "url": _PAGE}
-    if not turn.modern:
+    if not inbound.modern:
         params["elicitationId"] = "conformance-elicitation"
-    if turn.revision in LEGACY[:3]:
-        return _said("there are no pages")
-    answer = ask(turn, {"page": ("elicitation/create", params)})["page"]
-    if answer.get("action") == "accept" and not turn.modern:
-        turn.notify("notifications/elicitation/complete", {"elicitationId": "conformance-elicitation"})
+    if inbound.revision in LEGACY[:3]:
+        return _said("elicitation.url is not declared")
+    answer = request_input(inbound, {"page": ("elicitation/create", params)})["page"]
+    if answer.get("action") == "accept" and not inbound.modern:
+        inbound.notify("notifications/elicitation/complete", {"elicitationId": "conformance-elicitation"})
     return _said(str(answer.get("action")))
 
 
-def _sample_with_tools(turn: Turn, _: JsonObject) -> JsonObject:
-    if turn.revision in LEGACY[:3] or not turn.server.fault.samples_with_tools(
-        declared=turn.declares("sampling", "tools")
+def _sample_with_tools(inbound: InboundRequest, _: JsonObject) -> JsonObject:
+    if inbound.revision in LEGACY[:3] or not inbound.server.fault.samples_with_tools(
+        declared=inbound.declares("sampling", "tools")
     ):
-        ask(turn, {"plain": _GREETING})
+        request_input(inbound, {"plain": _GREETING})
         return _said("sampled")
     messages: list[JsonValue] = [{"role": "user", "content": {"type": "text", "text": "What is the number?"}}]
-    for number in range(turn.server.fault.rounds(_ROUNDS)):
+    for number in range(inbound.server.fault.max_tool_calls(_TOOL_CALLS)):
         params: JsonObject = {
             "messages": list(messages),
             "maxTokens": 100,
@@ -204,7 +204,7 @@ def _sample_with_tools(turn: Turn, _: JsonObject) -> JsonObject:
             "toolChoice": {"mode": "auto"},
             "modelPreferences": {"costPriority": 0.5, "speedPriority": 1},
         }
-        answer = ask(turn, {f"round{number}": ("sampling/createMessage", params)})[f"round{number}"]
+        answer = request_input(inbound, {f"round{number}": ("sampling/createMessage", params)})[f"round{number}"]
         content = answer.get("content")
         blocks: list[JsonValue] = content if isinstance(content, list) else [content]
         calls = [each for each in blocks if isinstance(each, dict) and each.get("type") == "tool_use"]
@@ -215,10 +215,10 @@ def _sample_with_tools(turn: Turn, _: JsonObject) -> JsonObject:
             for each in calls
         ]
         messages += [{"role": "assistant", "content": [*blocks]}, {"role": "user", "content": found}]
-    return _said("the model calls for ever")
+    return _said("the model calls tools without end")
 
 
-MORE_CALLS: Final[Mapping[str, Callable[[Turn, JsonObject], JsonObject]]] = {
+MORE_CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] = {
     "conformance_constrained": _constrained,
     "conformance_structured": _structured,
     "conformance_structured_list": _structured_list,
@@ -232,14 +232,16 @@ MORE_CALLS: Final[Mapping[str, Callable[[Turn, JsonObject], JsonObject]]] = {
     "test_trigger_tool_change": _changed("tools"),
     "test_trigger_prompt_change": _changed("prompts"),
     "test_logging_tool": _log_once,
-    "test_sampling": _asks(asked=_GREETING),
-    "test_elicitation": _asks(asked=("elicitation/create", _form(username=_STRING, email=_STRING))),
-    "test_elicitation_sep1034_defaults": _asks(asked=("elicitation/create", _DEFAULTS)),
-    "test_input_required_result_elicitation": _asks(user_name=_NAME),
-    "test_input_required_result_sampling": _asks(capital=_GREETING),
-    "test_input_required_result_list_roots": _asks(client_roots=_ALL_ROOTS),
-    "test_input_required_result_request_state": _asks(confirm=_NAME),
-    "test_input_required_result_tampered_state": _asks(confirm=_NAME),
-    "test_input_required_result_multiple_inputs": _asks(user_name=_NAME, greeting=_GREETING, client_roots=_ALL_ROOTS),
+    "test_sampling": _requests(asked=_GREETING),
+    "test_elicitation": _requests(asked=("elicitation/create", _form(username=_STRING, email=_STRING))),
+    "test_elicitation_sep1034_defaults": _requests(asked=("elicitation/create", _DEFAULTS)),
+    "test_input_required_result_elicitation": _requests(user_name=_NAME),
+    "test_input_required_result_sampling": _requests(capital=_GREETING),
+    "test_input_required_result_list_roots": _requests(client_roots=_ALL_ROOTS),
+    "test_input_required_result_request_state": _requests(confirm=_NAME),
+    "test_input_required_result_tampered_state": _requests(confirm=_NAME),
+    "test_input_required_result_multiple_inputs": _requests(
+        user_name=_NAME, greeting=_GREETING, client_roots=_ALL_ROOTS
+    ),
     "test_input_required_result_capabilities": _capabilities,
 }

@@ -1,6 +1,6 @@
 """A raw server over HTTP: Streamable HTTP in both eras, and HTTP+SSE.
 
-The endpoint is `/mcp`; the stream of HTTP+SSE is `/sse`, and what is sent for it goes to `/messages`.
+The endpoint is `/mcp`; the stream of HTTP+SSE is `/sse`, and its messages are posted to `/messages`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mutants.server.http_responses import Answering, RawHttpServer
 from mutants.server.protocol import LEGACY, MODERN, strict
 from mutants.server.request_headers import mismatch
 from mutants.server.server import RawServer
-from mutants.server.streams import Asked, HttpSession, Standing, Stream
+from mutants.server.streams import AccessInfo, HttpSession, ListenStream, Stream
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -25,17 +25,17 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 class _Handler(Answering):
-    """One connection."""
+    """A connection."""
 
-    # --- who comes in --------------------------------------------------------------------------------------------------
+    # --- access control -----------------------------------------------------------------------------------------------
 
     def _admitted(self, kind: str) -> bool:
         host = self.headers.get("Host", "")
         origin = self.headers.get("Origin")
         name = None if origin is None else origin.partition("://")[2].rpartition(":")[0]
-        asked = Asked(kind=kind, host=host, origin=origin, content_type=self.headers.get("Content-Type", ""))
+        info = AccessInfo(kind=kind, host=host, origin=origin, content_type=self.headers.get("Content-Type", ""))
         local = host.rpartition(":")[0] in _LOCAL and (name is None or name in _LOCAL)
-        if not self.fault.admits(asked, admitted=local):
+        if not self.fault.admits(info, admitted=local):
             self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
             return False
         key = self.server.key
@@ -47,7 +47,7 @@ class _Handler(Answering):
 
     @property
     def _user(self) -> str:
-        """Who asks: there are two, with a key each."""
+        """The user of the request: one of two, with a key each."""
         return self.headers.get("Authorization", "")
 
     def _session(self) -> HttpSession | None:
@@ -58,7 +58,7 @@ class _Handler(Answering):
         if session is None and id in self.server.ended and not self.fault.keeps(f"ended {self.command}"):
             session = self.server.ended[id]
         if session is None:
-            self.refuse("ended" if id else "no-session", 404 if id else 400, -32600, "there is no such session")
+            self.refuse("ended" if id else "no-session", 404 if id else 400, -32600, "unknown session")
             return None
         if not self._spoken():
             return None
@@ -70,17 +70,17 @@ class _Handler(Answering):
             return True
         if version in LEGACY or (version is not None and not self.fault.keeps("version-unknown")):
             return True
-        self.refuse("version", 400, -32600, "that version is not spoken")
+        self.refuse("version", 400, -32600, "unsupported protocol version")
         return False
 
-    # --- methods -------------------------------------------------------------------------------------------------------
+    # --- methods ------------------------------------------------------------------------------------------------------
 
     def do_OPTIONS(self) -> None:  # noqa: N802  its name in http.server
-        """Gives no leave to anybody."""
+        """Reject the preflight request."""
         self.respond(405, {"Allow": "GET, POST, DELETE"})
 
     def do_GET(self) -> None:  # noqa: N802  its name in http.server
-        """Opens a stream: the server's own, one that is taken up again, or that of HTTP+SSE."""
+        """Open a stream: the standalone stream, a resumed stream, or that of HTTP+SSE."""
         if not self._admitted("GET"):
             return
         if self.path == "/sse":
@@ -98,12 +98,12 @@ class _Handler(Answering):
             return
         last = self.headers.get("Last-Event-ID")
         if last is None:
-            self._stand(session)
+            self._open_standalone(session)
         else:
             self._resume(session, last)
 
     def do_DELETE(self) -> None:  # noqa: N802  its name in http.server
-        """Ends a session."""
+        """End a session."""
         if not self._admitted("DELETE"):
             return
         if self.server.modern_only or self.headers.get("MCP-Protocol-Version") in MODERN:
@@ -118,7 +118,7 @@ class _Handler(Answering):
             self.respond(204, {})
 
     def do_POST(self) -> None:  # noqa: N802  its name in http.server
-        """Takes a message."""
+        """Receive a message."""
         with nullcontext() if self.fault.keeps("reads-apart") else self.server.reading:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
@@ -130,9 +130,9 @@ class _Handler(Answering):
             return
         plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
         if plain and self.fault.keeps("content-type"):
-            self.refuse("content-type", 415, -32600, "the content is no application/json")
+            self.refuse("content-type", 415, -32600, "the content is not application/json")
         elif message is None:
-            error: JsonValue = {"code": -32700, "message": "no JSON"}
+            error: JsonValue = {"code": -32700, "message": "invalid JSON"}
             self.json(400, self.fault.unreadable({"jsonrpc": "2.0", "id": None, "error": error}))
         elif self.path.startswith("/messages"):
             self._sse_message(message)
@@ -153,7 +153,7 @@ class _Handler(Answering):
             if session is not None:
                 self._answer(message, session)
         elif not self.server.modern_only and version is None:
-            self.refuse("no-session", 400, -32600, "there is no session and no version")
+            self.refuse("no-session", 400, -32600, "there is neither a session nor a version")
         else:
             self._modern(message)
 
@@ -183,7 +183,7 @@ class _Handler(Answering):
                 return
         for ignored in ("Mcp-Session-Id", "Last-Event-ID"):
             if self.headers.get(ignored) is not None and not self.fault.keeps(f"ignores {ignored}"):
-                self.refuse("ignored", 404, -32600, f"there is no such {ignored}", message.get("id"))
+                self.refuse("ignored", 404, -32600, f"unknown {ignored}", message.get("id"))
                 return
         if message.get("method") == "subscriptions/listen" and "id" in message:
             self._listen(message)
@@ -193,7 +193,7 @@ class _Handler(Answering):
         self._answer(message, session)
 
     def _answer(self, message: JsonValue, session: HttpSession) -> None:
-        """Answers by JSON, or by a stream from the first message that comes before the answer."""
+        """Respond with JSON, or with a stream that begins with the first message before the response."""
         session.server = self.server
         stream = Stream(session, self.fault)
         if isinstance(message, dict):
@@ -246,30 +246,30 @@ class _Handler(Answering):
         try:
             self.write_frame(stream.add(value, retry=retry))
         except OSError:
-            # The client has gone; in a session the stream is kept for it.
+            # The client has disconnected; in a session the stream is kept for it.
             stream.lost = True
 
-    # --- streams by GET ------------------------------------------------------------------------------------------------
+    # --- streams by GET -----------------------------------------------------------------------------------------------
 
-    def _stand(self, session: HttpSession) -> None:
-        standing = Standing(Stream(session, self.fault))
-        session.standing.append(standing)
+    def _open_standalone(self, session: HttpSession) -> None:
+        listen_streams = ListenStream(Stream(session, self.fault))
+        session.listen_streams.append(listen_streams)
         session.had_standalone_stream = True
         self.start_stream()
         try:
             while not session.over.is_set() and not self.gone():
-                for frame in standing.take(0.02):
+                for frame in listen_streams.take(0.02):
                     self.write_frame(frame)
-            for frame in standing.take(0):
+            for frame in listen_streams.take(0):
                 self.write_frame(frame)
         finally:
-            session.standing.remove(standing)
+            session.listen_streams.remove(listen_streams)
         self.end_stream()
 
     def _resume(self, session: HttpSession, last: str) -> None:
         found = self.fault.resumed(self.server.every(), session, last)
         if found is None:
-            self.refuse("event-id", 400, -32600, "there is no such event")
+            self.refuse("event-id", 400, -32600, "unknown event")
             return
         self.start_stream()
         for frame in found:
@@ -278,35 +278,35 @@ class _Handler(Answering):
 
     def _listen(self, message: JsonObject) -> None:
         session = HttpSession("", self._user)
-        standing = Standing(Stream(session, self.fault), id=message["id"])
-        response, status = self.server.raw.receive(message, session, standing.put)
+        listen_streams = ListenStream(Stream(session, self.fault), id=message["id"])
+        response, status = self.server.raw.receive(message, session, listen_streams.put)
         if response is not None:
             self.json(status, response)
             return
-        self.server.listeners.append(standing)
+        self.server.listeners.append(listen_streams)
         self.start_stream()
         try:
             while not self.gone():
-                for frame in standing.take(0.02):
+                for frame in listen_streams.take(0.02):
                     self.write_frame(frame)
         finally:
-            self.server.listeners.remove(standing)
+            self.server.listeners.remove(listen_streams)
             self.server.raw.listeners.hung_up(session)
         self.close_connection = True
 
-    # --- HTTP+SSE ------------------------------------------------------------------------------------------------------
+    # --- HTTP+SSE -----------------------------------------------------------------------------------------------------
 
     def _sse(self) -> None:
         session = HttpSession(secrets.token_hex(16), self._user)
         session.server = self.server
-        standing = Standing(Stream(session, self.fault), event="message")
-        session.standing.append(standing)
+        listen_streams = ListenStream(Stream(session, self.fault), event="message")
+        session.listen_streams.append(listen_streams)
         self.server.sse[session.id] = session
         self.start_stream()
         endpoint = self.fault.frame("sse", {"event": "endpoint", "data": f"/messages?session={session.id}"})
         self.write_frame(Stream.text(endpoint))
         while not self.gone():
-            for frame in standing.take(0.02):
+            for frame in listen_streams.take(0.02):
                 self.write_frame(frame)
         del self.server.sse[session.id]
         self.close_connection = True
@@ -317,12 +317,12 @@ class _Handler(Answering):
             self.respond(404, {})
             return
         self.respond(202, {})
-        told = self.fault.tells(list(self.server.sse.values()), session)
+        sessions = self.fault.sse_targets(list(self.server.sse.values()), session)
 
         def send(value: JsonValue) -> None:
             answer = isinstance(value, dict) and "result" in value
-            for each in told if answer else [session]:
-                each.standing[0].put(value)
+            for each in sessions if answer else [session]:
+                each.listen_streams[0].put(value)
 
         def work() -> None:
             response, _ = self.server.raw.receive(message, session, send)
@@ -338,6 +338,6 @@ def _tool(message: JsonObject) -> JsonValue:
 
 
 def serve_http(server: RawServer, port: int, key: str | None = None, *, modern_only: bool = False) -> None:
-    """Serves at a port of this machine, for ever."""
+    """Serve at a local port without end."""
     address = (server.fault.address("127.0.0.1"), port)
     RawHttpServer(address, _Handler, server, key, modern_only=modern_only).serve_forever()

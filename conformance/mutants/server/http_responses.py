@@ -1,4 +1,4 @@
-"""How a raw server answers over HTTP, and what its connections share."""
+"""The HTTP responses of a raw server, and the state that its connections share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import Fault
     from mutants.server.server import RawServer
-    from mutants.server.streams import HttpSession, Standing
+    from mutants.server.streams import HttpSession, ListenStream
 
 __all__ = ["Answering", "RawHttpServer"]
 
@@ -21,14 +21,14 @@ _STREAM: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-cach
 
 
 class RawHttpServer(ThreadingHTTPServer):
-    """What all connections share.
+    """The state that all connections share.
 
     Args:
-        address: Where it listens.
-        handler: Answers.
-        raw: What is behind it.
-        key: A token without which nothing is to be had.
-        modern_only: Whether it speaks no older revision.
+        address: The address to listen at.
+        handler: The handler of a connection.
+        raw: The server.
+        key: The bearer token that requests must carry, or `None`.
+        modern_only: Whether it supports only the modern revision.
     """
 
     daemon_threads = True
@@ -43,35 +43,35 @@ class RawHttpServer(ThreadingHTTPServer):
         self.sessions: Final[dict[str, HttpSession]] = {}
         self.ended: Final[dict[str, HttpSession]] = {}
         self.sse: Final[dict[str, HttpSession]] = {}
-        self.listeners: Final[list[Standing]] = []
+        self.listeners: Final[list[ListenStream]] = []
         self.reading: Final = threading.Lock()
 
     def every(self) -> list[HttpSession]:
-        """All sessions that live."""
+        """Return all open sessions."""
         return list(self.sessions.values())
 
     def announce(self, session: HttpSession, message: JsonValue) -> None:
-        """Tells a session what belongs to none of its requests."""
-        for standing in self.raw.fault.streams(list(session.standing)):
-            standing.put(message)
+        """Send a message that belongs to no request to a session."""
+        for listen_streams in self.raw.fault.streams(list(session.listen_streams)):
+            listen_streams.put(message)
 
     def elsewhere(self, value: JsonValue) -> None:
-        """Puts on the streams of listeners what does not belong there."""
-        for listener in list(self.listeners):
-            listener.put(value)
+        """Put a message that does not belong there on the subscription streams."""
+        for subscription in list(self.listeners):
+            subscription.put(value)
 
 
 class Answering(BaseHTTPRequestHandler):
-    """Answers on one connection."""
+    """A handler of one connection."""
 
     protocol_version = "HTTP/1.1"
     server: RawHttpServer
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
     def handle_one_request(self) -> None:
-        """A client that goes is no matter."""
+        """Ignore a client that disconnects."""
         try:
             super().handle_one_request()
         except (ConnectionError, TimeoutError):
@@ -79,13 +79,13 @@ class Answering(BaseHTTPRequestHandler):
 
     @property
     def fault(self) -> Fault:
-        """What is wrong."""
+        """The fault of the server."""
         return self.server.raw.fault
 
-    # --- answers -------------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def respond(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
-        """Answers."""
+        """Send a response."""
         status, headers = self.fault.head(self.command, status, headers)
         self.send_response(status)
         for name, value in headers.items():
@@ -96,19 +96,19 @@ class Answering(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def json(self, status: int, value: JsonValue, headers: dict[str, str] | None = None) -> None:
-        """Answers by JSON."""
+        """Send a JSON response."""
         body = json.dumps(value, separators=(",", ":")).encode()
         self.respond(status, {"Content-Type": "application/json", **(headers or {})}, body)
 
     def refuse(self, why: str, status: int, code: int, message: str, id: JsonValue = None) -> None:
-        """Answers by an error."""
+        """Send an error response."""
         error: JsonObject = {"jsonrpc": "2.0", "error": {"code": code, "message": message}}
         if id is not None:
             error["id"] = id
         self.json(self.fault.refusal(why, status), self.fault.refusal_body(why, error))
 
     def start_stream(self) -> None:
-        """Begins to answer by a stream."""
+        """Send the head of an event stream."""
         status, headers = self.fault.head(self.command, 200, dict(_STREAM))
         self.send_response(status)
         for name, text in headers.items():
@@ -117,14 +117,14 @@ class Answering(BaseHTTPRequestHandler):
         self.end_headers()
 
     def write_frame(self, frame: bytes) -> None:
-        """Writes an event."""
+        """Write an event."""
         if not frame:
             return
         self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
         self.wfile.flush()
 
     def end_stream(self) -> None:
-        """Ends the answer."""
+        """End the response."""
         if self.fault.keeps("end-of-stream"):
             self.wfile.write(b"0\r\n\r\n")
             self.wfile.flush()
@@ -132,7 +132,7 @@ class Answering(BaseHTTPRequestHandler):
             self.gone(wait=None)
 
     def gone(self, wait: float | None = 0.0) -> bool:
-        """Whether the client has closed the connection; `None` waits until it has."""
+        """Return whether the client has closed the connection; with `None`, wait until it has."""
         readable, _, _ = select.select([self.connection], [], [], wait)
         try:
             return bool(readable) and self.connection.recv(1, socket.MSG_PEEK) == b""

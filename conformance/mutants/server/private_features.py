@@ -1,4 +1,4 @@
-"""What a raw server has for its first user alone: a tool, a resource and a prompt."""
+"""The private features of the first user of a raw server: a tool, a resource and a prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__ = ["private", "with_private"]
 
@@ -25,33 +25,33 @@ _ROWS: Final[Mapping[str, JsonObject]] = {
 }
 
 
-def _theirs(turn: Turn) -> bool:
-    return turn.server.fault.private(turn, theirs=not turn.session.user.startswith(_OTHER))
+def _theirs(inbound: InboundRequest) -> bool:
+    return inbound.server.fault.private(inbound, theirs=not inbound.session.user.startswith(_OTHER))
 
 
-def with_private(turn: Turn, listed: JsonObject) -> JsonObject:
-    """A page, with what is private on the last one."""
+def with_private(inbound: InboundRequest, listed: JsonObject) -> JsonObject:
+    """Return a page; the last page includes private features."""
     for member, row in _ROWS.items():
         rows = listed.get(member)
-        if isinstance(rows, list) and "nextCursor" not in listed and turn.session.user and _theirs(turn):
+        if isinstance(rows, list) and "nextCursor" not in listed and inbound.session.user and _theirs(inbound):
             return {**listed, member: [*rows, row]}
     return listed
 
 
-def private(turn: Turn) -> JsonObject | None:
-    """The result of a request for what is private; `None`: it is for something else."""
-    method = turn.request["method"]
-    ref = turn.params.get("ref")
-    asked = {
-        "tools/call": turn.params.get("name") == _TOOL,
-        "prompts/get": turn.params.get("name") == _PROMPT,
-        "resources/read": turn.params.get("uri") == _RESOURCE,
+def private(inbound: InboundRequest) -> JsonObject | None:
+    """Return the result of a request for a private feature, or `None` for other requests."""
+    method = inbound.request["method"]
+    ref = inbound.params.get("ref")
+    requested = {
+        "tools/call": inbound.params.get("name") == _TOOL,
+        "prompts/get": inbound.params.get("name") == _PROMPT,
+        "resources/read": inbound.params.get("uri") == _RESOURCE,
         "completion/complete": isinstance(ref, dict) and ref.get("name") == _PROMPT,
     }
-    if not asked.get(str(method)):
+    if not requested.get(str(method)):
         return None
-    if not _theirs(turn):
-        raise RpcError(-32602, "there is no such thing")
+    if not _theirs(inbound):
+        raise RpcError(-32602, "unknown feature")
     text: JsonObject = {"type": "text", "text": "private"}
     results: dict[str, JsonObject] = {
         "tools/call": {"content": [text]},

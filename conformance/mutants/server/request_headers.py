@@ -1,4 +1,4 @@
-"""What a raw server demands of the headers of modern requests."""
+"""The checks of a raw server for the headers of modern requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
 def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObject) -> str | None:
-    """What is wrong with the headers of a request; `None` when they agree with the body."""
+    """Return how the headers of a request differ from its body, or `None`."""
     exact = not fault.keeps("names-any-case")
     given = {name if exact else name.lower(): value for name, value in headers}
     params = message.get("params")
@@ -49,7 +49,7 @@ def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObje
         wanted.append((f"Mcp-Param-{name}", (arguments if isinstance(arguments, dict) else {}).get(argument), True))
     known = {name.lower() for name, _, _ in wanted}
     if not fault.keeps("unknown-params") and any(n.startswith("mcp-param-") and n not in known for n in given):
-        return "a header is none of a parameter"
+        return "a header names no parameter"
     for name, value, encoded in wanted:
         wrong = _wrong(fault, name, given.get(name if exact else name.lower()), value, encoded=encoded)
         if wrong is not None:
@@ -64,15 +64,15 @@ def _wrong(fault: Fault, name: str, given: str | None, value: JsonValue, *, enco
         return f"the header {name} is missing" if fault.keeps(f"missing {name}") else None
     given = fault.read(name, given.strip(" \t") if fault.keeps("spaces") else given)
     if not all(" " <= character <= "~" for character in given):
-        # What a header cannot say is never what the body says.
-        return f"the header {name} has characters that it cannot have" if fault.keeps(f"characters {name}") else None
+        # A value that a header cannot hold never equals the body.
+        return f"the header {name} has invalid characters" if fault.keeps(f"characters {name}") else None
     text = given
     found = _SENTINEL.fullmatch(given) if encoded and fault.keeps(f"base64 {name}") else None
     if found is not None:
         try:
             text = base64.b64decode(found[1], validate=True).decode()
         except ValueError:
-            return f"the header {name} has base64 that is none" if fault.keeps("invalid-base64") else None
+            return f"the header {name} has invalid base64" if fault.keeps("invalid-base64") else None
     number = isinstance(value, int) and not isinstance(value, bool)
     same = fault.same_number(text, value) if number and isinstance(value, int) else text == value
-    return None if fault.agrees(name, text, value, same=same) else f"the header {name} does not say what the body says"
+    return None if fault.agrees(name, text, value, same=same) else f"the header {name} does not match the body"

@@ -1,4 +1,4 @@
-"""A tool of a raw server whose arguments have a schema with all that JSON Schema 2020-12 brings."""
+"""A tool of a raw server with all keywords of JSON Schema 2020-12 in its input schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__ = ["SCHEMA_CALLS", "SCHEMA_TOOLS"]
 
@@ -20,7 +20,7 @@ _STRING: Final[JsonObject] = {"type": "string"}
 SCHEMA_TOOLS: Final[list[JsonObject]] = [
     {
         "name": _NAME,
-        "description": "Takes the address of somebody",
+        "description": "Takes a postal address",
         "inputSchema": {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
@@ -48,19 +48,19 @@ SCHEMA_TOOLS: Final[list[JsonObject]] = [
 
 
 def _good(arguments: JsonObject) -> bool:
-    """Whether arguments are as the schema wants them: as far as anybody tries."""
+    """Return whether arguments are valid for the schema, as far as the checks need it."""
     address = arguments.get("address", {})
     wanted = "phone" if arguments.get("contactMethod") == "phone" else "email"
     written = isinstance(address, dict) and all(isinstance(each, str) for each in address.values())
     return written and wanted in arguments
 
 
-def _call(turn: Turn, arguments: JsonObject) -> JsonObject:
-    if turn.server.fault.validated(good=_good(arguments)):
+def _call(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    if inbound.server.fault.validated(good=_good(arguments)):
         return {"content": [{"type": "text", "text": "taken"}]}
-    if turn.revision in LEGACY[:3]:
-        raise RpcError(-32602, "the arguments are not as the schema wants them")
-    return {"content": [{"type": "text", "text": "that is no address"}], "isError": True}
+    if inbound.revision in LEGACY[:3]:
+        raise RpcError(-32602, "the arguments are invalid for the schema")
+    return {"content": [{"type": "text", "text": "invalid address"}], "isError": True}
 
 
-SCHEMA_CALLS: Final[Mapping[str, Callable[[Turn, JsonObject], JsonObject]]] = {_NAME: _call}
+SCHEMA_CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] = {_NAME: _call}

@@ -1,4 +1,4 @@
-"""The server to which faults are done, in all five revisions: it answers messages, whatever carries them."""
+"""The server to which faults are added, in all five revisions: it answers messages of every transport."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.server import features
 from mutants.server.client_requests import InputRequired
-from mutants.server.fault import Fault, Turn
+from mutants.server.fault import Fault, InboundRequest
 from mutants.server.private_features import private, with_private
 from mutants.server.protocol import LEGACY, LEVELS, META, MODERN, REVISIONS, RpcError
-from mutants.server.subscriptions import Listeners, subscribe
+from mutants.server.subscriptions import SubscriptionRegistry, subscribe
 from mutants.server.tasks import TASK_TOOLS, Tasks
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["RawServer"]
 
 INFO: Final[JsonObject] = {"name": "raw", "version": "1.0"}
 _PAGE: Final = 4
-"""How many resources there are on one page."""
+"""The number of resources on one page."""
 _MOST_VALUES: Final = 100
 _LISTS: Final[Mapping[str, tuple[str, list[JsonObject]]]] = {
     "tools/list": ("tools", [*features.TOOLS, *TASK_TOOLS]),
@@ -34,34 +34,34 @@ _CACHEABLE: Final = frozenset({*_LISTS, "server/discover", "resources/read"})
 
 
 class RawServer:
-    """Answers messages.
+    """A server that answers messages.
 
     Args:
-        fault: What is wrong with it; `None`: nothing.
+        fault: The fault, or `None`.
     """
 
     def __init__(self, fault: Fault | None = None) -> None:
         self.fault: Final = fault or Fault()
-        self.listeners: Final = Listeners(self.fault)
+        self.listeners: Final = SubscriptionRegistry(self.fault)
         self.tasks: Final = Tasks()
 
-    def changed(self, turn: Turn, kind: str) -> None:
-        """A list has changed."""
-        self.listeners.changed(turn, kind)
+    def changed(self, inbound: InboundRequest, kind: str) -> None:
+        """Notify about a changed list."""
+        self.listeners.changed(inbound, kind)
 
-    def touched(self, turn: Turn, uri: str) -> None:
-        """A resource has changed."""
-        self.listeners.touched(turn, uri)
+    def touched(self, inbound: InboundRequest, uri: str) -> None:
+        """Notify about a changed resource."""
+        self.listeners.touched(inbound, uri)
 
     def receive(self, message: JsonValue, session: Session, send: Callable[[JsonValue], None]) -> tuple[JsonValue, int]:
-        """Takes a message, or an array of them.
+        """Receive a message or a batch.
 
         Returns:
-            What is to be said to it, `None` for nothing, and the HTTP status.
+            The answer, or `None` for none, and the HTTP status.
         """
         if isinstance(message, list):
             if not message or session.revision != "2025-03-26":
-                refused = self._error(None, RpcError(-32600, "no batches here"), session)
+                refused = self._error(None, RpcError(-32600, "batches are not supported"), session)
                 return self.fault.batch(message, refused, 400)
             said = [self._one(each, session, send)[0] for each in message]
             answers: JsonValue = [answer for answer in said if answer is not None]
@@ -70,7 +70,7 @@ class RawServer:
 
     def _one(self, message: JsonValue, session: Session, send: Callable[[JsonValue], None]) -> tuple[JsonValue, int]:
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            return self._error(None, RpcError(-32600, "no JSON-RPC 2.0"), session), 400
+            return self._error(None, RpcError(-32600, "not JSON-RPC 2.0"), session), 400
         method, id = message.get("method"), message.get("id")
         if "method" not in message:
             waiting = session.answers.pop(str(id), None)
@@ -82,8 +82,8 @@ class RawServer:
             self._cancel(message, session)
             return self.fault.notified(message, None), 202
         if not isinstance(method, str) or isinstance(id, bool) or not isinstance(id, str | int):
-            return self._error(None, RpcError(-32600, "no request"), session), 400
-        return self._answer(Turn(self, session, message, lambda value: send(self.fault.before(value))), id)
+            return self._error(None, RpcError(-32600, "invalid request"), session), 400
+        return self._answer(InboundRequest(self, session, message, lambda value: send(self.fault.before(value))), id)
 
     def _cancel(self, message: JsonObject, session: Session) -> None:
         params = message.get("params")
@@ -92,9 +92,9 @@ class RawServer:
             with session.cancelling:
                 session.cancelled.append(id)
 
-    def _answer(self, turn: Turn, id: str | int) -> tuple[JsonValue, int]:
+    def _answer(self, inbound: InboundRequest, id: str | int) -> tuple[JsonValue, int]:
         try:
-            result = self.fault.result(turn, self._tried(turn))
+            result = self.fault.result(inbound, self._tried(inbound))
         except InputRequired as required:
             result = {
                 "resultType": "input_required",
@@ -102,19 +102,19 @@ class RawServer:
                 "requestState": required.state,
             }
         except RpcError as error:
-            return self.fault.response(turn, self._error(id, error, turn.session)), error.status
-        if turn.request["method"] == "subscriptions/listen" or turn.cancelled:
+            return self.fault.response(inbound, self._error(id, error, inbound.session)), error.status
+        if inbound.request["method"] == "subscriptions/listen" or inbound.cancelled:
             return None, 202
-        if turn.modern:
-            result = self._modern(turn, result)
-        return self.fault.response(turn, {"jsonrpc": "2.0", "id": id, "result": result}), 200
+        if inbound.modern:
+            result = self._modern(inbound, result)
+        return self.fault.response(inbound, {"jsonrpc": "2.0", "id": id, "result": result}), 200
 
-    def _modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+    def _modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         meta: JsonObject = {f"{META}serverInfo": INFO}
         full: JsonObject = {"resultType": "complete", **result, "_meta": meta}
-        if turn.request["method"] in _CACHEABLE and full["resultType"] == "complete":
+        if inbound.request["method"] in _CACHEABLE and full["resultType"] == "complete":
             full |= {"ttlMs": 0, "cacheScope": "private"}
-        return self.fault.modern(turn, full)
+        return self.fault.modern(inbound, full)
 
     def _error(self, id: str | int | None, error: RpcError, session: Session) -> JsonObject:
         response: JsonObject = {"jsonrpc": "2.0", "error": self.fault.error(error.body())}
@@ -122,77 +122,77 @@ class RawServer:
             response["id"] = id
         return response
 
-    def _tried(self, turn: Turn) -> JsonObject:
+    def _tried(self, inbound: InboundRequest) -> JsonObject:
         try:
-            return self._result(turn)
+            return self._result(inbound)
         except RpcError as error:
-            return self.fault.refused(turn, error)
+            return self.fault.refused(inbound, error)
 
-    def _result(self, turn: Turn) -> JsonObject:
-        method = str(turn.request["method"])
-        if method == "initialize" and f"{META}protocolVersion" not in turn.meta:
-            return self._initialize(turn)
-        if turn.modern:
-            _check_meta(turn)
-        name, uri, arguments = turn.params.get("name"), turn.params.get("uri"), turn.params.get("arguments")
+    def _result(self, inbound: InboundRequest) -> JsonObject:
+        method = str(inbound.request["method"])
+        if method == "initialize" and f"{META}protocolVersion" not in inbound.meta:
+            return self._initialize(inbound)
+        if inbound.modern:
+            _check_meta(inbound)
+        name, uri, arguments = inbound.params.get("name"), inbound.params.get("uri"), inbound.params.get("arguments")
         given = arguments if isinstance(arguments, dict) else {}
         if method in _LISTS:
-            page = with_private(turn, _listed(method, turn.params.get("cursor")))
-            return features.known_by(turn.revision, page)
+            page = with_private(inbound, _listed(method, inbound.params.get("cursor")))
+            return features.known_by(inbound.revision, page)
         if method in ("tools/call", "prompts/get") and not isinstance(name, str):
-            raise RpcError(-32602, "params.name is no string")
+            raise RpcError(-32602, "params.name is not a string")
         if arguments is not None and not isinstance(arguments, dict):
-            raise RpcError(-32602, "params.arguments is no object")
+            raise RpcError(-32602, "params.arguments is not an object")
         if method in ("resources/read", "resources/subscribe", "resources/unsubscribe") and not isinstance(uri, str):
-            raise RpcError(-32602, "params.uri is no string")
-        own = private(turn)
+            raise RpcError(-32602, "params.uri is not a string")
+        own = private(inbound)
         if own is not None:
             return own
         if method == "tools/call":
-            made = self.tasks.call(turn, str(name), given)
-            return features.call_tool(turn, str(name), given) if made is None else made
+            made = self.tasks.call(inbound, str(name), given)
+            return features.call_tool(inbound, str(name), given) if made is None else made
         if method == "prompts/get":
             return features.get_prompt(str(name), given)
         if method == "resources/read":
-            return features.read_resource(turn, str(uri))
+            return features.read_resource(inbound, str(uri))
         if method == "completion/complete":
-            return _complete(turn)
-        return self._of_era(turn, method)
+            return _complete(inbound)
+        return self._of_era(inbound, method)
 
-    def _of_era(self, turn: Turn, method: str) -> JsonObject:
-        about = self.tasks.serve(turn, method)
+    def _of_era(self, inbound: InboundRequest, method: str) -> JsonObject:
+        about = self.tasks.serve(inbound, method)
         if about is not None:
             return about
-        if turn.modern and method == "subscriptions/listen":
-            self.listeners.open(turn, self.fault.capabilities(_capabilities(turn.revision)))
+        if inbound.modern and method == "subscriptions/listen":
+            self.listeners.open(inbound, self.fault.capabilities(_capabilities(inbound.revision)))
             return {}
-        if turn.modern and method == "server/discover":
+        if inbound.modern and method == "server/discover":
             return {
                 "supportedVersions": list(MODERN),
-                "capabilities": self.fault.capabilities(_capabilities(turn.revision)),
+                "capabilities": self.fault.capabilities(_capabilities(inbound.revision)),
             }
-        if not turn.modern and method == "ping":
+        if not inbound.modern and method == "ping":
             return {}
-        if not turn.modern and method == "logging/setLevel":
-            level = turn.params.get("level")
+        if not inbound.modern and method == "logging/setLevel":
+            level = inbound.params.get("level")
             if level not in LEVELS:
-                raise RpcError(-32602, "there is no such level")
-            turn.session.level = str(level)
+                raise RpcError(-32602, "unknown level")
+            inbound.session.level = str(level)
             return {}
-        if not turn.modern and method in ("resources/subscribe", "resources/unsubscribe"):
-            subscribe(turn.session, method, str(turn.params["uri"]))
+        if not inbound.modern and method in ("resources/subscribe", "resources/unsubscribe"):
+            subscribe(inbound.session, method, str(inbound.params["uri"]))
             return {}
-        raise RpcError(-32601, f"there is no method {method!r}", status=404 if turn.modern else 200)
+        raise RpcError(-32601, f"unknown method {method!r}", status=404 if inbound.modern else 200)
 
-    def _initialize(self, turn: Turn) -> JsonObject:
-        version, capabilities = turn.params.get("protocolVersion"), turn.params.get("capabilities")
+    def _initialize(self, inbound: InboundRequest) -> JsonObject:
+        version, capabilities = inbound.params.get("protocolVersion"), inbound.params.get("capabilities")
         if not isinstance(version, str) or not isinstance(capabilities, dict):
             raise RpcError(-32602, "protocolVersion or capabilities is missing")
-        turn.session.revision = self.fault.agreed(version, version if version in LEGACY else LEGACY[-1])
-        turn.session.capabilities = capabilities
+        inbound.session.revision = self.fault.agreed(version, version if version in LEGACY else LEGACY[-1])
+        inbound.session.capabilities = capabilities
         return {
-            "protocolVersion": turn.session.revision,
-            "capabilities": self.fault.capabilities(_capabilities(turn.session.revision)),
+            "protocolVersion": inbound.session.revision,
+            "capabilities": self.fault.capabilities(_capabilities(inbound.session.revision)),
             "serverInfo": dict(INFO),
         }
 
@@ -210,19 +210,19 @@ def _capabilities(revision: str) -> JsonObject:
     return found
 
 
-def _check_meta(turn: Turn) -> None:
-    version, declared = turn.meta.get(f"{META}protocolVersion"), turn.meta.get(f"{META}clientCapabilities")
+def _check_meta(inbound: InboundRequest) -> None:
+    version, declared = inbound.meta.get(f"{META}protocolVersion"), inbound.meta.get(f"{META}clientCapabilities")
     if not isinstance(version, str) or not isinstance(declared, dict):
         raise RpcError(-32602, f"_meta lacks protocolVersion, {MODERN[0]}, or clientCapabilities", status=400)
-    level = turn.meta.get(f"{META}logLevel", "debug")
+    level = inbound.meta.get(f"{META}logLevel", "debug")
     if level not in LEVELS:
-        raise RpcError(-32602, "there is no such level")
+        raise RpcError(-32602, "unknown level")
     if version not in MODERN:
-        raise RpcError(-32022, "that version is not spoken", {"supported": list(MODERN), "requested": version}, 400)
+        raise RpcError(-32022, "unsupported protocol version", {"supported": list(MODERN), "requested": version}, 400)
 
 
-def _complete(turn: Turn) -> JsonObject:
-    ref, argument = turn.params.get("ref"), turn.params.get("argument")
+def _complete(inbound: InboundRequest) -> JsonObject:
+    ref, argument = inbound.params.get("ref"), inbound.params.get("argument")
     if not isinstance(ref, dict) or not isinstance(argument, dict) or not isinstance(argument.get("value"), str):
         raise RpcError(-32602, "ref or argument is missing")
     known = {"ref/prompt": ("name", features.PROMPTS), "ref/resource": ("uri", features.TEMPLATES)}.get(
@@ -230,9 +230,9 @@ def _complete(turn: Turn) -> JsonObject:
     )
     key = {"name": "name", "uri": "uriTemplate"}
     if known is None or not any(row[key[known[0]]] == ref.get(known[0]) for row in known[1]):
-        raise RpcError(-32602, "there is no such prompt or template")
+        raise RpcError(-32602, "unknown prompt or template")
     if ref.get("name") == "conformance_failing_prompt":
-        raise RpcError(-32603, "it cannot be completed")
+        raise RpcError(-32603, "completion fails on purpose")
     words: list[JsonValue] = []
     if ref.get("name") == "conformance_prompt_with_many_completions":
         words = [f"word{number:03}" for number in range(150)]
@@ -244,7 +244,7 @@ def _listed(method: str, cursor: JsonValue) -> JsonObject:
     if method != "resources/list" and cursor is None:
         return {member: [dict(row) for row in rows]}
     if cursor is not None and (method != "resources/list" or cursor != f"from-{_PAGE}"):
-        raise RpcError(-32602, "there is no such cursor")
+        raise RpcError(-32602, "unknown cursor")
     if cursor is None:
         return {member: [dict(row) for row in rows[:_PAGE]], "nextCursor": f"from-{_PAGE}"}
     return {member: [dict(row) for row in rows[_PAGE:]]}

@@ -1,4 +1,4 @@
-"""What a raw server remembers of a legacy client."""
+"""The state of a legacy client in a raw server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Session"]
 
 
 class Session:
-    """What is remembered of a legacy client."""
+    """The state of a legacy client."""
 
     def __init__(self, send: Callable[[JsonValue], None]) -> None:
         self.revision: str | None = None
@@ -30,5 +30,5 @@ class Session:
         self.numbers: Final = itertools.count(1)
 
     def announce(self, message: JsonValue) -> bool:  # noqa: ARG002
-        """Sends what belongs to no request on a stream for that. Whether there is one: over pipes there is not."""
+        """Send a message without a request on a stream for it, and return whether there is one; not over stdio."""
         return False

@@ -1,4 +1,4 @@
-"""A raw server over its pipes."""
+"""A raw server over stdio."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_ASKING: Final = ("tools/call", "resources/read", "prompts/get", "tasks/result", None)
-"""What may ask the client, whose answer is read by the loop; `None` is an answer."""
+_WITH_CLIENT_REQUESTS: Final = ("tools/call", "resources/read", "prompts/get", "tasks/result", None)
+"""The methods that may send client requests, whose responses the loop reads; `None` stands for a response."""
 
 
 def serve(server: RawServer) -> None:
-    """Serves until the input ends."""
+    """Serve until the input ends."""
     writing = threading.Lock()
     output = sys.stdout.buffer
 
@@ -44,13 +44,13 @@ def serve(server: RawServer) -> None:
         try:
             message: JsonValue = strict(line)
         except (ValueError, RecursionError):
-            error: JsonValue = {"code": -32700, "message": "no JSON"}
+            error: JsonValue = {"code": -32700, "message": "invalid JSON"}
             null: dict[str, JsonValue] = (
                 {"id": None} if session.revision in ("2024-11-05", "2025-03-26", "2025-06-18") else {}
             )
             send(server.fault.unreadable({"jsonrpc": "2.0", **null, "error": error}))
             continue
-        if isinstance(message, dict) and message.get("method") in _ASKING:
+        if isinstance(message, dict) and message.get("method") in _WITH_CLIENT_REQUESTS:
             thread = threading.Thread(target=answer, args=(message,), daemon=True)
             thread.start()
             running = [each for each in running if each.is_alive()] + [thread]

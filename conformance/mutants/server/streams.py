@@ -1,4 +1,4 @@
-"""Streams of events of a raw server, what is kept of them for clients that come back, and where a fault can take hold over HTTP."""
+"""The event streams of a raw server, their replay, and the places where a fault applies over HTTP."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Asked", "HttpFault", "HttpSession", "Standing", "Stream"]
+__all__ = ["AccessInfo", "HttpFault", "HttpSession", "ListenStream", "Stream"]
 
 
-class Asked:
-    """What is known of a request before it is let in.
+class AccessInfo:
+    """The part of an HTTP request that access control reads.
 
     Args:
         kind: `request`, `notification`, `GET` or `DELETE`.
-        host: What Host says.
-        origin: What Origin says.
-        content_type: What Content-Type says.
+        host: The header Host.
+        origin: The header Origin.
+        content_type: The header Content-Type.
     """
 
     def __init__(self, *, kind: str, host: str, origin: str | None, content_type: str) -> None:
@@ -37,18 +37,18 @@ class Asked:
 
 class _Changes(Protocol):
     def announce(self, session: HttpSession, message: JsonValue) -> None:
-        """Tells a session what belongs to none of its requests."""
+        """Send a message that belongs to no request to a session."""
 
     def elsewhere(self, value: JsonValue) -> None:
-        """Puts on the streams of listeners what does not belong there."""
+        """Put a message that does not belong there on the subscription streams."""
 
 
 class HttpSession(Session):
     """A session over HTTP.
 
     Args:
-        id: Its id.
-        user: Whose it is.
+        id: The session id.
+        user: The user of the session.
     """
 
     def __init__(self, id: str, user: str) -> None:
@@ -56,53 +56,53 @@ class HttpSession(Session):
         self.user = user
         self.id: Final = id
         self.streams: Final[list[Stream]] = []
-        self.standing: Final[list[Standing]] = []
+        self.listen_streams: Final[list[ListenStream]] = []
         self.had_standalone_stream = False
-        """Whether a standalone stream was open: from then on what belongs to no request is sent on one, or dropped."""
+        """Whether a standalone stream was opened. Then messages without a request are sent on one, or dropped."""
         self.over: Final = threading.Event()
         self.hung_up: Final[dict[str, Callable[[], bool]]] = {}
         self.server: _Changes | None = None
 
     def _own(self, value: JsonValue) -> None:
-        if self.standing:
-            self.standing[0].put(value)
+        if self.listen_streams:
+            self.listen_streams[0].put(value)
 
     def announce(self, message: JsonValue) -> bool:
-        """Send what belongs to no request on the streams for that. Return whether there are any, or were."""
+        """Send a message without a request on the standalone streams. Return whether there are any, or were."""
         if self.server is None or not self.had_standalone_stream:
             return False
         self.server.announce(self, message)
         return True
 
     def keep(self, stream: Stream) -> None:
-        """Keeps a stream, so that it can be taken up again."""
+        """Keep a stream, so that it can be resumed."""
         self.streams.append(stream)
         stream.number = len(self.streams)
 
     def end(self) -> None:
-        """Ends it, and its streams."""
+        """End the session and its streams."""
         self.over.set()
 
 
 class Stream:
-    """One stream.
+    """A stream.
 
     Args:
-        session: Whose.
-        fault: What is wrong.
+        session: The session.
+        fault: The fault.
     """
 
     def __init__(self, session: HttpSession, fault: HttpFault) -> None:
         self.session: Final = session
         self.fault: Final = fault
         self.frames: Final[list[tuple[str, bytes]]] = []
-        """What was sent, with ids."""
+        """The sent events, with ids."""
         self.number = 0
         self.done: Final = threading.Event()
         self.lost = False
 
     def add(self, value: JsonValue, *, retry: int | None = None, event: str | None = None) -> bytes:
-        """Another event: a message, or `None` for one that only has an id."""
+        """Add an event: a message, or `None` for an event with only an id."""
         fields: dict[str, str] = {} if event is None else {"event": event}
         if self.number and self.session.revision is not None:
             fields["id"] = f"{self.number}-{len(self.frames)}"
@@ -116,11 +116,11 @@ class Stream:
 
     @staticmethod
     def text(fields: dict[str, str]) -> bytes:
-        """An event as it is on the wire."""
+        """Return an event as text."""
         return "".join(f"{name}: {value}\n" for name, value in fields.items()).encode() + b"\n" if fields else b""
 
     def after(self, last: str) -> list[bytes] | None:
-        """What came behind an event; `None` when it is none of this stream."""
+        """Return the events after an event, or `None` for an event of another stream."""
         ids = [id for id, _ in self.frames]
         if last not in ids:
             return None
@@ -128,13 +128,13 @@ class Stream:
         return [frame for _, frame in self.frames[ids.index(last) + 1 :]]
 
 
-class Standing:
-    """A stream that waits for what happens.
+class ListenStream:
+    """A stream that waits for messages: a standalone stream or a subscription.
 
     Args:
-        stream: It.
-        id: Of a subscription: that of its request.
-        event: What its events are called.
+        stream: The stream.
+        id: The request id of a subscription.
+        event: The type of its events.
     """
 
     def __init__(self, stream: Stream, *, id: JsonValue = None, event: str | None = None) -> None:
@@ -144,11 +144,11 @@ class Standing:
         self._queue: Final[queue.Queue[JsonValue]] = queue.Queue()
 
     def put(self, value: JsonValue) -> None:
-        """A message is to be sent."""
+        """Queue a message."""
         self._queue.put(value)
 
-    def tell(self, method: str, params: JsonObject) -> None:
-        """A notification of a subscription is to be sent."""
+    def notify(self, method: str, params: JsonObject) -> None:
+        """Queue a notification of a subscription."""
         self.put(
             {
                 "jsonrpc": "2.0",
@@ -158,7 +158,7 @@ class Standing:
         )
 
     def take(self, seconds: float) -> list[bytes]:
-        """What is to be sent now."""
+        """Return the events to send now."""
         found: list[bytes] = []
         try:
             found.append(self._stream.add(self._queue.get(timeout=seconds or 0.001), event=self._event))
@@ -169,85 +169,85 @@ class Standing:
 
 
 class HttpFault:
-    """The places where a fault can take hold over HTTP. Nothing is wrong: each leaves what it is given as it is."""
+    """The places where a fault applies over HTTP. By default each place returns its argument unchanged."""
 
     def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:  # noqa: ARG002
-        """The status and headers of an answer."""
+        """Return the status and headers of a response."""
         return status, headers
 
     def address(self, address: str) -> str:
-        """Where it listens."""
+        """Return the address to listen at."""
         return address
 
-    def admits(self, asked: Asked, *, admitted: bool) -> bool:  # noqa: ARG002
-        """Whether a request is let in."""
+    def admits(self, info: AccessInfo, *, admitted: bool) -> bool:  # noqa: ARG002
+        """Return whether a request is admitted."""
         return admitted
 
     def knows(self, session: str | None, *, known: bool) -> bool:  # noqa: ARG002
-        """Whether the credentials of a request will do."""
+        """Return whether the credentials of a request are accepted."""
         return known
 
     def keeps(self, rule: str) -> bool:  # noqa: ARG002
-        """Whether a rule is kept at all, by its name."""
+        """Return whether a rule is applied, by its name."""
         return True
 
     def refusal(self, why: str, status: int) -> int:  # noqa: ARG002
-        """The status of a refusal."""
+        """Return the status of a rejection."""
         return status
 
     def refusal_body(self, why: str, error: JsonObject) -> JsonObject:  # noqa: ARG002
-        """The body of a refusal."""
+        """Return the body of a rejection."""
         return error
 
     def error_status(self, code: JsonValue, status: int) -> int:  # noqa: ARG002
-        """The status of an error of JSON-RPC."""
+        """Return the status of a JSON-RPC error."""
         return status
 
     def accepted(self) -> bytes:
-        """The body that goes with 202."""
+        """Return the body of a response with status 202."""
         return b""
 
     def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
-        """The id of a session."""
+        """Return the id of a session."""
         return id
 
     def frame(self, what: str, fields: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
-        """The fields of an event: of `priming`, of an `event`, or of `sse`, which names the place to post to."""
+        """Return the fields of a `priming` event, of an `event`, or of the `sse` event that names the endpoint."""
         return fields
 
     def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:  # noqa: ARG002
-        """What comes behind an event; `None` when there is no such event in the session."""
+        """Return the events after an event, or `None` if the session has no such event."""
         return next((found for stream in session.streams if (found := stream.after(last)) is not None), None)
 
-    def tells(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
-        """Whose streams an answer of HTTP+SSE goes to."""
+    def sse_targets(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
+        """Return the sessions on whose streams a response over HTTP+SSE is sent."""
         return [session]
 
-    def streams(self, standing: Sequence[Standing]) -> Sequence[Standing]:
-        """On which of the streams by GET a notification goes out."""
-        return standing[:1]
+    def streams(self, listen_streams: Sequence[ListenStream]) -> Sequence[ListenStream]:
+        """Return the GET streams on which a notification is sent."""
+        return listen_streams[:1]
 
     def hangs_up(self, *, gone: bool, modern: bool) -> bool:
-        """Whether a call is cancelled by the end of its connection."""
+        """Return whether the end of its connection cancels a call."""
         return gone and modern
 
     def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
-        """Whether listeners get a message of somebody else's request."""
+        """Return whether subscribers get a message of another client's request."""
         return False
 
-    # --- headers that repeat the body ----------------------------------------------------------------------------------
+    # --- headers that repeat the body --------------------------------------------------------------------------------
 
     def read(self, name: str, value: str) -> str:  # noqa: ARG002
-        """A header as it is read."""
+        """Return the value of a header."""
         return value
 
     def same_number(self, text: str, value: int) -> bool:
-        """Whether a header says a number."""
+        """Return whether a header is equal to a number."""
         try:
             return float(text) == value
         except ValueError:
             return False
 
     def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
-        """Whether a header agrees with the body."""
+        """Return whether a header matches the body."""
         return same

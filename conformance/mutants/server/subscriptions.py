@@ -1,4 +1,4 @@
-"""Who is told of changes: by subscriptions in the modern revision, by the session in the others."""
+"""The change notifications of a raw server: by subscriptions in the modern revision, by sessions in the others."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Fault, Turn
+    from mutants.server.fault import Fault, InboundRequest
     from mutants.server.session import Session
 
-__all__ = ["Listener", "Listeners", "subscribe"]
+__all__ = ["Subscription", "SubscriptionRegistry", "subscribe"]
 
 _MEMBERS: Final = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 
 
-class Listener:
-    """One subscription.
+class Subscription:
+    """A subscription.
 
     Args:
         id: The id of its request.
         wanted: Its filter.
-        send: Sends to it.
-        session: What it belongs to.
+        send: Sends a message to the client.
+        session: Its session.
     """
 
     def __init__(self, id: JsonValue, wanted: JsonObject, send: Callable[[JsonValue], None], session: Session) -> None:
@@ -35,40 +35,43 @@ class Listener:
         self.send: Final = send
 
     def tag(self) -> JsonObject:
-        """What each of its messages has in `_meta`."""
+        """Return the members that each of its messages has in `_meta`."""
         return {f"{META}subscriptionId": self.id}
 
 
-class Listeners:
-    """All subscriptions of a server.
+class SubscriptionRegistry:
+    """The subscriptions of a server.
 
     Args:
-        fault: What is wrong with it.
+        fault: The fault of the server.
     """
 
     def __init__(self, fault: Fault) -> None:
         self._fault: Final = fault
-        self._all: Final[list[Listener]] = []
+        self._all: Final[list[Subscription]] = []
 
-    def open(self, turn: Turn, declared: JsonObject) -> None:
-        """Begins a subscription, and acknowledges as much of it as the server declares."""
-        wanted = turn.params.get("notifications")
+    def open(self, inbound: InboundRequest, declared: JsonObject) -> None:
+        """Open a subscription, and acknowledge the part that the server declares."""
+        wanted = inbound.params.get("notifications")
         if not isinstance(wanted, dict):
             raise RpcError(-32602, "notifications is missing", status=400)
-        listener = Listener(turn.request["id"], wanted, turn.send, turn.session)
-        told = {name: value for name, value in wanted.items() if value not in (False, None) and _has(declared, name)}
-        params: JsonObject = {"_meta": listener.tag(), "notifications": self._fault.acknowledged(wanted, dict(told))}
+        subscription = Subscription(inbound.request["id"], wanted, inbound.send, inbound.session)
+        granted = {name: value for name, value in wanted.items() if value not in (False, None) and _has(declared, name)}
+        params: JsonObject = {
+            "_meta": subscription.tag(),
+            "notifications": self._fault.acknowledged(wanted, dict(granted)),
+        }
         message: JsonObject = {
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
             "params": params,
         }
-        self._all.append(listener)
+        self._all.append(subscription)
         for each in self._fault.opening(message):
-            listener.send(each)
+            subscription.send(each)
 
     def close(self, id: JsonValue) -> bool:
-        """Ends a subscription, and says nothing of it. Whether there was one."""
+        """Remove a subscription without a message, and return whether there was one."""
         found = [each for each in self._all if each.id == id]
         for each in found:
             if self._fault.forgets(each.id):
@@ -76,12 +79,12 @@ class Listeners:
         return bool(found)
 
     def hung_up(self, session: Session) -> None:
-        """Forgets a subscription whose stream is gone."""
+        """Remove a subscription whose stream has ended."""
         for each in [each for each in self._all if each.session is session]:
             self._all.remove(each)
 
     def end(self) -> None:
-        """Ends all of them: the server goes."""
+        """End all subscriptions: the server stops."""
         for each in self._all:
             result: JsonObject = {"resultType": "complete", "_meta": {**each.tag(), f"{META}serverInfo": _INFO}}
             cancelled: JsonObject = {"requestId": each.id}
@@ -94,38 +97,40 @@ class Listeners:
                 each.send(message)
         self._all.clear()
 
-    def changed(self, turn: Turn, kind: str) -> None:
-        """Tells of a list that changed."""
+    def changed(self, inbound: InboundRequest, kind: str) -> None:
+        """Notify about a changed list."""
         method = f"notifications/{kind}/list_changed"
-        if not turn.modern:
-            self._told(turn, {"jsonrpc": "2.0", "method": method})
+        if not inbound.modern:
+            self._send_legacy(inbound, {"jsonrpc": "2.0", "method": method})
             return
         for each in list(self._all):
             if self._fault.wanted(method, wanted=each.wanted.get(_MEMBERS[kind]) is True):
-                self._tell(each, method, {})
+                self._notify(each, method, {})
 
-    def touched(self, turn: Turn, uri: str) -> None:
-        """Tells of a resource that changed."""
+    def touched(self, inbound: InboundRequest, uri: str) -> None:
+        """Notify about a changed resource."""
         method = "notifications/resources/updated"
-        if not turn.modern:
-            if self._fault.wanted(method, wanted=uri in turn.session.subscribed):
-                self._told(turn, {"jsonrpc": "2.0", "method": method, "params": {"uri": uri}})
+        if not inbound.modern:
+            if self._fault.wanted(method, wanted=uri in inbound.session.subscribed):
+                self._send_legacy(inbound, {"jsonrpc": "2.0", "method": method, "params": {"uri": uri}})
             return
         for each in list(self._all):
             watched = each.wanted.get("resourceSubscriptions")
             if self._fault.wanted(method, wanted=isinstance(watched, list) and uri in watched):
-                self._tell(each, method, {"uri": uri})
+                self._notify(each, method, {"uri": uri})
 
-    def _told(self, turn: Turn, message: JsonObject) -> None:
-        told = self._fault.told(message)
-        if told is not None and not turn.session.announce(told):
-            turn.send(told)
+    def _send_legacy(self, inbound: InboundRequest, message: JsonObject) -> None:
+        notification = self._fault.change_notification(message)
+        if notification is not None and not inbound.session.announce(notification):
+            inbound.send(notification)
 
-    def _tell(self, listener: Listener, method: str, params: JsonObject) -> None:
-        told = self._fault.told({"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": listener.tag()}})
-        if told is None:
+    def _notify(self, subscription: Subscription, method: str, params: JsonObject) -> None:
+        notification = self._fault.change_notification(
+            {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": subscription.tag()}}
+        )
+        if notification is None:
             return
-        listener.send(told)
+        subscription.send(notification)
 
 
 def _has(declared: JsonObject, member: str) -> bool:
@@ -142,7 +147,7 @@ _INFO: Final[JsonObject] = {"name": "raw", "version": "1.0"}
 
 
 def subscribe(session: Session, method: str, uri: str) -> None:
-    """Keeps who watches a resource, in the revisions with sessions."""
+    """Record a `resources/subscribe` or `resources/unsubscribe` of a session."""
     if method == "resources/subscribe":
         session.subscribed.add(uri)
     else:

@@ -1,4 +1,4 @@
-"""Tasks of a raw server: those of 2025-11-25, and those of the extension of 2026-07-28."""
+"""The tasks of a raw server: those of 2025-11-25, and those of the extension of 2026-07-28."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from mutants.server.client_requests import ask
+from mutants.server.client_requests import request_input
 from mutants.server.protocol import LEGACY, META, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__ = ["TASK_TOOLS", "Tasks"]
 
 _EXTENSION: Final = f"{META}tasks"
 _RELATED: Final = f"{META}related-task"
 _LIMIT: Final = 3_600_000
-"""Milliseconds that a task is kept at most."""
+"""The greatest ttl of a task in milliseconds."""
 _PAUSE: Final = 0.02
 
 
-def _question(message: str, field: str, kind: str) -> tuple[str, JsonObject]:
+def _form(message: str, field: str, kind: str) -> tuple[str, JsonObject]:
     schema: JsonObject = {"type": "object", "properties": {field: {"type": kind}}}
     return "elicitation/create", {"message": message, "requestedSchema": schema}
 
 
-_QUESTIONS: Final[Mapping[str, dict[str, tuple[str, JsonObject]]]] = {
-    "confirm_delete": {"confirm": _question("Delete it?", "confirm", "boolean")},
+_FORMS: Final[Mapping[str, dict[str, tuple[str, JsonObject]]]] = {
+    "confirm_delete": {"confirm": _form("Delete it?", "confirm", "boolean")},
     "multi_input": {
-        "name": _question("Who are you?", "name", "string"),
-        "confirm": _question("Are you sure?", "confirm", "boolean"),
+        "name": _form("Who are you?", "name", "string"),
+        "confirm": _form("Are you sure?", "confirm", "boolean"),
     },
 }
 _SUPPORT: Final[Mapping[str, str]] = {
@@ -63,7 +63,7 @@ TASK_TOOLS: Final[list[JsonObject]] = [
 
 
 class _Task:
-    """One task."""
+    """A task."""
 
     def __init__(self, name: str, arguments: JsonObject, ttl: int, id: str = "") -> None:
         self.id: Final = id
@@ -72,12 +72,12 @@ class _Task:
         self.created: Final = datetime.now(UTC).isoformat()
         seconds = arguments.get("seconds", _STEPS * _STEP if name == "conformance_task_progress" else 0.1)
         self.until: Final = time.monotonic() + (seconds if isinstance(seconds, int | float) else 0.1)
-        self.open: Final = dict(_QUESTIONS.get(name, {}))
+        self.open: Final = dict(_FORMS.get(name, {}))
         self.cancelled = False
         self.user = ""
 
     def status(self, *, modern: bool) -> str:
-        """How it stands."""
+        """Return the status."""
         if self.cancelled:
             return "cancelled"
         if self.open:
@@ -91,17 +91,17 @@ class _Task:
         )
 
     def outcome(self) -> JsonObject:
-        """What the call comes to: a member `result` or `error`."""
+        """Return the outcome of the call: a member `result` or `error`."""
         if self.name == "protocol_error_job":
-            return {"error": {"code": -32603, "message": "it ended, as it should"}}
+            return {"error": {"code": -32603, "message": "the task failed on purpose"}}
         text: JsonObject = {"type": "text", "text": f"{self.name} is done"}
         result: JsonObject = {"content": [text]}
         return {"result": {**result, "isError": True} if self.name == "failing_job" else result}
 
     def shown(self, *, modern: bool) -> JsonObject:
-        """What is said of it."""
+        """Return the task as a result shows it."""
         status = self.status(modern=modern)
-        told: JsonObject = {
+        shown: JsonObject = {
             "taskId": self.id,
             "status": status,
             "createdAt": self.created,
@@ -109,104 +109,108 @@ class _Task:
             "ttlMs" if modern else "ttl": self.ttl,
             "pollIntervalMs" if modern else "pollInterval": 50,
         }
-        return {**told, "statusMessage": "it ended by an error"} if status == "failed" else told
+        return {**shown, "statusMessage": "the task failed"} if status == "failed" else shown
 
 
 class Tasks:
-    """All tasks of a server."""
+    """The tasks of a server."""
 
     def __init__(self) -> None:
         self._all: Final[dict[str, _Task]] = {}
 
-    def call(self, turn: Turn, name: str, arguments: JsonObject) -> JsonObject | None:
-        """What a call comes to that may be a task; `None`: it is like any other."""
-        task = turn.params.get("task")
-        if turn.revision == LEGACY[3] and not turn.modern:
+    def call(self, inbound: InboundRequest, name: str, arguments: JsonObject) -> JsonObject | None:
+        """Return the result of a call that may be a task, or `None` for an ordinary call."""
+        task = inbound.params.get("task")
+        if inbound.revision == LEGACY[3] and not inbound.modern:
             if name not in _SUPPORT and isinstance(task, dict):
-                raise RpcError(-32601, f"{name} is no task")
+                raise RpcError(-32601, f"{name} cannot run as a task")
             if _SUPPORT.get(name) == "required" and not isinstance(task, dict):
-                raise RpcError(-32601, f"{name} is always a task")
+                raise RpcError(-32601, f"{name} must run as a task")
         if name not in _SUPPORT:
             return None
-        if name == "test_tool_with_task" and turn.modern:
-            ask(turn, {"user_name": _question("Who are you?", "name", "string")})
-        if turn.modern and turn.declares("extensions", _EXTENSION):
-            made = self._made(turn, name, arguments, 60_000)
+        if name == "test_tool_with_task" and inbound.modern:
+            request_input(inbound, {"user_name": _form("Who are you?", "name", "string")})
+        if inbound.modern and inbound.declares("extensions", _EXTENSION):
+            made = self._made(inbound, name, arguments, 60_000)
             return {"resultType": "task", **made.shown(modern=True)}
-        if turn.revision == LEGACY[3] and isinstance(task, dict):
+        if inbound.revision == LEGACY[3] and isinstance(task, dict):
             ttl = task.get("ttl", 60_000)
-            made = self._made(turn, name, arguments, min(ttl, _LIMIT) if isinstance(ttl, int) else 60_000)
+            made = self._made(inbound, name, arguments, min(ttl, _LIMIT) if isinstance(ttl, int) else 60_000)
             return {"task": {**made.shown(modern=False), "status": "working"}}
-        return self._at_once(turn, name, arguments)
+        return self._at_once(inbound, name, arguments)
 
-    def _made(self, turn: Turn, name: str, arguments: JsonObject, ttl: int) -> _Task:
-        id = turn.server.fault.task_id(secrets.token_hex(16), len(self._all))
+    def _made(self, inbound: InboundRequest, name: str, arguments: JsonObject, ttl: int) -> _Task:
+        id = inbound.server.fault.task_id(secrets.token_hex(16), len(self._all))
         made = _Task(name, arguments, ttl, id)
-        made.user = turn.session.user
+        made.user = inbound.session.user
         self._all[made.id] = made
         if name == "conformance_task_progress":
-            threading.Thread(target=_work, args=(turn, made), daemon=True).start()
+            threading.Thread(target=_work, args=(inbound, made), daemon=True).start()
         return made
 
-    def _at_once(self, turn: Turn, name: str, arguments: JsonObject) -> JsonObject:
-        if turn.modern and _SUPPORT[name] == "required":
-            _need(turn)
-        if name in _QUESTIONS:
-            ask(turn, _QUESTIONS[name])
+    def _at_once(self, inbound: InboundRequest, name: str, arguments: JsonObject) -> JsonObject:
+        if inbound.modern and _SUPPORT[name] == "required":
+            _need(inbound)
+        if name in _FORMS:
+            request_input(inbound, _FORMS[name])
         task = _Task(name, arguments, 0)
         time.sleep(max(0.0, task.until - time.monotonic()))
         return _result(task.outcome())
 
-    def may_listen(self, turn: Turn) -> None:
-        """Refuses a client without the extension that wants to be told of tasks."""
-        wanted = turn.params.get("notifications")
+    def may_listen(self, inbound: InboundRequest) -> None:
+        """Reject a task subscription of a client without the extension."""
+        wanted = inbound.params.get("notifications")
         if isinstance(wanted, dict) and "taskIds" in wanted:
-            _need(turn)
+            _need(inbound)
 
-    def serve(self, turn: Turn, method: str) -> JsonObject | None:
-        """The result of a request about tasks; `None`: it is another one."""
+    def serve(self, inbound: InboundRequest, method: str) -> JsonObject | None:
+        """Return the result of a request about tasks, or `None` for another request."""
         if method == "subscriptions/listen":
-            self.may_listen(turn)
+            self.may_listen(inbound)
             return None
-        if turn.modern and method in ("tasks/get", "tasks/cancel", "tasks/update"):
-            _need(turn)
-            return self._modern(turn, self._found(turn), method)
-        if not turn.modern and turn.revision == LEGACY[3] and method.startswith("tasks/"):
-            return self._legacy(turn, method)
+        if inbound.modern and method in ("tasks/get", "tasks/cancel", "tasks/update"):
+            _need(inbound)
+            return self._modern(inbound, self._found(inbound), method)
+        if not inbound.modern and inbound.revision == LEGACY[3] and method.startswith("tasks/"):
+            return self._legacy(inbound, method)
         return None
 
-    def _found(self, turn: Turn) -> _Task:
-        found = self._all.get(str(turn.params.get("taskId")))
-        if found is None or not turn.server.fault.owns(turn, mine=found.user == turn.session.user):
-            raise RpcError(-32602, "there is no such task")
+    def _found(self, inbound: InboundRequest) -> _Task:
+        found = self._all.get(str(inbound.params.get("taskId")))
+        if found is None or not inbound.server.fault.owns(inbound, mine=found.user == inbound.session.user):
+            raise RpcError(-32602, "unknown task")
         return found
 
-    def _modern(self, turn: Turn, task: _Task, method: str) -> JsonObject:
+    def _modern(self, inbound: InboundRequest, task: _Task, method: str) -> JsonObject:
         if method == "tasks/get":
             shown = task.shown(modern=True)
             if shown["status"] == "input_required":
-                asked: JsonObject = {key: {"method": each[0], "params": each[1]} for key, each in task.open.items()}
-                shown["inputRequests"] = asked
+                input_requests: JsonObject = {
+                    key: {"method": each[0], "params": each[1]} for key, each in task.open.items()
+                }
+                shown["inputRequests"] = input_requests
             return {**shown, **task.outcome()} if shown["status"] in ("completed", "failed") else shown
         if method == "tasks/update":
-            given = turn.params.get("inputResponses")
+            given = inbound.params.get("inputResponses")
             for key in given if isinstance(given, dict) else ():
                 task.open.pop(key, None)
         elif task.status(modern=True) in ("working", "input_required"):
             task.cancelled = True
         return {}
 
-    def _legacy(self, turn: Turn, method: str) -> JsonObject | None:
+    def _legacy(self, inbound: InboundRequest, method: str) -> JsonObject | None:
         if method == "tasks/list":
-            if turn.params.get("cursor") is not None:
-                raise RpcError(-32602, "there is no such cursor")
+            if inbound.params.get("cursor") is not None:
+                raise RpcError(-32602, "unknown cursor")
             mine = [
-                each for each in self._all.values() if turn.server.fault.owns(turn, mine=each.user == turn.session.user)
+                each
+                for each in self._all.values()
+                if inbound.server.fault.owns(inbound, mine=each.user == inbound.session.user)
             ]
             return {"tasks": [each.shown(modern=False) for each in mine]}
         if method not in ("tasks/get", "tasks/result", "tasks/cancel"):
             return None
-        task = self._found(turn)
+        task = self._found(inbound)
         if method == "tasks/cancel":
             if task.status(modern=False) not in ("working", "input_required"):
                 raise RpcError(-32602, "the task has ended")
@@ -215,29 +219,31 @@ class Tasks:
             return task.shown(modern=False)
         related: JsonObject = {_RELATED: {"taskId": task.id}}
         if task.open:
-            ask(turn, {key: (kind, {**params, "_meta": related}) for key, (kind, params) in task.open.items()})
+            request_input(
+                inbound, {key: (kind, {**params, "_meta": related}) for key, (kind, params) in task.open.items()}
+            )
             task.open.clear()
-        while task.status(modern=False) == "working" and turn.server.fault.keeps("result-waits"):
+        while task.status(modern=False) == "working" and inbound.server.fault.keeps("result-waits"):
             time.sleep(_PAUSE)
         return {**_result(task.outcome()), "_meta": related}
 
 
-def _work(turn: Turn, task: _Task) -> None:
-    """Tells the progress of a task, as long as it is not cancelled."""
+def _work(inbound: InboundRequest, task: _Task) -> None:
+    """Report the progress of a task until it is cancelled."""
     for step in range(_STEPS):
-        if task.cancelled and turn.server.fault.keeps("task-progress-ends"):
+        if task.cancelled and inbound.server.fault.keeps("task-progress-ends"):
             return
-        token = turn.server.fault.task_token(turn.meta.get("progressToken"))
+        token = inbound.server.fault.task_token(inbound.meta.get("progressToken"))
         if token is not None:
-            told: JsonObject = {"progressToken": token, "progress": step + 1, "total": _STEPS}
-            turn.session.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+            shown: JsonObject = {"progressToken": token, "progress": step + 1, "total": _STEPS}
+            inbound.session.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": shown})
         time.sleep(_STEP)
 
 
-def _need(turn: Turn) -> None:
-    if not turn.declares("extensions", _EXTENSION):
+def _need(inbound: InboundRequest) -> None:
+    if not inbound.declares("extensions", _EXTENSION):
         needed: JsonObject = {"requiredCapabilities": {"extensions": {_EXTENSION: {}}}}
-        raise RpcError(-32021, "that needs the extension of tasks", needed, 400)
+        raise RpcError(-32021, "the request needs the tasks extension", needed, 400)
 
 
 def _result(outcome: JsonObject) -> JsonObject:

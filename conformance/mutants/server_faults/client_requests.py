@@ -1,4 +1,4 @@
-"""Faults of what a server asks: questions, their answers, and the rounds in which they are asked."""
+"""Faults of client requests, of their results, and of MRTR."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Final
 from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN, RpcError
 from mutants.server_faults.lists import changed, name_of
-from mutants.server_faults.notifications import told
+from mutants.server_faults.notifications import notification_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
 _NEW: Final = LEGACY[-1:]
 
 
-def _asked(
+def _client_request_fault(
     name: str,
     *caught_by: str,
     method: str,
     change: Callable[[JsonObject], JsonObject],
     revisions: tuple[str, ...] | None = None,
 ) -> None:
-    """Enters a fault of the params of a question."""
+    """Add a fault of the params of a client request."""
 
-    class _Asked(Fault):
-        def asked(self, turn: Turn, asked: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
-            return change(params) if asked == method else params
+    class _ClientRequestFault(Fault):
+        def client_request_params(self, inbound: InboundRequest, requested: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+            return change(params) if requested == method else params
 
-    fault(name, *caught_by, revisions=revisions)(_Asked)
+    fault(name, *caught_by, revisions=revisions)(_ClientRequestFault)
 
 
 _ELICIT: Final = "elicitation/create"
@@ -41,7 +41,7 @@ _SAMPLE: Final = "sampling/createMessage"
 
 
 def _field(**field: JsonValue) -> Callable[[JsonObject], JsonObject]:
-    """One more field in each form."""
+    """Return a change that adds a field to each form."""
 
     def change(params: JsonObject) -> JsonObject:
         schema = params.get("requestedSchema")
@@ -58,32 +58,34 @@ def _url(url: str) -> Callable[[JsonObject], JsonObject]:
     return lambda params: {**params, "url": url} if "url" in params else params
 
 
-_asked("question-without-message", "elicitation.url-params", "schema.elicit-form", "schema.elicit-url",
+_client_request_fault("question-without-message", "elicitation.url-params", "schema.elicit-form", "schema.elicit-url",
        "elicitation.message", "elicitation.fields", method=_ELICIT,
        change=lambda params: {key: value for key, value in params.items() if key != "message"})  # fmt: skip
-_asked("form-without-type", "elicitation.form", "schema.elicit-form", "elicitation.fields", method=_ELICIT,
+_client_request_fault("form-without-type", "elicitation.form", "schema.elicit-form", "elicitation.fields", method=_ELICIT,
        change=lambda params: {**params, "requestedSchema": {"properties": {}}} if "requestedSchema" in params
        else params)  # fmt: skip
-_asked(
+_client_request_fault(
     "field-nested",
     "elicitation.fields",
     "schema.elicit-flat",
     method=_ELICIT,
     change=_field(deep={"type": "object", "properties": {}}),
 )
-_asked("form-asks-password", "elicitation.not-sensitive", method=_ELICIT, change=_field(password={"type": "string"}))
-_asked("form-with-link", "elicitation.no-links", method=_ELICIT,
+_client_request_fault(
+    "form-asks-password", "elicitation.not-sensitive", method=_ELICIT, change=_field(password={"type": "string"})
+)
+_client_request_fault("form-with-link", "elicitation.no-links", method=_ELICIT,
        change=_field(page={"type": "string", "title": "Go to https://example.com"}))  # fmt: skip
-_asked("url-is-none", "elicitation.url-valid", "elicitation.url-https", "schema.elicit-url", method=_ELICIT,
+_client_request_fault("url-is-none", "elicitation.url-valid", "elicitation.url-https", "schema.elicit-url", method=_ELICIT,
        change=_url("over there"))  # fmt: skip
-_asked("url-with-password", "elicitation.url-without-secrets", method=_ELICIT,
+_client_request_fault("url-with-password", "elicitation.url-without-secrets", method=_ELICIT,
        change=_url("https://user:password@example.com/"))  # fmt: skip
-_asked("url-without-id", "elicitation.url-params", "elicitation.complete-id", "schema.elicit-url", method=_ELICIT,
+_client_request_fault("url-without-id", "elicitation.url-params", "elicitation.complete-id", "schema.elicit-url", method=_ELICIT,
        revisions=_NEW,
        change=lambda params: {key: value for key, value in params.items() if key != "elicitationId"})  # fmt: skip
-_asked("url-with-id", "elicitation.url-params", method=_ELICIT, revisions=MODERN,
+_client_request_fault("url-with-id", "elicitation.url-params", method=_ELICIT, revisions=MODERN,
        change=lambda params: {**params, "elicitationId": "1"} if "url" in params else params)  # fmt: skip
-told("complete-of-another", "elicitation.complete-id", method="notifications/elicitation/complete", revisions=_NEW,
+notification_fault("complete-of-another", "elicitation.complete-id", method="notifications/elicitation/complete", revisions=_NEW,
       change=lambda _: {"elicitationId": "another"})  # fmt: skip
 
 
@@ -95,7 +97,7 @@ told("complete-of-another", "elicitation.complete-id", method="notifications/eli
     "roots.not-without-capability",
 )
 class _AnyMode(Fault):
-    def may_ask(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+    def may_request_input(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
         return True
 
 
@@ -107,9 +109,9 @@ class _AnyAnswer(Fault):
 
 @fault("complete-in-modern", "elicitation.no-complete", revisions=MODERN)
 class _Completes(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "conformance_elicit_url":
-            turn.notify("notifications/elicitation/complete", {"elicitationId": "1"})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "conformance_elicit_url":
+            inbound.notify("notifications/elicitation/complete", {"elicitationId": "1"})
         return result
 
 
@@ -122,18 +124,18 @@ class _PageWithoutId(Fault):
 
 @fault("page-for-no-reason", "elicitation.required-only-then", revisions=_NEW)
 class _PageForNoReason(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        ref = turn.params.get("ref")
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        ref = inbound.params.get("ref")
         if isinstance(ref, dict) and ref.get("name") == "none":
             page: JsonObject = {"mode": "url", "url": "https://example.com/", "message": "Look.", "elicitationId": "1"}
             raise RpcError(-32042, str(error), {"elicitations": [page]}, error.status)
         raise error
 
 
-_asked("roots-with-more", "roots.request-shape", method="roots/list", change=lambda _: {"depth": 1})
-_asked("sampling-without-bound", "sampling.shape", "schema.create-message-params", method=_SAMPLE,
+_client_request_fault("roots-with-more", "roots.request-shape", method="roots/list", change=lambda _: {"depth": 1})
+_client_request_fault("sampling-without-bound", "sampling.shape", "schema.create-message-params", method=_SAMPLE,
        change=lambda params: {key: value for key, value in params.items() if key != "maxTokens"})  # fmt: skip
-_asked("context-of-all", "sampling.no-context", method=_SAMPLE,
+_client_request_fault("context-of-all", "sampling.no-context", method=_SAMPLE,
        change=lambda params: {**params, "includeContext": "allServers"})  # fmt: skip
 
 
@@ -143,9 +145,9 @@ class _ToolsAnyway(Fault):
         return True
 
 
-_asked("choice-odd", "sampling.tool-choice", "schema.create-message-params", method=_SAMPLE, change=lambda params:
+_client_request_fault("choice-odd", "sampling.tool-choice", "schema.create-message-params", method=_SAMPLE, change=lambda params:
        {**params, "toolChoice": {"mode": "any"}} if "tools" in params else params)  # fmt: skip
-_asked("priority-of-ten", "sampling.priorities", "schema.model-preferences", method=_SAMPLE, change=lambda params:
+_client_request_fault("priority-of-ten", "sampling.priorities", "schema.model-preferences", method=_SAMPLE, change=lambda params:
        {**params, "modelPreferences": {"costPriority": 10}} if "tools" in params else params)  # fmt: skip
 
 
@@ -166,37 +168,37 @@ def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else [value]
 
 
-_asked("results-with-text", "sampling.results-alone", method=_SAMPLE, change=_messages(lambda message:
+_client_request_fault("results-with-text", "sampling.results-alone", method=_SAMPLE, change=_messages(lambda message:
        {**message, "content": [*_list(message["content"]), {"type": "text", "text": "?"}]} if _results(message)
        else message))  # fmt: skip
-_asked("results-of-others", "sampling.calls-and-results", method=_SAMPLE, change=_messages(lambda message:
+_client_request_fault("results-of-others", "sampling.calls-and-results", method=_SAMPLE, change=_messages(lambda message:
        {**message, "content": [{"type": "tool_result", "toolUseId": "another", "content": []}]} if _results(message)
        else message))  # fmt: skip
-_asked("results-by-assistant", "sampling.roles", method=_SAMPLE, revisions=_NEW, change=_messages(lambda message:
+_client_request_fault("results-by-assistant", "sampling.roles", method=_SAMPLE, revisions=_NEW, change=_messages(lambda message:
        {**message, "role": "assistant"} if _results(message) else message))  # fmt: skip
 
 
 @fault("samples-for-ever", "sampling.ends")
 class _ForEver(Fault):
-    def rounds(self, most: int) -> int:  # noqa: ARG002
+    def max_tool_calls(self, most: int) -> int:  # noqa: ARG002
         return 1000
 
 
-# --- rounds ----------------------------------------------------------------------------------------------------------
+# --- MRTR ------------------------------------------------------------------------------------------------------------
 
 
-def _round(name: str, *caught_by: str, change: Callable[[Turn, JsonObject], JsonObject]) -> None:
-    """Enters a fault of results that require input."""
+def _mrtr_fault(name: str, *caught_by: str, change: Callable[[InboundRequest, JsonObject], JsonObject]) -> None:
+    """Add a fault of results with input requests."""
 
-    class _Round(Fault):
-        def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-            return change(turn, result) if result["resultType"] == "input_required" else result
+    class _MrtrFault(Fault):
+        def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            return change(inbound, result) if result["resultType"] == "input_required" else result
 
-    fault(name, *caught_by, revisions=MODERN)(_Round)
+    fault(name, *caught_by, revisions=MODERN)(_MrtrFault)
 
 
-def _requests(change: Callable[[JsonObject], JsonObject]) -> Callable[[Turn, JsonObject], JsonObject]:
-    def apply(_: Turn, result: JsonObject) -> JsonObject:
+def _requests(change: Callable[[JsonObject], JsonObject]) -> Callable[[InboundRequest, JsonObject], JsonObject]:
+    def apply(_: InboundRequest, result: JsonObject) -> JsonObject:
         requests = result["inputRequests"]
         own = requests if isinstance(requests, dict) else {}
         return {**result, "inputRequests": {key: change(each) for key, each in own.items() if isinstance(each, dict)}}
@@ -204,11 +206,11 @@ def _requests(change: Callable[[JsonObject], JsonObject]) -> Callable[[Turn, Jso
     return apply
 
 
-_round("request-with-id", "mrtr.requests-shape", "roots.request-shape",
+_mrtr_fault("request-with-id", "mrtr.requests-shape", "roots.request-shape",
        change=_requests(lambda each: {**each, "id": 1}))  # fmt: skip
-_round("state-as-number", "mrtr.state-is-a-string", "schema.input-required",
-       change=lambda turn, result: {**result, "requestState": 7}
-       if name_of(turn) == "test_input_required_result_request_state" else result)  # fmt: skip
+_mrtr_fault("state-as-number", "mrtr.state-is-a-string", "schema.input-required",
+       change=lambda inbound, result: {**result, "requestState": 7}
+       if name_of(inbound) == "test_input_required_result_request_state" else result)  # fmt: skip
 changed("completion-asks", "mrtr.only-where-it-may-be", method="completion/complete", revisions=MODERN, modern=True,
         change=lambda _, result: {**result, "resultType": "input_required", "requestState": "x"})  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Faults in what a server makes of the headers of modern requests, and of the marks that ask for them."""
+"""Faults of the headers of modern requests, and of the annotations that require them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
     from mutants.server.protocol import RpcError
 
 _HTTP: Final = ("http",)
@@ -26,7 +26,7 @@ _MISMATCHES: Final = (
 
 
 def _breaking(name: str, check: str, rule: str, words: tuple[str, ...] = ()) -> None:
-    """A server that does not keep a rule."""
+    """Add a server that does not apply a rule."""
 
     class _Breaks(Fault):
         def keeps(self, rule: str) -> bool:
@@ -51,7 +51,7 @@ _breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
 
 
 def _agreeing(name: str, check: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:
-    """A server that takes headers that say something else."""
+    """Add a server that accepts headers that differ from the body."""
 
     class _Agrees(Fault):
         def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
@@ -73,7 +73,7 @@ _agreeing("param-unheeded", "header.param-mismatch", lambda _, text, __: text ==
 
 
 def _reading(name: str, check: str, read: Callable[[str, str], str]) -> None:
-    """A server that reads headers in another way."""
+    """Add a server that reads headers in another way."""
 
     class _Reads(Fault):
         def read(self, name: str, value: str) -> str:
@@ -83,7 +83,7 @@ def _reading(name: str, check: str, read: Callable[[str, str], str]) -> None:
 
 
 def _undone(name: str, value: str) -> str:
-    """Base64 without regard to the letters of its mark."""
+    """Decode Base64 without regard to the case of its prefix."""
     if not name.startswith("Mcp-Param") or not value.startswith("=?BASE64?"):
         return value
     return base64.b64decode(value[len("=?BASE64?") : -2]).decode()
@@ -106,10 +106,10 @@ class _VersionUnheeded(Fault):
             return True
         return same
 
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
         if error.code == -32022 and self._differs:
             return {"supportedVersions": list(MODERN), "capabilities": {}}
-        return super().refused(turn, error)
+        return super().refused(inbound, error)
 
 
 @fault("number-as-text", "header.param-integer", revisions=MODERN, transports=_HTTP)
@@ -132,16 +132,16 @@ class _MismatchWithoutId(Fault):
         return {key: value for key, value in error.items() if key != "id"} if why == "mismatch" else error
 
 
-# --- marks -------------------------------------------------------------------------------------------------------------
+# --- annotations ------------------------------------------------------------------------------------------------------
 
 
 def _marking(name: str, check: str, region: JsonObject, count: JsonObject | None = None) -> None:
-    """A server whose tool asks for headers in a wrong way."""
+    """Add a server whose tool has invalid header annotations."""
 
     class _Marks(Fault):
-        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
             tools = result.get("tools")
-            if turn.request["method"] != "tools/list" or not isinstance(tools, list):
+            if inbound.request["method"] != "tools/list" or not isinstance(tools, list):
                 return result
             other: JsonObject = count or {"type": "integer", "x-mcp-header": "Count"}
             schema: JsonObject = {"type": "object", "properties": {"region": region, "count": other}}

@@ -1,4 +1,4 @@
-"""Faults over HTTP: who is let in, statuses, sessions, streams, and HTTP+SSE."""
+"""Faults over HTTP: access control, statuses, sessions, streams, and HTTP+SSE."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
-    from mutants.server.streams import Asked
+    from mutants.server.fault import InboundRequest
+    from mutants.server.streams import AccessInfo
 
 __all__ = ["breaking"]
 
@@ -22,17 +22,21 @@ _STREAMS: Final = LEGACY[1:]
 _OLD: Final = LEGACY[:1]
 
 
-# --- who is let in -----------------------------------------------------------------------------------------------------
+# --- access control ---------------------------------------------------------------------------------------------------
 
 
 def _admitting(
-    name: str, check: str, lets: Callable[[Asked], bool], revisions: tuple[str, ...] = MODERN, transport: str = "http"
+    name: str,
+    check: str,
+    lets: Callable[[AccessInfo], bool],
+    revisions: tuple[str, ...] = MODERN,
+    transport: str = "http",
 ) -> None:
-    """A server that lets in what it should not."""
+    """Add a server that admits a request that it must reject."""
 
     class _Admits(Fault):
-        def admits(self, asked: Asked, *, admitted: bool) -> bool:
-            return admitted or lets(asked)
+        def admits(self, info: AccessInfo, *, admitted: bool) -> bool:
+            return admitted or lets(info)
 
         def keeps(self, rule: str) -> bool:
             return not (rule == "content-type" and check == "http.origin-simple-post")
@@ -40,8 +44,8 @@ def _admitting(
     fault(name, check, revisions=revisions, transports=(transport,))(_Admits)
 
 
-def _is_evil(asked: Asked, kind: str) -> bool:
-    return asked.kind == kind and asked.origin == "https://evil.example"
+def _is_evil(info: AccessInfo, kind: str) -> bool:
+    return info.kind == kind and info.origin == "https://evil.example"
 
 
 _admitting(
@@ -86,7 +90,7 @@ class _AllAddresses(Fault):
 
 @fault("sse-all-addresses", "http-sse.bind-localhost", revisions=_OLD, transports=_SSE)
 class _SseAllAddresses(_AllAddresses):
-    """The same over HTTP+SSE."""
+    """The same fault over HTTP+SSE."""
 
 
 @fault("no-credentials", "http.authentication", revisions=MODERN, transports=_HTTP)
@@ -97,7 +101,7 @@ class _NoCredentials(Fault):
 
 @fault("sse-no-credentials", "http-sse.authentication", revisions=_OLD, transports=_SSE)
 class _SseNoCredentials(_NoCredentials):
-    """The same over HTTP+SSE."""
+    """The same fault over HTTP+SSE."""
 
 
 @fault("session-as-credentials", "http.session-no-credentials", revisions=LEGACY[2:], transports=_HTTP)
@@ -106,7 +110,7 @@ class _SessionAsCredentials(Fault):
         return known or session is not None
 
 
-# --- statuses ----------------------------------------------------------------------------------------------------------
+# --- statuses ---------------------------------------------------------------------------------------------------------
 
 
 def _status(
@@ -118,7 +122,7 @@ def _status(
     revisions: tuple[str, ...] = MODERN,
     words: tuple[str, ...] = (),
 ) -> None:
-    """A server that refuses by another status."""
+    """Add a server that rejects with another status."""
 
     class _Refuses(Fault):
         def refusal(self, why: str, status: int) -> int:
@@ -139,7 +143,7 @@ def breaking(
     revisions: tuple[str, ...] = MODERN,
     words: tuple[str, ...] = (),
 ) -> None:
-    """A server that does not keep some rules at all."""
+    """Add a server that does not apply some rules."""
 
     class _Breaks(Fault):
         def keeps(self, rule: str) -> bool:
@@ -176,7 +180,7 @@ def _shaping(
     revisions: tuple[str, ...] = MODERN,
     words: tuple[str, ...] = (),
 ) -> None:
-    """A server whose answers have another status or other headers."""
+    """Add a server whose responses have another status or other headers."""
 
     class _Shapes(Fault):
         def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
@@ -207,7 +211,7 @@ _shaping(
 )
 _shaping(
     "get-json",
-    # What is told on that stream is heard by nobody.
+    # No client receives notifications on that stream.
     ("http.get", "resources.updated", "resources.updated-only-if-subscribed"),
     lambda m, s, h: (s, {**h, "Content-Type": _JSON} if m == "GET" and s == 200 else h),
     revisions=_STREAMS,
@@ -228,29 +232,29 @@ breaking("reads-one-by-one", "http.slow-client", "reads-apart")
 
 @fault("initialize-answered", "http.removed-initialize", revisions=MODERN, transports=_HTTP, words=_ALONE)
 class _InitializeAnswered(Fault):
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        if turn.request["method"] != "initialize":
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if inbound.request["method"] != "initialize":
             return response
         return {"jsonrpc": "2.0", "id": response["id"], "result": {"resultType": "complete"}}
 
 
 @fault("answers-by-id", "http.same-ids", revisions=MODERN, transports=_HTTP)
 class _AnswersById(Fault):
-    """Gives one client the answer that another one waits for by the same id."""
+    """A server that gives one client the response to another client's request with the same id."""
 
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        taken = (turn.request["id"], turn.request["method"]) == ("conformance-same", "server/discover")
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        taken = (inbound.request["id"], inbound.request["method"]) == ("conformance-same", "server/discover")
         own = {key: each for key, each in result.items() if key not in ("supportedVersions", "capabilities")}
         return {**own, "tools": []} if taken else result
 
 
 class _ErrorStatus(Fault):
-    """A server that gives an error the status 200."""
+    """A server that sends an error with status 200."""
 
     code: int
 
     def error_status(self, code: JsonValue, status: int) -> int:
-        """The status of an error."""
+        """Return the status of an error."""
         return 200 if code == self.code else status
 
 
@@ -271,17 +275,17 @@ class _NotFound200(_ErrorStatus):
 
 @fault("ping-answered", "http.removed-methods", revisions=MODERN, transports=_HTTP)
 class _PingAnswered(Fault):
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        if turn.modern and turn.request["method"] == "ping":
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if inbound.modern and inbound.request["method"] == "ping":
             return {"jsonrpc": "2.0", "id": response["id"], "result": {"resultType": "complete"}}
         return response
 
 
-# --- sessions ----------------------------------------------------------------------------------------------------------
+# --- sessions ---------------------------------------------------------------------------------------------------------
 
 
 @fault("session-counted", "session.id-random", "security.session-ids", revisions=_STREAMS, transports=_HTTP)
-class _Counted(Fault):
+class _CountedIds(Fault):
     def __init__(self) -> None:
         self._last = 0
 

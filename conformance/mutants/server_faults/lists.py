@@ -1,4 +1,4 @@
-"""Faults of lists, tools, resources, prompts, completion, pagination, caching and `_meta`: results that are not as they should be."""
+"""Faults of the results of lists, tools, resources, prompts and completion."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
-    Change = Callable[[Turn, JsonObject], JsonObject]
+    Change = Callable[[InboundRequest, JsonObject], JsonObject]
 
 __all__ = ["changed", "name_of", "refusal"]
 
 _OLD: Final = LEGACY[:3]
 
 
-def name_of(turn: Turn) -> JsonValue:
-    """The tool, prompt or resource that a request is about."""
-    return turn.params.get("name", turn.params.get("uri"))
+def name_of(inbound: InboundRequest) -> JsonValue:
+    """Return the tool, prompt or resource of a request."""
+    return inbound.params.get("name", inbound.params.get("uri"))
 
 
 def changed(
@@ -34,29 +34,29 @@ def changed(
     revisions: tuple[str, ...] | None = None,
     modern: bool = False,
 ) -> None:
-    """Enters a fault that changes the results of one method.
+    """Add a fault that changes the results of a method.
 
     Args:
-        name: Its name.
-        caught_by: The checks that are meant to see it.
+        name: The name of the fault.
+        caught_by: The checks that must detect it.
         method: The method.
-        change: What is changed.
-        of: Only in the results for this tool, prompt or resource.
-        revisions: Where it shows.
-        modern: Whether it changes what the modern revision adds.
+        change: The change of the result.
+        of: The only tool, prompt or resource whose results change, or the empty string.
+        revisions: The revisions in which it is observable.
+        modern: Whether it changes the members that the modern revision adds.
     """
 
-    def applies(turn: Turn) -> bool:
-        return turn.request["method"] == method and of in ("", name_of(turn))
+    def applies(inbound: InboundRequest) -> bool:
+        return inbound.request["method"] == method and of in ("", name_of(inbound))
 
-    class _Changed(Fault):
-        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-            return change(turn, result) if applies(turn) and not modern else result
+    class _ChangedResult(Fault):
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            return change(inbound, result) if applies(inbound) and not modern else result
 
-        def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-            return change(turn, result) if applies(turn) and modern else result
+        def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            return change(inbound, result) if applies(inbound) and modern else result
 
-    fault(name, *caught_by, revisions=revisions)(_Changed)
+    fault(name, *caught_by, revisions=revisions)(_ChangedResult)
 
 
 def refusal(
@@ -69,28 +69,32 @@ def refusal(
     of: str = "",
     revisions: tuple[str, ...] | None = None,
 ) -> None:
-    """Enters a fault that refuses a request in another way, or does not.
+    """Add a fault that rejects a request with another code, or accepts it.
 
     Args:
-        name: Its name.
-        caught_by: The checks that are meant to see it.
+        name: The name of the fault.
+        caught_by: The checks that must detect it.
         method: The method.
-        code: The code of the error in place of the right one; `None`: there is a result.
+        code: The code of the error, or `None` for a result.
         instead: The result.
-        when: Only in place of this code.
-        of: Only for this tool, prompt or resource.
-        revisions: Where it shows.
+        when: The only code that is replaced, or `None` for all.
+        of: The only tool, prompt or resource, or the empty string.
+        revisions: The revisions in which it is observable.
     """
 
-    class _Refused(Fault):
-        def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-            if turn.request["method"] != method or of not in ("", name_of(turn)) or when not in (None, error.code):
+    class _OtherRejection(Fault):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if (
+                inbound.request["method"] != method
+                or of not in ("", name_of(inbound))
+                or when not in (None, error.code)
+            ):
                 raise error
             if code is None:
                 return dict(instead or {})
             raise RpcError(code, str(error), error.data, error.status)
 
-    fault(name, *caught_by, revisions=revisions)(_Refused)
+    fault(name, *caught_by, revisions=revisions)(_OtherRejection)
 
 
 def _rows(result: JsonObject) -> tuple[str, list[JsonValue]]:
@@ -98,10 +102,10 @@ def _rows(result: JsonObject) -> tuple[str, list[JsonValue]]:
 
 
 def _extra(**members: JsonValue) -> Change:
-    """Adds a row to the first page, that is the last one with other members."""
+    """Return a change that adds a row to the first page: the last row with other members."""
 
-    def change(turn: Turn, result: JsonObject) -> JsonObject:
-        if "cursor" in turn.params:
+    def change(inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if "cursor" in inbound.params:
             return result
         key, rows = _rows(result)
         row = rows[-1]
@@ -123,10 +127,10 @@ def _text(text: str) -> JsonObject:
 
 
 def _growing(member: str) -> Change:
-    """A list that is another one each time it is asked for."""
+    """Return a change that makes a list longer with each request."""
     seen = [0]
 
-    def change(_: Turn, result: JsonObject) -> JsonObject:
+    def change(_: InboundRequest, result: JsonObject) -> JsonObject:
         seen[0] += 1
         rows = result[member]
         row = rows[0] if isinstance(rows, list) else {}
@@ -143,7 +147,7 @@ def _growing(member: str) -> Change:
 _TOOL: Final[JsonObject] = {"name": "another", "description": "another", "inputSchema": {"type": "object"}}
 
 
-class _Undeclared(Fault):
+class _WithoutCapability(Fault):
     kind = ""
 
     def capabilities(self, declared: JsonObject) -> JsonObject:
@@ -151,7 +155,7 @@ class _Undeclared(Fault):
 
 
 @fault("tools-not-declared", "tools.declared", "capability.undeclared-not-served", "tools.undeclared")
-class _NoTools(_Undeclared):
+class _NoTools(_WithoutCapability):
     kind = "tools"
 
 
@@ -162,17 +166,17 @@ class _NoTools(_Undeclared):
     "resources.undeclared",
     "tools.embedded-resource-capability",
 )
-class _NoResources(_Undeclared):
+class _NoResources(_WithoutCapability):
     kind = "resources"
 
 
 @fault("prompts-not-declared", "prompts.declared", "capability.undeclared-not-served", "prompts.undeclared")
-class _NoPrompts(_Undeclared):
+class _NoPrompts(_WithoutCapability):
     kind = "prompts"
 
 
 @fault("completions-not-declared", "completion.declared", "capability.undeclared-not-served", "completion.undeclared")
-class _NoCompletions(_Undeclared):
+class _NoCompletions(_WithoutCapability):
     kind = "completions"
 
 
@@ -189,11 +193,11 @@ changed("tool-name-long", "tools.name-length", method="tools/list", change=_extr
 changed("tool-name-odd", "tools.name-characters", method="tools/list", change=_extra(name="another one"))
 refusal(
     "unknown-tool-as-result", "tools.unknown-name-code",
-    method="tools/call", code=None, instead={**_text("no such tool"), "isError": True}, of="conformance-does-not-exist",
+    method="tools/call", code=None, instead={**_text("unknown tool"), "isError": True}, of="conformance-does-not-exist",
 )  # fmt: skip
 refusal(
     "unknown-tool-as-legacy-result", "tools.unknown-name",
-    method="tools/call", code=None, instead={**_text("no such tool"), "isError": True}, of="conformance-does-not-exist",
+    method="tools/call", code=None, instead={**_text("unknown tool"), "isError": True}, of="conformance-does-not-exist",
     revisions=LEGACY,
 )  # fmt: skip
 refusal("any-tool-name", "tools.name-case", method="tools/call", code=None, instead=_text("?"), of="TEST_SIMPLE_TEXT")
@@ -203,7 +207,7 @@ refusal(
 )  # fmt: skip
 changed(
     "arguments-required", "tools.without-arguments", method="tools/call",
-    change=lambda turn, result: result if "arguments" in turn.params else {**result, "isError": True},
+    change=lambda inbound, result: result if "arguments" in inbound.params else {**result, "isError": True},
 )  # fmt: skip
 refusal(
     "bad-arguments-code", "tools.invalid-arguments-error",

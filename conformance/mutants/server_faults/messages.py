@@ -1,4 +1,4 @@
-"""Faults of messages, of how a connection opens, and of pipes."""
+"""Faults of messages, of the handshake, and of stdio."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
 _PIPES: Final = ("stdio",)
 
 
-def _is(turn: Turn, *methods: str) -> bool:
-    return turn.request["method"] in methods
+def _is(inbound: InboundRequest, *methods: str) -> bool:
+    return inbound.request["method"] in methods
 
 
 @fault("cursor-number-taken", "jsonrpc.invalid-params")
 class _CursorTaken(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if turn.params.get("cursor") == 5:
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.params.get("cursor") == 5:
             return {"tools": []}
         raise error
 
 
 @fault("result-of-no-kind", "jsonrpc.result-type", "prompts.get", "schema.get-prompt-result", revisions=MODERN)
 class _NoKind(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if _is(turn, "prompts/get"):
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "prompts/get"):
             return {key: each for key, each in result.items() if key != "resultType"}
         return result
 
 
 @fault("result-of-odd-kind", "jsonrpc.result-type-complete", revisions=MODERN)
 class _OddKind(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "resultType": "done"} if _is(turn, "resources/read") else result
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "resultType": "done"} if _is(inbound, "resources/read") else result
 
 
 @fault("error-in-pages", "jsonrpc.error-message-concise")
@@ -55,48 +55,48 @@ class _VersionCode(Fault):
 
 
 @fault("version-unlisted", "discover.supported-versions", "discover.consistent", revisions=MODERN)
-class _Unlisted(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "supportedVersions": ["1.0"]} if _is(turn, "server/discover") else result
+class _MissingRow(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "supportedVersions": ["1.0"]} if _is(inbound, "server/discover") else result
 
 
 @fault("discover-without-scope", "discover.result", "caching.discover", revisions=MODERN)
 class _NoScope(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if _is(turn, "server/discover"):
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "server/discover"):
             return {key: each for key, each in result.items() if key != "cacheScope"}
         return result
 
 
 @fault("discover-anonymous", "discover.server-info", "meta.server-info", revisions=MODERN)
 class _Anonymous(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "_meta": {}} if _is(turn, "server/discover") else result
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "_meta": {}} if _is(inbound, "server/discover") else result
 
 
 @fault("initialize-without-info", "lifecycle.initialize-result", revisions=LEGACY)
 class _WithoutInfo(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         return {key: each for key, each in result.items() if key != "serverInfo"}
 
 
 @fault("oldest-offered", "version.latest", revisions=LEGACY[:1])
 class _OldestOffered(Fault):
-    def agreed(self, asked: str, agreed: str) -> str:
-        return agreed if asked in LEGACY else LEGACY[0]
+    def agreed(self, requested: str, agreed: str) -> str:
+        return agreed if requested in LEGACY else LEGACY[0]
 
 
 @fault("legacy-with-kind", "compat.legacy-results", revisions=MODERN)
 class _LegacyKind(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return result if turn.modern else {**result, "resultType": "complete"}
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return result if inbound.modern else {**result, "resultType": "complete"}
 
 
 @fault("legacy-ping-refused", "compat.legacy-session", "compat.modern-beside-legacy", revisions=MODERN)
 class _NoPing(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if _is(turn, "ping"):
-            raise RpcError(-32601, "there is no ping")
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "ping"):
+            raise RpcError(-32601, "unknown method")
         return result
 
 
@@ -116,7 +116,7 @@ class _OldCode(Fault):
         return {**error, "code": -32002} if "uri" in str(error.get("data")) else error
 
 
-# --- pipes -----------------------------------------------------------------------------------------------------------
+# --- stdio -----------------------------------------------------------------------------------------------------------
 
 
 @fault("banner-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
@@ -163,5 +163,5 @@ class _NoRequestCode(Fault):
 
 @fault("batch-answered-once", "batch.requests", revisions=LEGACY[1:2])
 class _BatchOnce(Fault):
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:  # noqa: ARG002
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
         return {**response, "id": "first"} if response.get("id") == "second" else response

@@ -1,4 +1,4 @@
-"""More faults of questions, rounds, progress, cancellation and subscriptions."""
+"""Faults of elicitation, MRTR, progress, cancellation and subscriptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mutants.server_faults.lists import name_of
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -23,21 +23,21 @@ _LISTEN: Final = "subscriptions/listen"
 _UPDATES: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions")
 
 
-def _method(turn: Turn) -> str:
-    return str(turn.request["method"])
+def _method(inbound: InboundRequest) -> str:
+    return str(inbound.request["method"])
 
 
-def _asks(result: JsonObject) -> bool:
+def _requires_input(result: JsonObject) -> bool:
     return result.get("resultType") == "input_required"
 
 
-# --- questions and rounds --------------------------------------------------------------------------------------------
+# --- elicitation and MRTR --------------------------------------------------------------------------------------------
 
 
 @fault("declined-as-accepted", "elicitation.declined", revisions=("2025-06-18", "2025-11-25", *MODERN))
 class _DeclinedAsAccepted(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) != "test_elicitation" or result.get("isError") is True:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) != "test_elicitation" or result.get("isError") is True:
             return result
         return {"content": [{"type": "text", "text": "thank you"}]}
 
@@ -47,9 +47,9 @@ class _CompleteToAll(Fault):
     def __init__(self) -> None:
         self._page: JsonValue = None
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if self._page is not None and _method(turn) == "ping":
-            turn.notify("notifications/elicitation/complete", {"elicitationId": self._page})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if self._page is not None and _method(inbound) == "ping":
+            inbound.notify("notifications/elicitation/complete", {"elicitationId": self._page})
             self._page = None
         return result
 
@@ -60,9 +60,9 @@ class _CompleteToAll(Fault):
 
 
 @fault("asks-for-nothing", "mrtr.asks-or-has-state", "mrtr.completes", "schema.input-required", revisions=MODERN)
-class _AsksForNothing(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == _SEVERAL and _asks(result):
+class _EmptyInputRequests(Fault):
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == _SEVERAL and _requires_input(result):
             return {key: each for key, each in result.items() if key not in ("inputRequests", "requestState")}
         return result
 
@@ -74,19 +74,19 @@ class _KeyTwice(Fault):
 
 
 @fault("asks-for-ping", "mrtr.requests-kinds", revisions=MODERN)
-class _AsksForPing(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
+class _PingAsInputRequest(Fault):
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         requests = result.get("inputRequests")
-        if _asks(result) and turn.declares("roots") and isinstance(requests, dict):
+        if _requires_input(result) and inbound.declares("roots") and isinstance(requests, dict):
             return {**result, "inputRequests": {**requests, "alive": {"method": "ping"}}}
         return result
 
 
 @fault("never-complete", "mrtr.completes", revisions=MODERN)
 class _NeverComplete(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == _ROOTS and "inputResponses" in turn.params:
-            raise RpcError(-32603, "something is still missing")
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == _ROOTS and "inputResponses" in inbound.params:
+            raise RpcError(-32603, "an input response is missing")
         return result
 
 
@@ -95,8 +95,8 @@ class _WaitsForAnswers(Fault):
     def __init__(self) -> None:
         self._open = 0
 
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        first = name_of(turn) == _ELICITS and "inputResponses" not in turn.params
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        first = name_of(inbound) == _ELICITS and "inputResponses" not in inbound.params
         self._open = self._open + 1 if first else 0
         return None if self._open == 3 else response
 
@@ -109,10 +109,10 @@ class _ProgressElsewhere(Fault):
     def __init__(self) -> None:
         self._late = False
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if self._late and _method(turn) == "server/discover":
-            turn.notify("notifications/progress", {"progressToken": "conformance-token", "progress": 1000})
-        self._late = turn.meta.get("progressToken") == "conformance-token"
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if self._late and _method(inbound) == "server/discover":
+            inbound.notify("notifications/progress", {"progressToken": "conformance-token", "progress": 1000})
+        self._late = inbound.meta.get("progressToken") == "conformance-token"
         return result
 
 
@@ -120,16 +120,16 @@ class _ComplainsOfThePast(Fault):
     def __init__(self) -> None:
         self._answered: list[JsonValue] = []
 
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        self._answered.append(turn.request["id"])
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        self._answered.append(inbound.request["id"])
         return response
 
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
         params = message.get("params")
         id = params.get("requestId") if isinstance(params, dict) else None
-        # Another session may have used the id of a call that goes on: that one is cancelled for a reason.
+        # Another session may have used the id of a pending call; that cancellation is valid.
         if message["method"] == "notifications/cancelled" and id in self._answered and "reason" not in str(message):
-            return {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "it is over"}}
+            return {"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "the request has ended"}}
         return answer
 
 
@@ -146,14 +146,14 @@ fault("complains-of-past-over-http", "cancellation.of-the-past-over-http", revis
        "subscription.ends-with-cancelled", "subscription.ends-with-a-result", "subscription.result-shape",
        revisions=MODERN)  # fmt: skip
 class _AllUnheard(Fault):
-    """Does not know how to listen to everything at once."""
+    """A server that does not support a subscription to all notifications."""
 
     def __init__(self) -> None:
         self._deaf = False
 
-    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:
         self._deaf = all(name in wanted for name in _UPDATES)
-        return told
+        return granted
 
     def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
         return [] if self._deaf else [acknowledgement]
@@ -164,25 +164,25 @@ class _AcknowledgesUndeclared(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:
         return {**declared, "prompts": {}}
 
-    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:
-        return {**told, "promptsListChanged": True} if "promptsListChanged" in wanted else told
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:
+        return {**granted, "promptsListChanged": True} if "promptsListChanged" in wanted else granted
 
 
 @fault("id-as-number", "subscription.id", revisions=MODERN)
 class _IdAsNumber(Fault):
     def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
         params = acknowledgement["params"]
-        told = params if isinstance(params, dict) else {}
-        meta = told.get("_meta")
+        acknowledged = params if isinstance(params, dict) else {}
+        meta = acknowledged.get("_meta")
         id = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
         if not isinstance(id, str) or not id.isdigit():
             return [acknowledgement]
-        return [{**acknowledgement, "params": {**told, "_meta": {f"{META}subscriptionId": int(id)}}}]
+        return [{**acknowledgement, "params": {**acknowledged, "_meta": {f"{META}subscriptionId": int(id)}}}]
 
 
 @fault("answers-while-open", "subscription.stays-open", revisions=MODERN, transports=_PIPES)
 class _AnswersWhileOpen(Fault):
-    """Ends a subscription by itself after a while."""
+    """A server that ends a subscription on its own after a while."""
 
     def __init__(self) -> None:
         self._open: JsonValue = None
@@ -199,8 +199,8 @@ class _AnswersWhileOpen(Fault):
         self._open = None
         return answer
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if _method(turn) != "server/discover" or self._open is None:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _method(inbound) != "server/discover" or self._open is None:
             return result
         self._left -= 1
         if not self._left:
@@ -208,5 +208,5 @@ class _AnswersWhileOpen(Fault):
                 f"{META}subscriptionId": self._open,
                 f"{META}serverInfo": {"name": "raw", "version": "1"},
             }
-            turn.send({"jsonrpc": "2.0", "id": self._open, "result": {"resultType": "complete", "_meta": meta}})
+            inbound.send({"jsonrpc": "2.0", "id": self._open, "result": {"resultType": "complete", "_meta": meta}})
         return result

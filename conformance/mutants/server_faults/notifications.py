@@ -1,4 +1,4 @@
-"""Faults of what is said besides results: log messages, progress, cancellation, questions, rounds and subscriptions."""
+"""Faults of log messages, progress, cancellation and subscriptions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
-__all__ = ["told"]
+__all__ = ["notification_fault"]
 
 
 def _params(message: JsonObject) -> JsonObject:
@@ -22,7 +22,7 @@ def _params(message: JsonObject) -> JsonObject:
     return params if isinstance(params, dict) else {}
 
 
-def told(
+def notification_fault(
     name: str,
     *caught_by: str,
     method: str,
@@ -30,24 +30,24 @@ def told(
     revisions: tuple[str, ...] | None = None,
     transports: tuple[str, ...] = ("stdio", "http"),
 ) -> None:
-    """Enters a fault of the params of what is sent before an answer.
+    """Add a fault of the params of notifications before a response.
 
     Args:
-        name: Its name.
-        caught_by: The checks that are meant to see it.
-        method: What is sent.
-        change: What is changed.
-        revisions: Where it shows.
-        transports: Over what it shows.
+        name: The name of the fault.
+        caught_by: The checks that must detect it.
+        method: The method of the notification.
+        change: The change of the params.
+        revisions: The revisions in which it is observable.
+        transports: The transports over which it is observable.
     """
 
-    class _Told(Fault):
+    class _NotificationFault(Fault):
         def before(self, message: JsonValue) -> JsonValue:
             if isinstance(message, dict) and message.get("method") == method:
                 return {**message, "params": change(_params(message))}
             return message
 
-    fault(name, *caught_by, revisions=revisions, transports=transports)(_Told)
+    fault(name, *caught_by, revisions=revisions, transports=transports)(_NotificationFault)
 
 
 # --- ping, log messages, progress ------------------------------------------------------------------------------------
@@ -98,23 +98,23 @@ class _LogsLate(Fault):
     def __init__(self) -> None:
         self.late = False
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if turn.request["method"] == "server/discover" and self.late:
-            turn.notify("notifications/message", {"level": "info", "data": "late"})
-        self.late = name_of(turn) == "test_logging_tool" and f"{META}logLevel" in turn.meta
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] == "server/discover" and self.late:
+            inbound.notify("notifications/message", {"level": "info", "data": "late"})
+        self.late = name_of(inbound) == "test_logging_tool" and f"{META}logLevel" in inbound.meta
         return result
 
 
-told("log-says-nothing", "logging.shape", "schema.log-message", method="notifications/message",
+notification_fault("log-says-nothing", "logging.shape", "schema.log-message", method="notifications/message",
       change=lambda params: {"level": params["level"]})  # fmt: skip
 
 
 @fault("log-with-secret", "logging.no-secrets")
 class _LogWithSecret(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        arguments = turn.params.get("arguments")
-        if name_of(turn) == "conformance_logging" and isinstance(arguments, dict):
-            turn.log("emergency", f"called with {arguments}")
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        arguments = inbound.params.get("arguments")
+        if name_of(inbound) == "conformance_logging" and isinstance(arguments, dict):
+            inbound.log("emergency", f"called with {arguments}")
         return result
 
 
@@ -134,18 +134,20 @@ class _LogOfSubscription(Fault):
 
 
 _PROGRESS: Final = "notifications/progress"
-told("progress-stands-still", "progress.increasing", method=_PROGRESS, change=lambda params: {**params, "progress": 1})
-told("progress-as-text", "progress.shape", "schema.progress", "progress.increasing", method=_PROGRESS,
+notification_fault(
+    "progress-stands-still", "progress.increasing", method=_PROGRESS, change=lambda params: {**params, "progress": 1}
+)
+notification_fault("progress-as-text", "progress.shape", "schema.progress", "progress.increasing", method=_PROGRESS,
       change=lambda params: {**params, "progress": "half"})  # fmt: skip
-told("token-as-text", "progress.token", method=_PROGRESS,
+notification_fault("token-as-text", "progress.token", method=_PROGRESS,
       change=lambda params: {**params, "progressToken": str(params["progressToken"])})  # fmt: skip
 
 
 @fault("progress-unasked", "progress.only-with-token")
 class _ProgressUnasked(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "test_tool_with_progress" and "progressToken" not in turn.meta:
-            turn.notify(_PROGRESS, {"progressToken": 0, "progress": 1})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_tool_with_progress" and "progressToken" not in inbound.meta:
+            inbound.notify(_PROGRESS, {"progressToken": 0, "progress": 1})
         return result
 
 
@@ -154,11 +156,11 @@ class _ProgressLate(Fault):
     def __init__(self) -> None:
         self.late: JsonValue = None
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if turn.request["method"] in ("ping", "server/discover") and self.late is not None:
-            turn.notify(_PROGRESS, {"progressToken": self.late, "progress": 1000})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] in ("ping", "server/discover") and self.late is not None:
+            inbound.notify(_PROGRESS, {"progressToken": self.late, "progress": 1000})
             self.late = None
-        token = turn.meta.get("progressToken")
+        token = inbound.meta.get("progressToken")
         if token == "conformance-late":
             self.late = token
         return result
@@ -186,7 +188,7 @@ class _CancelledAnswered(Fault):
 class _Complains(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
         if _params(message).get("requestId") == "conformance-never-sent":
-            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "there is no such request"}}
+            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "unknown request"}}
         return answer
 
 
@@ -194,14 +196,14 @@ class _Complains(Fault):
 class _ComplainsOfMalformed(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
         if message["method"] == "notifications/cancelled" and "requestId" not in _params(message):
-            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "there is no requestId"}}
+            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "requestId is missing"}}
         return answer
 
 
 class _CancelsOthers(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "test_simple_text":
-            turn.notify("notifications/cancelled", {"requestId": "never-asked"})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_text":
+            inbound.notify("notifications/cancelled", {"requestId": "never-asked"})
         return result
 
 
@@ -214,7 +216,7 @@ fault("cancels-no-subscription", "cancellation.by-server", revisions=MODERN)(typ
 
 @fault("no-acknowledged-filter", "subscription.acknowledged-filter", "tasks.listen")
 class _NoFilter(Fault):
-    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:  # noqa: ARG002
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:  # noqa: ARG002
         return {}
 
 
@@ -247,7 +249,7 @@ class _NotForgotten(Fault):
        "subscription.resources-changed", "subscription.only-what-was-asked", "subscription.several",
        "subscription.cancelled", transports=("stdio",))  # fmt: skip
 class _WithoutTag(Fault):
-    def told(self, message: JsonObject) -> JsonObject | None:
+    def change_notification(self, message: JsonObject) -> JsonObject | None:
         method = str(message["method"])
         return {**message, "params": {}} if method.endswith("list_changed") else message
 
@@ -272,17 +274,17 @@ class _WithoutId(Fault):
 
 @fault("tells-unasked", "subscription.not-unasked", "subscription.not-on-another-connection",
        "subscription.only-what-was-asked", "subscription.tagged")  # fmt: skip
-class _TellsUnasked(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "test_trigger_tool_change":
-            turn.notify("notifications/tools/list_changed", {})
+class _UnrequestedNotification(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_trigger_tool_change":
+            inbound.notify("notifications/tools/list_changed", {})
         return result
 
 
 @fault("changes-not-told", "tools.list-changed", "prompts.list-changed", "resources.list-changed",
        "resources.updated", "resources.updated-only-if-subscribed", revisions=LEGACY)  # fmt: skip
-class _NotTold(Fault):
-    def told(self, message: JsonObject) -> JsonObject | None:  # noqa: ARG002
+class _NoNotification(Fault):
+    def change_notification(self, message: JsonObject) -> JsonObject | None:  # noqa: ARG002
         return None
 
 

@@ -1,4 +1,4 @@
-"""Faults of pages, of what is said of caches, and of `_meta`."""
+"""Faults of pagination, caching and `_meta`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
-    Change = Callable[[Turn, JsonObject], JsonObject]
+    Change = Callable[[InboundRequest, JsonObject], JsonObject]
 
 __all__: list[str] = []
 
@@ -32,18 +32,18 @@ def _resources(result: JsonObject) -> list[JsonValue]:
     return found if isinstance(found, list) else []
 
 
-# --- pages, caches ---------------------------------------------------------------------------------------------------
+# --- pagination and caching ------------------------------------------------------------------------------------------
 
 changed("page-again", "pagination.walk", "resources.unique", method="resources/list",
-        change=lambda turn, result: {**result, "resources": [
+        change=lambda inbound, result: {**result, "resources": [
             {"uri": "test://static-text", "name": "again"}, *_resources(result)]}
-        if "cursor" in turn.params else result)  # fmt: skip
+        if "cursor" in inbound.params else result)  # fmt: skip
 
 
 @fault("any-cursor", "pagination.invalid-cursor")
 class _AnyCursor(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if turn.request["method"] == "tools/list" and isinstance(turn.params.get("cursor"), str):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.request["method"] == "tools/list" and isinstance(inbound.params.get("cursor"), str):
             return {"tools": []}
         raise error
 
@@ -68,7 +68,7 @@ for _method, _words in {
     "resources/templates/list": "resources-templates-list",
     "resources/read": "resources-read",
 }.items():
-    # The schema has the hints too.
+    # The schema also requires the cache hints.
     _seen = (f"caching.{_words}", *_SCHEMAS.get(_method, ()))
     changed(f"no-ttl-{_words}", *_seen, method=_method, change=_without("ttlMs"), modern=True)
 
@@ -91,7 +91,7 @@ changed(
     modern=True,
 )
 changed("scope-by-page", "caching.scope-of-pages", method="resources/list", modern=True,
-        change=lambda turn, result: {**result, "cacheScope": "public"} if "cursor" in turn.params else result)  # fmt: skip
+        change=lambda inbound, result: {**result, "cacheScope": "public"} if "cursor" in inbound.params else result)  # fmt: skip
 changed("hints-with-questions", "caching.not-when-input-is-required", method="resources/read", modern=True,
         of="test://conformance/asking", change=_with(ttlMs=0, cacheScope="private"))  # fmt: skip
 
@@ -99,7 +99,7 @@ changed("hints-with-questions", "caching.not-when-input-is-required", method="re
 
 
 def _meta(**members: JsonValue) -> Change:
-    def change(_: Turn, result: JsonObject) -> JsonObject:
+    def change(_: InboundRequest, result: JsonObject) -> JsonObject:
         meta = result["_meta"]
         return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), **members}}
 

@@ -1,4 +1,4 @@
-"""Faults of how requests are taken: what must stand in them, what may, and the codes that refuse them."""
+"""Faults of the validation of requests, and of the codes of rejections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -25,93 +25,93 @@ _SAMPLING: Final = "test_sampling"
 _CHANGED: Final = "notifications/prompts/list_changed"
 
 
-def _method(turn: Turn) -> str:
-    return str(turn.request["method"])
+def _method(inbound: InboundRequest) -> str:
+    return str(inbound.request["method"])
 
 
-def _declared(turn: Turn) -> JsonObject:
-    declared = turn.meta.get(_DECLARED) if turn.modern else turn.session.capabilities
+def _declared(inbound: InboundRequest) -> JsonObject:
+    declared = inbound.meta.get(_DECLARED) if inbound.modern else inbound.session.capabilities
     return declared if isinstance(declared, dict) else {}
 
 
 def _refusing(
     name: str,
     *caught_by: str,
-    when: Callable[[Turn], bool],
+    when: Callable[[InboundRequest], bool],
     code: int = -32602,
     revisions: tuple[str, ...] | None = None,
 ) -> None:
-    """Enters a fault that refuses what has to be served."""
+    """Add a fault that rejects a valid request."""
 
     class _Refuses(Fault):
-        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-            if when(turn):
-                raise RpcError(code, "it is not liked")
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if when(inbound):
+                raise RpcError(code, "rejected by the fault")
             return result
 
     fault(name, *caught_by, revisions=revisions)(_Refuses)
 
 
-def _serving(name: str, *caught_by: str, when: Callable[[Turn], bool]) -> None:
-    """Enters a fault that answers `server/discover` where it has to be refused."""
+def _serving(name: str, *caught_by: str, when: Callable[[InboundRequest], bool]) -> None:
+    """Add a fault that answers an invalid `server/discover`."""
 
     class _Serves(Fault):
-        def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-            if _method(turn) == "server/discover" and when(turn):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if _method(inbound) == "server/discover" and when(inbound):
                 return dict(_DISCOVERED)
             raise error
 
     fault(name, *caught_by, revisions=MODERN)(_Serves)
 
 
-# --- what has to stand in a request, and what may --------------------------------------------------------------------
+# --- required and optional members -----------------------------------------------------------------------------------
 
-_serving("meta-optional", "meta.missing", "jsonrpc.stateless", when=lambda turn: "_meta" not in turn.params)
+_serving("meta-optional", "meta.missing", "jsonrpc.stateless", when=lambda inbound: "_meta" not in inbound.params)
 _serving(
     "version-optional",
     "meta.missing-version",
     "http.meta-missing",
-    when=lambda turn: "_meta" in turn.params and _VERSION not in turn.meta,
+    when=lambda inbound: "_meta" in inbound.params and _VERSION not in inbound.meta,
 )
 _serving(
     "capabilities-optional",
     "meta.missing-capabilities",
     "meta.missing-status",
     "http.meta-missing",
-    when=lambda turn: "_meta" in turn.params and _DECLARED not in turn.meta,
+    when=lambda inbound: "_meta" in inbound.params and _DECLARED not in inbound.meta,
 )
 _refusing(
     "client-info-demanded",
     "meta.without-client-info",
-    when=lambda turn: turn.modern and f"{META}clientInfo" not in turn.meta,
+    when=lambda inbound: inbound.modern and f"{META}clientInfo" not in inbound.meta,
     revisions=MODERN,
 )
-_refusing("unknown-meta-refused", "meta.unknown-keys", when=lambda turn: "com.example/anything" in turn.meta)
+_refusing("unknown-meta-refused", "meta.unknown-keys", when=lambda inbound: "com.example/anything" in inbound.meta)
 _refusing(
     "unknown-capability-refused",
     "capability.unknown",
-    when=lambda turn: "conformanceUnknown" in _declared(turn) and _method(turn) in ("ping", "server/discover"),
+    when=lambda inbound: "conformanceUnknown" in _declared(inbound) and _method(inbound) in ("ping", "server/discover"),
 )
 _refusing(
     "bare-client-refused",
     "capability.bare-client",
-    when=lambda turn: not _declared(turn) and _method(turn) == "prompts/list",
+    when=lambda inbound: not _declared(inbound) and _method(inbound) == "prompts/list",
 )
 
 
 @fault("client-gone-by-lack", "lifecycle.missing-capability")
 class _LackForgotten(Fault):
-    """Does not answer any more, when a client was refused for what it lacks."""
+    """A server that stops answering after it rejected a client that lacks a capability."""
 
     def __init__(self) -> None:
         self._gone = False
 
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        self._gone = name_of(turn) == _SAMPLING and not _declared(turn)
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        self._gone = name_of(inbound) == _SAMPLING and not _declared(inbound)
         raise error
 
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        if self._gone and _method(turn) in ("ping", "server/discover"):
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if self._gone and _method(inbound) in ("ping", "server/discover"):
             self._gone = False
             return None
         return response
@@ -119,9 +119,9 @@ class _LackForgotten(Fault):
 
 @fault("capabilities-remembered", "jsonrpc.stateless-capabilities", "capability.missing-required",
        "http.missing-capability", revisions=MODERN)  # fmt: skip
-class _Remembered(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if name_of(turn) == "test_missing_capability":
+class _RememberedCapabilities(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if name_of(inbound) == "test_missing_capability":
             return {"content": []}
         raise error
 
@@ -131,8 +131,8 @@ class _Remembered(Fault):
 
 @fault("unknown-method-code", "jsonrpc.unknown-method", "http.method-not-found")
 class _UnknownMethod(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if _method(turn) == "conformance/does-not-exist":
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _method(inbound) == "conformance/does-not-exist":
             raise RpcError(-32600, str(error), error.data, error.status)
         raise error
 
@@ -143,21 +143,21 @@ class _MissingField(Fault):
         return 200 if code == -32602 else status
 
 
-def _no_reference(turn: Turn) -> bool:
-    ref = turn.params.get("ref")
+def _no_reference(inbound: InboundRequest) -> bool:
+    ref = inbound.params.get("ref")
     return isinstance(ref, dict) and ref.get("name") == "none"
 
 
 def _coded(name: str, check: str, code: int, revisions: tuple[str, ...] | None = None) -> None:
-    """Enters a fault that refuses a completion of no prompt by another code: nobody asks for that one but all see it."""
+    """Add a fault that rejects a completion without a prompt with another code; the check is passive."""
 
-    class _Coded(Fault):
-        def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-            if _no_reference(turn):
+    class _OtherCode(Fault):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if _no_reference(inbound):
                 raise RpcError(code, str(error), error.data)
             raise error
 
-    fault(name, check, revisions=revisions)(_Coded)
+    fault(name, check, revisions=revisions)(_OtherCode)
 
 
 _coded("completion-unserved", "capability.declared-served", -32601)
@@ -165,14 +165,14 @@ _coded("code-reserved", "error.reserved-range", -32050, MODERN)
 _coded("code-of-missing-capability", "error.reserved-codes-meaning", -32021, MODERN)
 
 
-# --- what comes unasked ----------------------------------------------------------------------------------------------
+# --- unsolicited messages --------------------------------------------------------------------------------------------
 
 
 @fault("greets-first", "lifecycle.initialize-first", revisions=LEGACY, transports=_PIPES)
 class _GreetsFirst(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if _method(turn) == "initialize":
-            turn.notify("notifications/message", {"level": "emergency", "data": "hello"})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _method(inbound) == "initialize":
+            inbound.notify("notifications/message", {"level": "emergency", "data": "hello"})
         return result
 
 
@@ -183,12 +183,12 @@ def _saying(
     revisions: tuple[str, ...],
     transports: tuple[str, ...] = (*_PIPES, *_HTTP),
 ) -> None:
-    """Enters a fault that says something before the answer of one tool."""
+    """Add a fault that sends a message before the response of one tool."""
 
     class _Says(Fault):
-        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-            if name_of(turn) == "test_simple_text":
-                turn.send({"jsonrpc": "2.0", **said})
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if name_of(inbound) == "test_simple_text":
+                inbound.send({"jsonrpc": "2.0", **said})
             return result
 
     fault(name, *caught_by, revisions=revisions, transports=transports)(_Says)
@@ -207,7 +207,7 @@ _saying(
     "mrtr.no-requests",
     said={"id": "asked", "method": "ping"},
     revisions=MODERN,
-    # Over HTTP there is nowhere to post the answer to, so that the call itself comes to nothing.
+    # Over HTTP there is no endpoint for the response, so the call itself fails.
     transports=_PIPES,
 )
 
@@ -217,9 +217,9 @@ class _ChangesUndeclared(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:
         return {**declared, "prompts": {}}
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "test_simple_text":
-            turn.send({"jsonrpc": "2.0", "method": _CHANGED})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_text":
+            inbound.send({"jsonrpc": "2.0", "method": _CHANGED})
         return result
 
 
@@ -228,21 +228,21 @@ class _UpdatesUndeclared(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:
         return {**declared, "resources": {"listChanged": True}}
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "test_simple_text":
-            turn.notify("notifications/resources/updated", {"uri": "test://watched-resource"})
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_text":
+            inbound.notify("notifications/resources/updated", {"uri": "test://watched-resource"})
         return result
 
 
 @fault("ids-as-fractions", "jsonrpc.request-id-type", revisions=LEGACY)
 class _Fractions(Fault):
-    def question_id(self, id: str) -> JsonValue:
+    def client_request_id(self, id: str) -> JsonValue:
         return int(id[1:]) + 0.5
 
 
 @fault("ids-all-the-same", "jsonrpc.request-id-unique", revisions=LEGACY)
 class _Same(Fault):
-    def question_id(self, id: str) -> JsonValue:  # noqa: ARG002
+    def client_request_id(self, id: str) -> JsonValue:  # noqa: ARG002
         return "same"
 
 

@@ -1,4 +1,4 @@
-"""More faults in what the schema says: of what a server asks and tells, and of the errors that it sends."""
+"""Faults of the schema of client requests, notifications and errors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN
 from mutants.server_faults.lists import changed, name_of
-from mutants.server_faults.notifications import told
+from mutants.server_faults.notifications import notification_fault
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -19,12 +19,12 @@ _NEW: Final = LEGACY[-1:]
 _SIMPLE: Final = "test_simple_text"
 _NEXT: Final = "json_schema_2020_12_tool"
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
+# --- client requests -------------------------------------------------------------------------------------------------
 
 
 @fault("tool-result-as-text", "schema.tool-result-content")
 class _ResultAsText(Fault):
-    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
         messages = params.get("messages")
         if method != "sampling/createMessage" or not isinstance(messages, list):
             return params
@@ -35,16 +35,16 @@ def _as_text(message: JsonObject) -> JsonObject:
     blocks = message.get("content")
     if not isinstance(blocks, list):
         return message
-    told = [
+    converted = [
         {**each, "content": "42"} if isinstance(each, dict) and each.get("type") == "tool_result" else each
         for each in blocks
     ]
-    return {**message, "content": told}
+    return {**message, "content": converted}
 
 
 @fault("url-message-number", "schema.elicit-url", "elicitation.url-params")
 class _MessageNumber(Fault):
-    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
         return {**params, "message": 5} if "url" in params else params
 
 
@@ -60,20 +60,20 @@ class _PageDataEmpty(Fault):
         return {**error, "data": {"elicitations": []}} if error["code"] == -32042 else error
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- notifications ---------------------------------------------------------------------------------------------------
 
-told("complete-number", "schema.elicitation-complete", "elicitation.complete-id",
+notification_fault("complete-number", "schema.elicitation-complete", "elicitation.complete-id",
      method="notifications/elicitation/complete", revisions=_NEW, change=lambda _: {"elicitationId": 5})  # fmt: skip
 
 
 def _saying(name: str, *caught_by: str, said: JsonObject, revisions: tuple[str, ...] | None = None) -> None:
-    """Enters a fault that says something before the answer of one tool."""
+    """Add a fault that sends a message before the response of one tool."""
 
     class _Says(Fault):
-        def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-            if name_of(turn) == _SIMPLE:
-                id: JsonObject = {"id": f"asked{next(turn.session.numbers)}"} if said.get("id") else {}
-                turn.send({"jsonrpc": "2.0", **said, **id})
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if name_of(inbound) == _SIMPLE:
+                id: JsonObject = {"id": f"asked{next(inbound.session.numbers)}"} if said.get("id") else {}
+                inbound.send({"jsonrpc": "2.0", **said, **id})
             return result
 
     fault(name, *caught_by, revisions=revisions)(_Says)
@@ -91,7 +91,7 @@ _saying("error-of-nobody", "schema.error-id",
 
 @fault("update-of-number", "schema.resource-updated", revisions=LEGACY)
 class _UpdateOfNumber(Fault):
-    def told(self, message: JsonObject) -> JsonObject | None:
+    def change_notification(self, message: JsonObject) -> JsonObject | None:
         return {**message, "params": {"uri": 5}} if message["method"] == "notifications/resources/updated" else message
 
 
@@ -100,17 +100,17 @@ class _UpdateOfNumber(Fault):
 
 @fault("support-perhaps", "schema.tool-execution", "tools.list-schema", revisions=_NEW)
 class _SupportPerhaps(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         tools = result.get("tools")
-        if turn.request["method"] != "tools/list" or not isinstance(tools, list):
+        if inbound.request["method"] != "tools/list" or not isinstance(tools, list):
             return result
-        told: list[JsonValue] = [
+        tools: list[JsonValue] = [
             {**each, "execution": {"taskSupport": "perhaps"}}
             if isinstance(each, dict) and each["name"] == _SIMPLE
             else each
             for each in tools
         ]
-        return {**result, "tools": told}
+        return {**result, "tools": tools}
 
 
 changed("address-unchecked", "schema.validates-2020-12", method="tools/call", of=_NEXT,
@@ -120,8 +120,8 @@ changed("address-unchecked", "schema.validates-2020-12", method="tools/call", of
 
 @fault("tour-unanswered", "schema.tour")
 class _TourUnanswered(Fault):
-    """Does not answer one call, that only those make who look at everything."""
+    """A server that does not answer one call: that of clients that use every tool."""
 
-    def response(self, turn: Turn, response: JsonObject) -> JsonValue:
-        unanswered = turn.meta.get("progressToken") == "tour" and name_of(turn) == "test_error_handling"
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        unanswered = inbound.meta.get("progressToken") == "tour" and name_of(inbound) == "test_error_handling"
         return None if unanswered else response

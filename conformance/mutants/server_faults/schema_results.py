@@ -1,4 +1,4 @@
-"""Faults in what the schema says of results: each is done to the result of one method."""
+"""Faults of the schema of results: each changes the result of one method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -21,20 +21,20 @@ Change: TypeAlias = "Callable[[JsonObject], JsonObject]"
 
 
 class _InResult(Fault):
-    """Changes the result of a method, of one tool, prompt or resource where that is said."""
+    """A fault that changes the result of a method, or of one tool, prompt or resource."""
 
     def __init__(self, method: str, change: Change, of: str | None = None) -> None:
         self._method: Final = method
         self._change: Final = change
         self._of: Final = of
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        mine = turn.request["method"] == self._method and self._of in (None, name_of(turn))
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        mine = inbound.request["method"] == self._method and self._of in (None, name_of(inbound))
         return self._change(result) if mine else result
 
 
-class _InNotice(Fault):
-    """Changes the params of what is sent before an answer."""
+class _InNotification(Fault):
+    """A fault that changes the params of notifications before a response."""
 
     def __init__(self, method: str, change: Change) -> None:
         self._method: Final = method
@@ -47,19 +47,19 @@ class _InNotice(Fault):
         return {**message, "params": self._change(params if isinstance(params, dict) else {})}
 
 
-class _Asked(Fault):
-    """Changes the params of a question."""
+class _ClientRequestFault(Fault):
+    """A fault that changes the params of a client request."""
 
     def __init__(self, method: str, change: Change) -> None:
         self._method: Final = method
         self._change: Final = change
 
-    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
         return self._change(params) if method == self._method else params
 
 
-class _Declared(Fault):
-    """Changes what is declared."""
+class _InCapabilities(Fault):
+    """A fault that changes the server capabilities."""
 
     def __init__(self, change: Change) -> None:
         self._change: Final = change
@@ -69,31 +69,31 @@ class _Declared(Fault):
 
 
 def _with(**members: JsonValue) -> Change:
-    """Puts members in."""
+    """Return a change that adds members."""
     return lambda value: {**value, **members}
 
 
 def _drop(name: str) -> Change:
-    """Takes a member out."""
+    """Return a change that removes a member."""
     return lambda value: {key: each for key, each in value.items() if key != name}
 
 
 def _first(name: str, change: Change, index: int = 0) -> Change:
-    """Changes an entry of a list."""
+    """Return a change of an entry of a list."""
 
     def changed(value: JsonObject) -> JsonObject:
         entries = value.get(name)
         if not isinstance(entries, list) or len(entries) <= index:
             return value
         entry = entries[index]
-        told = change(entry) if isinstance(entry, dict) else entry
-        return {**value, name: [*entries[:index], told, *entries[index + 1 :]]}
+        changed_entry = change(entry) if isinstance(entry, dict) else entry
+        return {**value, name: [*entries[:index], changed_entry, *entries[index + 1 :]]}
 
     return changed
 
 
 def _within(name: str, change: Change) -> Change:
-    """Changes a member that is an object."""
+    """Return a change of a member that is an object."""
 
     def changed(value: JsonObject) -> JsonObject:
         inner = value.get(name)
@@ -272,21 +272,21 @@ _enter(
 )
 _enter(
     "log-level-fatal",
-    partial(_InNotice, "notifications/message", _with(level="fatal")),
+    partial(_InNotification, "notifications/message", _with(level="fatal")),
     "schema.logging-level",
     "logging.level",
     "logging.shape",
 )
 _enter(
     "tokens-string",
-    partial(_Asked, "sampling/createMessage", _with(maxTokens="many")),
+    partial(_ClientRequestFault, "sampling/createMessage", _with(maxTokens="many")),
     "schema.create-message-params",
     "sampling.shape",
 )
 _enter(
     "sampled-resource",
     partial(
-        _Asked,
+        _ClientRequestFault,
         "sampling/createMessage",
         _first("messages", _with(content={"type": "resource", "resource": {"uri": "a:b", "text": ""}})),
     ),
@@ -295,7 +295,9 @@ _enter(
 _enter(
     "form-null",
     partial(
-        _Asked, "elicitation/create", _within("requestedSchema", _within("properties", _with(odd={"type": "null"})))
+        _ClientRequestFault,
+        "elicitation/create",
+        _within("requestedSchema", _within("properties", _with(odd={"type": "null"}))),
     ),
     "schema.elicit-primitives",
     "elicitation.fields",
@@ -303,27 +305,27 @@ _enter(
 _enter(
     "form-choice-of-numbers",
     partial(
-        _Asked,
+        _ClientRequestFault,
         "elicitation/create",
         _within("requestedSchema", _within("properties", _with(odd={"type": "string", "enum": [1, 2]}))),
     ),
     "schema.elicit-enums",
 )
-_enter("flag-string", partial(_Declared, _with(tools={"listChanged": "yes"})), "schema.server-capabilities")
-_enter("experimental-flag", partial(_Declared, _with(experimental={"a": True})), "capability.experimental")
+_enter("flag-string", partial(_InCapabilities, _with(tools={"listChanged": "yes"})), "schema.server-capabilities")
+_enter("experimental-flag", partial(_InCapabilities, _with(experimental={"a": True})), "capability.experimental")
 _enter(
     "extension-flag",
-    partial(_Declared, _within("extensions", _with(**{"com.example/a": True}))),
+    partial(_InCapabilities, _within("extensions", _with(**{"com.example/a": True}))),
     "capability.extensions",
     revisions=("2026-07-28",),
 )
 _enter(
     "extension-bare",
-    partial(_Declared, _within("extensions", _with(plain={}))),
+    partial(_InCapabilities, _within("extensions", _with(plain={}))),
     "capability.extension-id",
     revisions=("2026-07-28",),
 )
-_enter("core-tasks", partial(_Declared, _with(tasks={})), "compat.no-core-tasks", revisions=("2026-07-28",))
+_enter("core-tasks", partial(_InCapabilities, _with(tasks={})), "compat.no-core-tasks", revisions=("2026-07-28",))
 _enter(
     "question-too-early",
     partial(_InResult, _CALL, _with(inputRequests={}), "test_simple_text"),

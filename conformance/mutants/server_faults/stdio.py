@@ -1,4 +1,4 @@
-"""Faults of batches, of pipes that carry odd pieces, and of ids that can be guessed."""
+"""Faults of batches, of reading lines in stdio, and of ids that are not random."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
 _PIPES: Final = ("stdio",)
 _BATCHES: Final = LEGACY[1:2]
 _SHORT: Final = 100
-"""Bytes of a piece that is taken for a whole line."""
+"""The size in bytes of the pieces that the server reads as lines."""
 _PORTION: Final = 64 * 1024
 _LARGE: Final = 250_000
 
@@ -35,7 +35,7 @@ def _batch(
     change: Callable[[list[JsonValue], JsonValue, int], tuple[JsonValue, int]],
     transports: tuple[str, ...] = ("stdio", "http"),
 ) -> None:
-    """Enters a fault of what is said to a batch."""
+    """Add a fault of the answer to a batch."""
 
     class _Batch(Fault):
         def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:
@@ -44,7 +44,7 @@ def _batch(
     fault(name, *caught_by, revisions=_BATCHES, transports=transports)(_Batch)
 
 
-_NOTICE: Final[JsonObject] = {
+_NOTIFICATION: Final[JsonObject] = {
     "jsonrpc": "2.0",
     "method": "notifications/message",
     "params": {"level": "emergency", "data": "a batch came"},
@@ -52,7 +52,7 @@ _NOTICE: Final[JsonObject] = {
 _batch("batch-of-one-unanswered", "batch.one", change=lambda batch, answer, status:
        (None, 202) if len(batch) == 1 else (answer, status))  # fmt: skip
 _batch("batch-of-both-kinds", "batch.element-kinds", change=lambda _, answer, status:
-       ([*answer, _NOTICE], status) if isinstance(answer, list) else (answer, status))  # fmt: skip
+       ([*answer, _NOTIFICATION], status) if isinstance(answer, list) else (answer, status))  # fmt: skip
 _batch("batch-empty-array", "batch.empty", transports=_PIPES, change=lambda batch, answer, status:
        (answer, status) if batch else ([answer], status))  # fmt: skip
 _batch("batch-empty-taken", "batch.empty", transports=("http",), change=lambda batch, answer, status:
@@ -63,13 +63,13 @@ _batch("batch-answered-empty", "batch.http-202", "batch.element-kinds", transpor
 
 @fault("tokens-twice", "progress.own-token-once", revisions=_BATCHES, transports=_PIPES)
 class _TokensTwice(Fault):
-    """Asks for progress twice at a time by one token: that is seen where both stand in an array."""
+    """A server that uses one progress token for two client requests; both are in one batch."""
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "test_simple_text":
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_text":
             meta: JsonObject = {"_meta": {"progressToken": "mine"}}
-            number = next(turn.session.numbers)
-            turn.send(
+            number = next(inbound.session.numbers)
+            inbound.send(
                 [
                     {"jsonrpc": "2.0", "id": f"{which}{number}", "method": "ping", "params": meta}
                     for which in ("first", "second")
@@ -80,11 +80,11 @@ class _TokensTwice(Fault):
 
 @fault("tokens-as-fractions", "progress.own-token-type", revisions=LEGACY)
 class _TokensAsFractions(Fault):
-    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
         return {**params, "_meta": {"progressToken": 1.5}} if method == "sampling/createMessage" else params
 
 
-# --- pipes -----------------------------------------------------------------------------------------------------------
+# --- stdio -----------------------------------------------------------------------------------------------------------
 
 
 @fault("long-lines-dropped", "stdio.large-message", revisions=MODERN, transports=_PIPES)
@@ -107,11 +107,11 @@ class _PiecesAsLines(Fault):
 
 @fault("cancelled-goes-on", "stdio.cancelled-silent", revisions=MODERN, transports=_PIPES)
 class _CancelledGoesOn(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        token = turn.meta.get("progressToken")
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        token = inbound.meta.get("progressToken")
         if str(token).startswith("to be cancelled"):
             time.sleep(0.05)
-            turn.notify("notifications/progress", {"progressToken": token, "progress": 1000})
+            inbound.notify("notifications/progress", {"progressToken": token, "progress": 1000})
         return result
 
 

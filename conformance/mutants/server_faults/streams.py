@@ -1,4 +1,4 @@
-"""Faults of streams: what stands in them, how they are taken up again, and HTTP+SSE."""
+"""Faults of streams: their events, their resumption, and HTTP+SSE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_core.jsonrpc.messages import JsonValue
-    from mutants.server.streams import HttpSession, Standing
+    from mutants.server.streams import HttpSession, ListenStream
 
 _HTTP: Final = ("http",)
 _SSE: Final = ("http-sse",)
@@ -44,7 +44,7 @@ def _framing(
     revisions: tuple[str, ...] = LEGACY[3:],
     transport: str = "http",
 ) -> None:
-    """A server whose events are wrong."""
+    """Add a server with invalid events."""
 
     class _Frames(Fault):
         def frame(self, what: str, fields: dict[str, str]) -> dict[str, str]:
@@ -99,7 +99,7 @@ def _doubled(fields: dict[str, str]) -> dict[str, str]:
 
 @fault("no-response", "sse.response", revisions=LEGACY[3:], transports=_HTTP)
 class _NoResponse(Fault):
-    """Ends one stream without the response."""
+    """A server that ends one stream without the response."""
 
     def __init__(self) -> None:
         self._one = False
@@ -117,8 +117,8 @@ breaking("closes-early", "sse.unbroken", "response-at-once", revisions=LEGACY[2:
 
 @fault("broadcast", "sse.no-broadcast", revisions=_STREAMS, transports=_HTTP)
 class _Broadcast(Fault):
-    def streams(self, standing: Sequence[Standing]) -> Sequence[Standing]:
-        return standing
+    def streams(self, listen_streams: Sequence[ListenStream]) -> Sequence[ListenStream]:
+        return listen_streams
 
 
 @fault("replays-all", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
@@ -157,10 +157,10 @@ class _CancelsOnLoss(Fault):
         return gone
 
 
-# --- HTTP+SSE ----------------------------------------------------------------------------------------------------------
+# --- HTTP+SSE ---------------------------------------------------------------------------------------------------------
 
 
 @fault("answers-to-all", "http-sse.answers-apart", revisions=_OLD, transports=_SSE)
 class _AnswersToAll(Fault):
-    def tells(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
+    def sse_targets(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
         return every

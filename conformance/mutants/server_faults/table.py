@@ -1,11 +1,11 @@
-"""All faults of raw servers, gathered in one table.
+"""All faults of raw servers in one table.
 
-A module takes part by standing in this list.
+Importing a module adds its faults.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: F401  each module enters its faults
+# ruff: noqa: F401  importing a module adds its faults
 # isort: off
 import mutants.server_faults.envelope
 import mutants.server_faults.headers

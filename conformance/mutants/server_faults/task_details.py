@@ -1,4 +1,4 @@
-"""More faults of tasks, in either form."""
+"""More faults of tasks, in both forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mutants.server_faults.lists import changed, name_of
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -26,18 +26,18 @@ _TASK: Final[JsonObject] = {
 }
 
 
-def _is(turn: Turn, *methods: str) -> bool:
-    return turn.request["method"] in methods
+def _is(inbound: InboundRequest, *methods: str) -> bool:
+    return inbound.request["method"] in methods
 
 
-# --- in either form --------------------------------------------------------------------------------------------------
+# --- both forms ------------------------------------------------------------------------------------------------------
 
 
 @fault("task-error-hidden", "tasks.tool-error", revisions=(*_CORE, *MODERN))
 class _ErrorHidden(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         inner = result.get("result")
-        if _is(turn, "tasks/get") and isinstance(inner, dict):
+        if _is(inbound, "tasks/get") and isinstance(inner, dict):
             return {**result, "result": {key: each for key, each in inner.items() if key != "isError"}}
         return result
 
@@ -47,19 +47,19 @@ class _ChangesAtTheEnd(Fault):
     def __init__(self) -> None:
         self._seen: set[JsonValue] = set()
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if not _is(turn, "tasks/get") or result.get("status") != "completed" or "isError" in str(result):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if not _is(inbound, "tasks/get") or result.get("status") != "completed" or "isError" in str(result):
             return result
         again = str(result["taskId"]) in self._seen
         self._seen.add(str(result["taskId"]))
         return {**result, "result": {"content": []}} if again else result
 
 
-# --- of 2025-11-25 ---------------------------------------------------------------------------------------------------
+# --- 2025-11-25 ------------------------------------------------------------------------------------------------------
 
 
 @fault("tasks-undeclared", "tasks.declared", revisions=_CORE)
-class _Undeclared(Fault):
+class _WithoutCapability(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:
         return {key: each for key, each in declared.items() if key != "tasks"}
 
@@ -72,9 +72,9 @@ class _ListUndeclared(Fault):
 
 @fault("list-as-task", "tasks.not-augmentable", revisions=_CORE)
 class _ListAsTask(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if _is(turn, "tools/list") and "task" in turn.params:
-            raise RpcError(-32602, "a list is no task")
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "tools/list") and "task" in inbound.params:
+            raise RpcError(-32602, "a list cannot run as a task")
         return result
 
 
@@ -86,9 +86,9 @@ class _ResultAtOnce(Fault):
 
 @fault("related-task-wins", "tasks.id-param-wins", revisions=_CORE)
 class _RelatedWins(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        related = turn.meta.get(_RELATED)
-        if _is(turn, "tasks/get") and isinstance(related, dict):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        related = inbound.meta.get(_RELATED)
+        if _is(inbound, "tasks/get") and isinstance(related, dict):
             return {**result, "taskId": related["taskId"]}
         return result
 
@@ -110,50 +110,50 @@ class _BySurprise(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:
         return {key: each for key, each in declared.items() if key != "extensions"}
 
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**_TASK, "resultType": "task"} if name_of(turn) == "test_trigger_prompt_change" else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**_TASK, "resultType": "task"} if name_of(inbound) == "test_trigger_prompt_change" else result
 
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if str(turn.request["method"]).startswith("tasks/"):
-            raise RpcError(-32601, "there is no such method", status=404)
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if str(inbound.request["method"]).startswith("tasks/"):
+            raise RpcError(-32601, "unknown method", status=404)
         raise error
 
 
 @fault("task-for-anybody", "jsonrpc.result-type-not-unadvertised", "tasks.fallback", revisions=MODERN)
-class _ForAnybody(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "slow_compute" and not turn.declares("extensions", _EXTENSION):
+class _WithoutExtension(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "slow_compute" and not inbound.declares("extensions", _EXTENSION):
             return {**_TASK, "resultType": "task"}
         return result
 
 
 @fault("fallback-refused", "tasks.fallback", revisions=MODERN)
 class _FallbackRefused(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if name_of(turn) == "slow_compute" and not turn.declares("extensions", _EXTENSION) and turn.modern:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "slow_compute" and not inbound.declares("extensions", _EXTENSION) and inbound.modern:
             raise RpcError(-32602, "only as a task")
         return result
 
 
 @fault("task-param-refused", "tasks.param-ignored", revisions=MODERN)
 class _ParamRefused(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        if turn.modern and "task" in turn.params:
-            raise RpcError(-32602, "there is no param task")
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.modern and "task" in inbound.params:
+            raise RpcError(-32602, "unknown param task")
         return result
 
 
 @fault("task-got-as-task", "tasks.only-of-calls", revisions=MODERN)
 class _GotAsTask(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "resultType": "task"} if _is(turn, "tasks/get") else result
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "resultType": "task"} if _is(inbound, "tasks/get") else result
 
 
 @fault("task-key-renamed", "tasks.inputs", revisions=MODERN)
 class _KeyRenamed(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         requests = result.get("inputRequests")
-        if _is(turn, "tasks/get") and isinstance(requests, dict) and set(requests) == {"name"}:
+        if _is(inbound, "tasks/get") and isinstance(requests, dict) and set(requests) == {"name"}:
             return {**result, "inputRequests": {"again": requests["name"]}}
         return result
 
@@ -165,23 +165,23 @@ class _NameUnheeded(Fault):
 
 
 @fault("anybody-hears-tasks", "tasks.listen-undeclared", revisions=MODERN)
-class _AnybodyHears(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if _is(turn, "subscriptions/listen") and error.code == -32021:
+class _ListenWithoutExtension(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "subscriptions/listen") and error.code == -32021:
             return {}
         raise error
 
 
 @fault("tasks-unheard", "tasks.listen", revisions=MODERN)
 class _Unheard(Fault):
-    def acknowledged(self, wanted: JsonObject, told: JsonObject) -> JsonObject:  # noqa: ARG002
-        return {key: each for key, each in told.items() if key != "taskIds"}
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {key: each for key, each in granted.items() if key != "taskIds"}
 
 
 @fault("extension-in-legacy", "tasks.beside-legacy", revisions=MODERN)
 class _InLegacy(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        plain = "task" not in turn.params and name_of(turn) == "slow_compute"
-        if not turn.modern and plain and turn.declares("extensions", _EXTENSION):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        plain = "task" not in inbound.params and name_of(inbound) == "slow_compute"
+        if not inbound.modern and plain and inbound.declares("extensions", _EXTENSION):
             return {**_TASK}
         return result

@@ -1,4 +1,4 @@
-"""Faults of tasks that belong to somebody, and of what they tell on their way."""
+"""Faults of the access control and the progress of tasks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mutants.server.protocol import LEGACY, MODERN
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
 
 def _public(name: str, caught_by: str, *methods: str) -> None:
-    """Enters a fault: what is one user's alone is had by all, by some methods."""
+    """Add a fault that gives private features to all users by some methods."""
 
     class _Public(Fault):
-        def private(self, turn: Turn, *, theirs: bool) -> bool:
-            return theirs or turn.request["method"] in methods
+        def private(self, inbound: InboundRequest, *, theirs: bool) -> bool:
+            return theirs or inbound.request["method"] in methods
 
     fault(name, caught_by, revisions=MODERN, transports=_HTTP)(_Public)
 
@@ -29,27 +29,27 @@ _HTTP: Final = ("http",)
 
 
 @fault("task-of-everybody", "tasks.other-user", revisions=_CORE, transports=_HTTP)
-class _OfEverybody(Fault):
-    def owns(self, turn: Turn, *, mine: bool) -> bool:
-        return mine or turn.request["method"] != "tasks/list"
+class _TasksOfAllUsers(Fault):
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:
+        return mine or inbound.request["method"] != "tasks/list"
 
 
 @fault("task-ended-by-anybody", "tasks.other-user", revisions=_CORE, transports=_HTTP)
-class _EndedByAnybody(Fault):
-    def owns(self, turn: Turn, *, mine: bool) -> bool:
-        return mine or turn.request["method"] == "tasks/cancel"
+class _CancelledByAllUsers(Fault):
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:
+        return mine or inbound.request["method"] == "tasks/cancel"
 
 
 @fault("task-listed-to-all", "tasks.other-user-list", revisions=_CORE, transports=_HTTP)
 class _ListedToAll(Fault):
-    def owns(self, turn: Turn, *, mine: bool) -> bool:
-        return mine or turn.request["method"] == "tasks/list"
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:
+        return mine or inbound.request["method"] == "tasks/list"
 
 
 @fault("task-updated-by-anybody", "tasks.other-user-extension", revisions=MODERN, transports=_HTTP)
-class _UpdatedByAnybody(Fault):
-    def owns(self, turn: Turn, *, mine: bool) -> bool:
-        return mine or turn.request["method"] == "tasks/update"
+class _UpdatedByAllUsers(Fault):
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:
+        return mine or inbound.request["method"] == "tasks/update"
 
 
 @fault("task-progress-token", "tasks.progress-token", revisions=_CORE)
@@ -60,7 +60,7 @@ class _OtherToken(Fault):
 
 @fault("task-waits-working", "tasks.input-status", revisions=_CORE)
 class _WaitsWorking(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         return {**result, "status": "working"} if result.get("status") == "input_required" else result
 
 
@@ -70,7 +70,7 @@ class _GoesOn(Fault):
         return rule != "task-progress-ends"
 
 
-# --- rights ----------------------------------------------------------------------------------------------------------
+# --- private features ------------------------------------------------------------------------------------------------
 
 _public("private-tool-called", "tools.of-one-user", "tools/call")
 _public("private-resource-read", "resources.of-one-user", "resources/read")
@@ -79,11 +79,11 @@ _public("private-completed", "completion.of-one-user", "completion/complete")
 
 @fault("list-by-user-public", "caching.of-one-user", revisions=MODERN, transports=_HTTP)
 class _ListPublic(Fault):
-    def modern(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "cacheScope": "public"} if turn.request["method"] == "tools/list" else result
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "cacheScope": "public"} if inbound.request["method"] == "tools/list" else result
 
 
 @fault("state-of-everybody", "mrtr.state-of-another-user", revisions=MODERN, transports=_HTTP)
-class _StateOfEverybody(Fault):
+class _StateOfAllUsers(Fault):
     def keeps(self, rule: str) -> bool:
         return rule != "state-of-user"

@@ -1,4 +1,4 @@
-"""Faults of tasks: each is done to a result about one, or to what is refused."""
+"""Faults of tasks: each changes a result or a rejection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.fault import Turn
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -17,49 +17,49 @@ _CORE: Final = LEGACY[3:]
 _ABOUT: Final = ("tasks/get", "tasks/cancel")
 
 
-def _is(turn: Turn, *methods: str) -> bool:
-    return turn.request["method"] in methods
+def _is(inbound: InboundRequest, *methods: str) -> bool:
+    return inbound.request["method"] in methods
 
 
-def _shows(turn: Turn, result: JsonObject) -> bool:
-    """Whether it is a task of the modern form that a result shows."""
-    return result.get("resultType") == "task" or (_is(turn, "tasks/get") and "taskId" in result)
+def _shows(inbound: InboundRequest, result: JsonObject) -> bool:
+    """Return whether a result contains a task in the modern form."""
+    return result.get("resultType") == "task" or (_is(inbound, "tasks/get") and "taskId" in result)
 
 
 @fault("task-id-number", "tasks.fields", revisions=_CORE)
 class _TtlMissing(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "pollInterval": "soon"} if _is(turn, "tasks/get") else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "pollInterval": "soon"} if _is(inbound, "tasks/get") else result
 
 
 @fault("task-without-times", "tasks.timestamps", revisions=MODERN)
 class _NoTimes(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "createdAt": "now"} if _shows(turn, result) else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "createdAt": "now"} if _shows(inbound, result) else result
 
 
 @fault("task-starts-completed", "tasks.starts-working", revisions=_CORE)
 class _StartsCompleted(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         task = result.get("task")
         return {**result, "task": {**task, "status": "completed"}} if isinstance(task, dict) else result
 
 
 @fault("task-with-result", "tasks.create", revisions=MODERN)
 class _WithContent(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         return {**result, "content": []} if result.get("resultType") == "task" else result
 
 
 @fault("task-with-state", "tasks.no-request-state", revisions=MODERN)
 class _WithState(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "requestState": "x"} if _shows(turn, result) else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "requestState": "x"} if _shows(inbound, result) else result
 
 
 @fault("task-result-related", "tasks.no-related-task", revisions=MODERN)
 class _InnerRelated(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         inner = result.get("result")
         if not isinstance(inner, dict):
             return result
@@ -68,101 +68,101 @@ class _InnerRelated(Fault):
 
 @fault("task-cancel-shows", "tasks.cancelled", "tasks.cancel-ended", revisions=MODERN)
 class _CancelShows(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "status": "cancelled"} if _is(turn, "tasks/cancel") else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "status": "cancelled"} if _is(inbound, "tasks/cancel") else result
 
 
 @fault("task-update-shows", "tasks.input-required", revisions=MODERN)
 class _UpdateShows(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "status": "working"} if _is(turn, "tasks/update") else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "status": "working"} if _is(inbound, "tasks/update") else result
 
 
 @fault("task-related-missing", "tasks.related", revisions=_CORE)
 class _NotRelated(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {key: each for key, each in result.items() if key != "_meta"} if _is(turn, "tasks/result") else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {key: each for key, each in result.items() if key != "_meta"} if _is(inbound, "tasks/result") else result
 
 
 @fault("task-related-in-get", "tasks.no-related", revisions=_CORE)
 class _RelatedInGet(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         related: JsonObject = {"io.modelcontextprotocol/related-task": {"taskId": "x"}}
-        return {**result, "_meta": related} if _is(turn, *_ABOUT) else result
+        return {**result, "_meta": related} if _is(inbound, *_ABOUT) else result
 
 
 @fault("task-input-unrelated", "tasks.input", revisions=_CORE)
 class _InputUnrelated(Fault):
-    def asked(self, turn: Turn, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
-        return {key: each for key, each in params.items() if key != "_meta"} if _is(turn, "tasks/result") else params
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {key: each for key, each in params.items() if key != "_meta"} if _is(inbound, "tasks/result") else params
 
 
 @fault("task-unknown-code", "tasks.unknown", revisions=MODERN)
 class _UnknownCode(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if error.code == -32602 and _is(turn, *_ABOUT, "tasks/update"):
-            raise RpcError(-32600, "there is no such task")
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if error.code == -32602 and _is(inbound, *_ABOUT, "tasks/update"):
+            raise RpcError(-32600, "unknown task")
         raise error
 
 
 @fault("task-undeclared-served", "tasks.methods-undeclared", "tasks.legacy-declaration", revisions=MODERN)
 class _UndeclaredServed(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if error.code == -32021 and _is(turn, *_ABOUT, "tasks/update"):
-            raise RpcError(-32602, "there is no such task")
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if error.code == -32021 and _is(inbound, *_ABOUT, "tasks/update"):
+            raise RpcError(-32602, "unknown task")
         raise error
 
 
 @fault("task-required-served", "tasks.required", revisions=MODERN)
 class _RequiredServed(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if error.code == -32021 and turn.params.get("name") == "failing_job":
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if error.code == -32021 and inbound.params.get("name") == "failing_job":
             return {"content": []}
         raise error
 
 
 @fault("task-required-plain", "tasks.required-tool", revisions=_CORE)
 class _RequiredPlain(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if error.code == -32601 and turn.params.get("name") == "failing_job":
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if error.code == -32601 and inbound.params.get("name") == "failing_job":
             return {"content": []}
         raise error
 
 
 @fault("task-forbidden-run", "tasks.forbidden-tool", revisions=_CORE)
 class _ForbiddenRun(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if error.code == -32601 and turn.params.get("name") == "test_simple_text":
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if error.code == -32601 and inbound.params.get("name") == "test_simple_text":
             return {"content": []}
         raise error
 
 
 @fault("task-cursor-any", "tasks.list-cursor", revisions=_CORE)
 class _CursorAny(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if _is(turn, "tasks/list"):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "tasks/list"):
             return {"tasks": []}
         raise error
 
 
 @fault("task-list-empty", "tasks.list", revisions=_CORE)
 class _ListEmpty(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {"tasks": []} if _is(turn, "tasks/list") else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {"tasks": []} if _is(inbound, "tasks/list") else result
 
 
 @fault("task-cancel-working", "tasks.cancelled", revisions=_CORE)
 class _CancelWorking(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "status": "working"} if _is(turn, "tasks/cancel") else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "status": "working"} if _is(inbound, "tasks/cancel") else result
 
 
 @fault("task-cancel-ended", "tasks.cancel-ended", revisions=_CORE)
 class _CancelEnded(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if _is(turn, "tasks/cancel") and "ended" in str(error):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "tasks/cancel") and "ended" in str(error):
             return {
-                "taskId": str(turn.params["taskId"]),
+                "taskId": str(inbound.params["taskId"]),
                 "status": "cancelled",
                 "createdAt": "2026-01-01T00:00:00Z",
                 "lastUpdatedAt": "2026-01-01T00:00:00Z",
@@ -173,30 +173,30 @@ class _CancelEnded(Fault):
 
 @fault("task-list-revived", "tasks.removed", revisions=MODERN)
 class _ListRevived(Fault):
-    def refused(self, turn: Turn, error: RpcError) -> JsonObject:
-        if _is(turn, "tasks/list"):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "tasks/list"):
             return {"tasks": []}
         raise error
 
 
 @fault("task-failed-nameless", "tasks.failed", revisions=MODERN)
 class _FailedNameless(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "error": {}} if _is(turn, "tasks/get") and "error" in result else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "error": {}} if _is(inbound, "tasks/get") and "error" in result else result
 
 
 @fault("task-silent-failure", "tasks.failed-message", revisions=MODERN)
 class _SilentFailure(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:  # noqa: ARG002
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         return {key: each for key, each in result.items() if key != "statusMessage"}
 
 
 @fault("task-empty-result", "tasks.completed", "schema.call-tool-result", revisions=MODERN)
 class _EmptyResult(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         inner = result.get("result")
         is_error = isinstance(inner, dict) and "isError" in inner
-        return {**result, "result": {}} if _is(turn, "tasks/get") and inner is not None and not is_error else result
+        return {**result, "result": {}} if _is(inbound, "tasks/get") and inner is not None and not is_error else result
 
 
 @fault(
@@ -208,5 +208,7 @@ class _EmptyResult(Fault):
     revisions=MODERN,
 )
 class _StatusDone(Fault):
-    def result(self, turn: Turn, result: JsonObject) -> JsonObject:
-        return {**result, "status": "busy"} if _is(turn, "tasks/get") and result.get("status") == "working" else result
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return (
+            {**result, "status": "busy"} if _is(inbound, "tasks/get") and result.get("status") == "working" else result
+        )
