@@ -1,7 +1,7 @@
-"""The sessions of the project: `nox -l` lists them. `./scripts/test` is the short way to most of them.
+"""The nox sessions of the project: `nox -l` lists them. `./scripts/test` runs most of the checks without nox.
 
-All versions come from `scripts/constraints.txt`. Our own distributions are installed by path or from `dist/`, and without
-dependencies: their names belong to other people on the public index, so they are never asked for by name.
+All versions come from `scripts/constraints.txt`. The project's distributions are installed by path or from `dist/`, and
+without dependencies: on the public index their names belong to other projects, so they are never installed by name.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from environment import CONSTRAINTS, DISTRIBUTIONS, GROUPS, requirements
 
 ROOT = Path(__file__).parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-# Percent of lines and branches together. The core is pure: there is no excuse.
+# Percent of lines and branches together. The core has no I/O, so all of it can be tested.
 COVERAGE = {"mcp_core": 100, "mcp_client": 95, "mcp_server": 95, "mcp_conformance": 95}
-# What `build` installs together; each must do without the rest.
+# The sets that `build` installs together; each must work without the other distributions.
 INSTALLATIONS = {
     "client without server": ("packages/mcp-core", "packages/mcp-client"),
     "server without client": ("packages/mcp-core", "packages/mcp-server"),
@@ -48,26 +48,26 @@ nox.options.sessions = ["lint", "types", "tests", "coverage", "docs", "build"]
 
 
 def install(session: nox.Session, *groups: str) -> None:
-    """Installs what the distributions and the dependency groups need, then the distributions, editable."""
-    wanted = requirements(ROOT, DISTRIBUTIONS, ("build", *groups))
-    session.install("--constraint", CONSTRAINTS, *wanted)
-    install_ours(session)
+    """Install the dependencies of the distributions and of dependency groups, then the distributions, editable."""
+    required = requirements(ROOT, DISTRIBUTIONS, ("build", *groups))
+    session.install("--constraint", CONSTRAINTS, *required)
+    install_distributions(session)
 
 
-def install_ours(session: nox.Session) -> None:
-    """Installs the distributions, editable and without dependencies."""
+def install_distributions(session: nox.Session) -> None:
+    """Install the distributions, editable and without dependencies."""
     editable = [argument for path in DISTRIBUTIONS for argument in ("--editable", path)]
     session.install("--no-deps", "--no-build-isolation", *editable)
 
 
 def install_tools(session: nox.Session, *groups: str) -> None:
-    """Installs dependency groups alone."""
+    """Install dependency groups only."""
     session.install("--constraint", CONSTRAINTS, *requirements(ROOT, (), groups))
 
 
 @nox.session
 def format(session: nox.Session) -> None:
-    """Puts the code into shape."""
+    """Format the code."""
     install_tools(session, "lint")
     session.run("ruff", "check", "--fix", "--exit-zero", "--quiet")
     session.run("ruff", "format")
@@ -75,7 +75,7 @@ def format(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Checks shape, style, imports and exports."""
+    """Check format, style, imports and exports."""
     install(session, "lint")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
@@ -85,30 +85,30 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Checks types."""
+    """Check types."""
     install(session, "test", "types")
     session.run("python", "scripts/checks/static_types.py")
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Runs the tests. Arguments go to pytest: `nox -s tests-3.12 -- -k stdio`."""
+    """Run the tests. Arguments go to pytest: `nox -s tests-3.12 -- -k stdio`."""
     install(session, "test")
     session.run("pytest", *(session.posargs or ["-n", "2"]))
 
 
 @nox.session(python=PYTHONS[0])
 def lowest(session: nox.Session) -> None:
-    """Runs the tests with the oldest versions that the distributions say they can do with."""
-    bounds = [wanted.replace(">=", "==") for wanted in requirements(ROOT, DISTRIBUTIONS, ())]
+    """Run the tests with the oldest declared versions of the dependencies."""
+    bounds = [required.replace(">=", "==") for required in requirements(ROOT, DISTRIBUTIONS, ())]
     session.install(*bounds, *requirements(ROOT, (), ("build", "test")))
-    install_ours(session)
+    install_distributions(session)
     session.run("pytest", *(session.posargs or ["-n", "2"]))
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Runs the tests and fails where too little of a package was run."""
+    """Run the tests and fail when the coverage of a package is too low."""
     install(session, "test")
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", "-q", "-n", "2", *session.posargs)
@@ -120,73 +120,73 @@ def coverage(session: nox.Session) -> None:
         except CommandFailed:
             short.append(package)
     if short:
-        session.error(f"not covered enough: {', '.join(short)}")
+        session.error(f"coverage is too low: {', '.join(short)}")
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Makes the reference anew."""
+    """Generate the reference."""
     install(session, "test")
     session.run("python", "scripts/documentation/build.py", *session.posargs)
 
 
 @nox.session
 def bench_messages(session: nox.Session) -> None:
-    """Measures how long the worst messages hold the event loop."""
+    """Measure how long the worst messages block the event loop."""
     install(session, "test")
     session.run("python", "scripts/bench/messages.py", *session.posargs)
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measures, beside the official SDK."""
+    """Run benchmarks, also with the official SDK."""
     install(session, "test", "interop")
     session.run("python", "scripts/bench/calls.py", *session.posargs)
 
 
 @nox.session
 def attacks(session: nox.Session) -> None:
-    """Attacks an HTTP server on this machine, and measures. Arguments: `nox -s attacks -- --only listen-long --json`."""
+    """Attack a local HTTP server and measure it. Arguments: `nox -s attacks -- --only listen-long --json`."""
     install(session, "test")
     session.run("python", "scripts/bench/attack_server.py", *session.posargs)
 
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """Talks to the official SDK, both ways round, and through bridges, which npm and pip bring."""
+    """Test with the official SDK as client and as server, and through bridges, installed by npm and pip."""
     install(session, "test", "interop")
     session.run("pytest", "scripts/interop", *session.posargs)
 
 
 @nox.session
 def official(session: nox.Session) -> None:
-    """Runs the official conformance framework, which npm brings. Arguments: `nox -s official -- server client`."""
+    """Run the official conformance framework, installed by npm. Arguments: `nox -s official -- server client`."""
     session.run("python", "scripts/interop/framework/run.py", *session.posargs)
 
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Shows that the conformance suite sees the faults of broken peers. Arguments: `nox -s mutants -- --whole servers`."""
+    """Show that the conformance suite detects the faults of broken peers. Arguments: `nox -s mutants -- --whole servers`."""
     session.run("scripts/mutants", *session.posargs, external=True)
 
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """Puts the SDKs of others to the test, which npm and pip bring. Arguments: `nox -s peers -- typescript-2 --role server`."""
+    """Run the suite against other SDKs, installed by npm and pip. Arguments: `nox -s peers -- typescript-2 --role server`."""
     install(session)
     session.run("python", "scripts/interop/peers/run.py", *session.posargs)
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Runs the property tests at length, with new examples each time."""
+    """Run the property tests with many random examples."""
     install(session, "test")
     session.run("pytest", "--hypothesis-profile=deep", "-m", "property", "-n", "2", "packages", *session.posargs)
 
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Builds sdists, and wheels from these, into dist/; tries each wheel in an environment that has nothing else."""
+    """Build sdists, and wheels from them, into dist/; test the wheels in an environment that has nothing else."""
     install_tools(session, "build")
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
@@ -200,12 +200,12 @@ def build(session: nox.Session) -> None:
         with session.chdir(scratch / sdist.name.removesuffix(".tar.gz")):
             session.run("hatchling", "build", "--target", "wheel", "--directory", str(dist), silent=True)
     for title, paths in INSTALLATIONS.items():
-        session.log(f"trying: {title}")
+        session.log(f"testing: {title}")
         _try(session, dist, scratch / "empty", paths)
 
 
 def _try(session: nox.Session, dist: Path, place: Path, paths: tuple[str, ...]) -> None:
-    """Installs wheels into an empty environment; imports all their modules, without extras and with them; runs their commands."""
+    """Install wheels into an empty environment, import all modules without and with the extras, and run the commands."""
     shutil.rmtree(place, ignore_errors=True)
     session.run("python", "-m", "venv", str(place))
     pip = (str(place / "bin" / "pip"), "--disable-pip-version-check")
@@ -229,7 +229,7 @@ def _try(session: nox.Session, dist: Path, place: Path, paths: tuple[str, ...]) 
 
 @nox.session(python=PYTHONS[0], reuse_venv=False)
 def constraints(session: nox.Session) -> None:
-    """Makes scripts/constraints.txt anew, with the newest versions that fit together."""
+    """Write scripts/constraints.txt with the newest versions that are compatible."""
     session.install("--upgrade", *requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "interop", "release")))
     frozen = session.run("python", "-m", "pip", "freeze", silent=True)
     heading = (ROOT / CONSTRAINTS).read_text().partition("\n")[0]

@@ -1,7 +1,6 @@
-"""Puts the notebook server of the documentation to the test, as anybody may put theirs: over its pipes, and over HTTP.
+"""The conformance run of `./scripts/demo`: tests the notebook server of the documentation over stdio and over HTTP.
 
-The last part of `./scripts/demo`. It takes the newest revision of each era. What only a fixture could show is told and
-allowed.
+It uses the latest revision of each era. Checks that need fixtures are reported and allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ REVISIONS: Final = ("2025-11-25", "2026-07-28")
 
 
 def main() -> int:
-    """Runs the suite twice. The exit status: the worse one."""
+    """Run the suite twice and return the worse exit status."""
     server = shlex.join([sys.executable, str(NOTEBOOK)])
     reports = Path(tempfile.mkdtemp(prefix="mcp-conformance-"))
     ways = {
@@ -31,10 +30,10 @@ def main() -> int:
     common = ["--allow-untested", *(word for revision in REVISIONS for word in ("--revision", revision))]
     statuses: list[int] = []
     for name, words in ways.items():
-        print(f"\nThe conformance suite, against the notebook server over {name}:\n", flush=True)
+        print(f"\nThe conformance suite with the notebook server over {name}:\n", flush=True)
         page = reports / f"{name}.html"
         statuses.append(conformance(["server", *words, *common, "--html", str(page)]))
-        print(f"The report, as a page: {page}", flush=True)
+        print(f"The report as a page: {page}", flush=True)
     return max(statuses)
 
 

@@ -1,15 +1,15 @@
-"""Makes the virtual environment of this checkout, if it is not there yet.
+"""The command that creates the virtual environment of this checkout, if it does not exist.
 
-Run by `scripts/bootstrap` with the interpreter that it found; needs the standard library only. The environment lies
-in `.venv`: the four distributions, editable, and what they and the tests need, in the versions of
+`scripts/bootstrap` runs it with the interpreter that it found; it needs the standard library only. The environment is
+in `.venv`: the four distributions, editable, with their dependencies and those of the tests, in the versions of
 `scripts/constraints.txt`.
 
-A stamp in `.venv`, written last, says what the environment was made from. If it is missing (interrupted half way) or
-differs (a file below changed, another interpreter), the environment is made anew. A lock keeps two runs from making
-it at the same time.
+A stamp in `.venv`, written last, identifies the inputs of the environment. If the stamp is missing (after an
+interruption) or differs (another interpreter, or a changed file below), the environment is created again. A lock
+prevents two runs from creating it at the same time.
 
-The names mcp-core, mcp-client and mcp-server belong to other people on the public index. Ours are installed by path and
-without dependencies, and never asked for by name.
+On the public index, the names mcp-core, mcp-client and mcp-server belong to other projects. The distributions are
+installed by path and without dependencies, and never by name.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ CONSTRAINTS = "scripts/constraints.txt"
 def requirements(
     root: Path, distributions: tuple[str, ...], groups: tuple[str, ...], *, extras: bool = True
 ) -> list[str]:
-    """What has to be installed from the index.
+    """Return the requirements to install from the index.
 
     Args:
         root: The checkout.
-        distributions: Folders of distributions, relative to `root`; their dependencies are taken.
-        groups: Dependency groups of the top-level `pyproject.toml`.
-        extras: Whether to take the optional dependencies of the distributions too.
+            distributions: Folders of distributions, relative to `root`; their dependencies are included.
+            groups: Dependency groups of the top-level `pyproject.toml`.
+            extras: Whether to include the optional dependencies of the distributions.
 
     Returns:
-        Requirements, sorted, each once, without our own distributions.
+            The requirements, sorted and without duplicates and without the project's distributions.
     """
     projects = [tomllib.loads((root / path / "pyproject.toml").read_text())["project"] for path in distributions]
     ours = {project["name"] for project in projects} | {"mcp-core"}
@@ -57,7 +57,7 @@ def requirements(
 
 
 def fingerprint(root: Path) -> str:
-    """What an environment made now would be made from: the interpreter, the versions, the projects and the place."""
+    """Return the inputs of a new environment: the interpreter, the versions, the projects and the path."""
     digest = hashlib.sha256(f"{sys.version}\n{root}\n".encode())
     sources = [CONSTRAINTS, "scripts/environment.py", "pyproject.toml"]
     for name in sources + [f"{path}/pyproject.toml" for path in DISTRIBUTIONS]:
@@ -66,10 +66,10 @@ def fingerprint(root: Path) -> str:
 
 
 def ensure(root: Path) -> None:
-    """Makes the environment unless the stamp says that it is as it should be.
+    """Create the environment unless the stamp shows that it is current.
 
     Raises:
-        SystemExit: It could not be made; the message says what to do.
+            SystemExit: The environment could not be created; the message says what to do.
     """
     stamp = root / ".venv" / "stamp"
     wanted = fingerprint(root)
@@ -92,12 +92,12 @@ def _make(root: Path, stamp: Path, wanted: str) -> None:
     place = stamp.parent
     ours = place / "made-by-scripts"
     if place.exists() and not ours.exists() and any(place.iterdir()):
-        sys.exit(f"{place} was not made by these scripts, so they leave it alone. Move it away and run this again.")
+        sys.exit(f"{place} was not made by these scripts, so they do not change it. Move it away and run this again.")
     version = ".".join(map(str, sys.version_info[:3]))
-    _say(f"Preparing the environment in {place} with Python {version}. This happens once and takes about a minute.")
+    _say(f"Creating the environment in {place} with Python {version}. This is done once and takes about a minute.")
     started = time.monotonic()
     stamp.unlink(missing_ok=True)
-    # Not the mark: if this stops half way, the next run must still know whose folder it is.
+    # This is not the stamp: after an interruption, the next run must still recognize the folder.
     for child in list(place.iterdir()) if place.exists() else ():
         if child != ours:
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
@@ -124,13 +124,13 @@ def _pip(place: Path, *arguments: str) -> None:
     finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if finished.returncode:
         sys.exit(
-            f"{finished.stdout}\npip could not install what is needed (its own words are above). "
-            "It needs a package index: check the network and pip's settings, then run this again."
+            f"{finished.stdout}\npip could not install the dependencies (its output is above). "
+            "It needs a package index: check the network and the settings of pip, then run this again."
         )
 
 
 def _say(text: str) -> None:
-    # Standard output belongs to the program that is started afterwards.
+    # Standard output belongs to the program that runs next.
     print(text, file=sys.stderr, flush=True)
 
 
