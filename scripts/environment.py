@@ -38,12 +38,12 @@ def requirements(
 
     Args:
         root: The checkout.
-            distributions: Folders of distributions, relative to `root`; their dependencies are included.
-            groups: Dependency groups of the top-level `pyproject.toml`.
-            extras: Whether to include the optional dependencies of the distributions.
+        distributions: Folders of distributions, relative to `root`; their dependencies are included.
+        groups: Dependency groups of the top-level `pyproject.toml`.
+        extras: Whether to include the optional dependencies of the distributions.
 
     Returns:
-            The requirements, sorted and without duplicates and without the project's distributions.
+        The requirements, sorted and without duplicates and without the project's distributions.
     """
     projects = [tomllib.loads((root / path / "pyproject.toml").read_text())["project"] for path in distributions]
     ours = {project["name"] for project in projects} | {"mcp-core"}
@@ -69,7 +69,7 @@ def ensure(root: Path) -> None:
     """Create the environment unless the stamp shows that it is current.
 
     Raises:
-            SystemExit: The environment could not be created; the message says what to do.
+        SystemExit: The environment could not be created; the message says what to do.
     """
     stamp = root / ".venv" / "stamp"
     wanted = fingerprint(root)

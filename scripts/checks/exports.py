@@ -1,13 +1,13 @@
-"""Checks that what is public is exported and documented: one list, kept honest.
+"""The check that public names are exported and documented.
 
-exported    Each public name that a public module defines is in its `__all__`; a package's face also lists what it takes
-            from the private modules of its package.
+exported    Each public name that a public module defines is in its `__all__`; the `__init__` of a package also lists
+            the names that it imports from the private modules of the package.
 defined     Each name in `__all__` exists.
-documented  Each name in `__all__` of a public module has its heading or anchor in the reference, `docs/reference`: either
-            qualified (`mcp_core.errors.McpError`), or plain, on a page whose headings or anchors name the module. A name that
-            one public module takes from another needs one of the two places.
+documented  Each name in `__all__` of a public module has its heading or anchor in the reference, `docs/reference`:
+            either qualified (`mcp_core.errors.McpError`), or plain, on a page whose headings or anchors name the module.
+            A name that one public module imports from another needs one of the two places.
 
-`MODULES` says which packages are looked at, `PUBLIC` which of their modules are public. The sources are read, not imported.
+`MODULES` lists the checked packages, `PUBLIC` their public modules. The sources are parsed, not imported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODULES: Final = {
 
 
 def _modules(package: str, *lines: str) -> frozenset[str]:
-    """The package itself, and modules of it."""
+    """Return the names of a package and of modules in it."""
     return frozenset([package, *(f"{package}.{name}" for line in lines for name in line.split())])
 
 
@@ -96,7 +96,7 @@ _WORD: Final = re.compile(r"[A-Za-z_][\w.]*\w|[A-Za-z_]")
 
 
 def is_public(module: str) -> bool:
-    """Whether a module is public.
+    """Return whether a module is public.
 
     Args:
         module: Its dotted name.
@@ -109,24 +109,24 @@ def is_public(module: str) -> bool:
 
 @attrs.frozen
 class Face:
-    """What one public module shows."""
+    """The names of a public module."""
 
     module: str
-    """Its dotted name."""
+    """The dotted name."""
     path: str
-    """Its file, as shown in findings."""
+    """The file, as shown in findings."""
     exported: tuple[str, ...] | None
-    """`__all__`; `None` when there is none."""
+    """`__all__`, or `None` without one."""
     defined: frozenset[str]
-    """Public names that it defines, and in a package those taken from the package's private modules."""
+    """Public names that the module defines; in a package also those imported from its private modules."""
     bound: frozenset[str]
-    """All names at its top."""
+    """All top-level names."""
     sources: Mapping[str, str]
-    """Where an imported name comes from: the module."""
+    """The source module of each imported name."""
 
 
 def load(packages: Mapping[str, Path], root: Path) -> list[Face]:
-    """Reads the public modules of the packages.
+    """Parse the public modules of the packages.
 
     Args:
         packages: Folders by package name.
@@ -162,7 +162,7 @@ def _face(module: str, path: Path, root: Path) -> Face:
 
 
 def _is_private_part(source: str, package: str) -> bool:
-    """Whether a module is in a package, and neither public nor in a public module of that package."""
+    """Return whether a module is in a package, and neither public nor below a public module of the package."""
     if not source.startswith(f"{package}."):
         return False
     while source != package:
@@ -173,7 +173,7 @@ def _is_private_part(source: str, package: str) -> bool:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, those under `try` and `if` too, but not what only a type checker sees."""
+    """Yield the statements of a module, also those under `try` and `if`, except those for type checkers only."""
     for node in body:
         yield node
         if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
@@ -185,7 +185,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _names(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement binds."""
+    """Yield the names that a statement binds."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         if not any(_registers(decorator) for decorator in node.decorator_list):
             yield node.name
@@ -197,12 +197,12 @@ def _names(node: ast.stmt) -> Iterator[str]:
 
 
 def _registers(decorator: ast.expr) -> bool:
-    """Whether a decorator enters a function in a table, where it is found by another name: nobody imports it."""
+    """Return whether a decorator registers a function in a table: such a function is not imported."""
     return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "check"
 
 
 def _is_type_variable(value: ast.expr) -> bool:
-    # Signatures show them, but nobody imports one.
+    # Signatures show type variables, but other modules do not import them.
     return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in {
         "ParamSpec",
         "TypeVar",
@@ -211,7 +211,7 @@ def _is_type_variable(value: ast.expr) -> bool:
 
 
 def _bound(target: ast.expr) -> Iterator[str]:
-    # A store into an attribute or an item binds no name.
+    # An assignment to an attribute or item binds no name.
     if isinstance(target, ast.Name):
         yield target.id
     elif isinstance(target, ast.Tuple):
@@ -220,7 +220,7 @@ def _bound(target: ast.expr) -> Iterator[str]:
 
 
 def check_exported(faces: Iterable[Face]) -> list[str]:
-    """Compares `__all__` with what is there.
+    """Compare `__all__` with the defined names.
 
     Returns:
         One sentence for each difference.
@@ -243,7 +243,7 @@ def check_exported(faces: Iterable[Face]) -> list[str]:
 
 
 def marks(page: str) -> frozenset[str]:
-    """The words of a page that one can be sent to: those of its headings and anchors.
+    """Return the link targets of a page: the words of its headings and anchors.
 
     Args:
         page: Markdown.
@@ -254,7 +254,7 @@ def marks(page: str) -> frozenset[str]:
 
 
 def check_documented(faces: Sequence[Face], pages: Iterable[str]) -> list[str]:
-    """Looks for each exported name in the reference.
+    """Find each exported name in the reference.
 
     Args:
         faces: The public modules.
@@ -286,10 +286,10 @@ def _public(face: Face) -> list[str]:
 
 
 def _origin(face: Face, name: str, known: Mapping[str, Face]) -> tuple[str, str]:
-    """The public module that a name comes from, as far as public modules lead; names are not changed on the way."""
+    """Return the public module that a name comes from, as far as public modules lead; imports do not rename it."""
     while (source := face.sources.get(name)) is not None:
         if source == face.module:
-            break  # a package that shows one of its modules: `from package import module`
+            break  # a package that exports one of its modules: `from package import module`
         if source not in known:
             return source, name
         face = known[source]
@@ -297,14 +297,14 @@ def _origin(face: Face, name: str, known: Mapping[str, Face]) -> tuple[str, str]
 
 
 def main() -> int:
-    """Checks the project, prints what it finds, returns the exit status."""
+    """Check the project, print the findings and return the exit status."""
     faces = load({package: ROOT / folder for package, folder in MODULES.items()}, ROOT)
     found = check_exported(faces)
     pages = [path.read_text() for path in sorted((ROOT / REFERENCE).rglob("*.md"))]
     if pages:
         found += check_documented(faces, pages)
     else:
-        found.append(f"{REFERENCE}: there is no reference; make it with: python scripts/documentation/build.py")
+        found.append(f"{REFERENCE}: the reference is missing; generate it with: python scripts/documentation/build.py")
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

@@ -1,8 +1,8 @@
-"""Freezes the checks of the conformance suite that there are now into a profile.
+"""The command that writes the current checks of the conformance suite to a profile.
 
     python scripts/checks/freeze_profile.py 2026-12
 
-A profile that exists is never made again: who relies on it relies on its contents.
+An existing profile is never overwritten: its users rely on its contents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER: Final = Path(__file__).resolve().parents[2] / "conformance/src/mcp_confo
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Writes the profile. The exit status: 1 when there is one of that name."""
+    """Write the profile and return the exit status: 1 when a profile of this name exists."""
     (name,) = arguments
     path = folder / f"{name}.json"
     if path.exists():

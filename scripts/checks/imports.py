@@ -1,19 +1,21 @@
-"""Checks what may import what. A law that nobody checks is a wish.
+"""The check of the dependencies between modules.
 
-The laws are the tables below; each finding names the file, the line and the law.
+The tables below are the rules; a finding names the file, the line and the rule.
 
-circle    Modules of a package do not import each other in a circle.
-room      In mcp_core imports point down, as `ROOMS` says.
-layer     In the packages that `LAYERS` names imports point down, as it says.
-arrow     Packages of this project import each other only as `ARROWS` says, and the suite nothing of `JUDGED`. Tests may cross.
-pure      mcp_core imports nothing that could do I/O, ask a clock or draw lots: only what `PURE_...` list.
-lazy      An import inside a function says why on its line: `# lazy: reason`.
-fresh     Importing a package loads nothing that `FRESH` lists for it.
-size      A module has at most 400 lines, a function 50 beside its docstring. A warning; it fails nothing.
+`circle`    Modules of a package do not import each other in a circle.
+`room`      In mcp_core, imports point to lower sub-packages, as listed in `ROOMS`.
+`layer`     In the packages of `LAYERS`, imports point to lower layers.
+`arrow`     Packages of this project import each other only as listed in `ARROWS`, and the suite imports nothing of
+            `JUDGED`. Tests may import any package.
+`pure`      mcp_core imports nothing that does I/O, reads a clock or draws random numbers: only the lists `PURE_...`.
+`lazy`      An import inside a function has its reason on its line: `# lazy: reason`.
+`fresh`     Importing a package loads no module that `FRESH` lists for it.
+`size`      A module has at most 400 lines, a function 50 without its docstring. A warning, not a failure.
 
-Three kinds of import are told apart. One at the top is under all laws. One under `if TYPE_CHECKING:` is not executed:
-it cannot close a circle and does no I/O, but it is a dependency of the mind, so rooms, layers and arrows count (a room may have
-more of them, see `Room.types`). One inside a function is under all laws but `circle`, which it is a legitimate way to open.
+There are three kinds of imports. One at the top of a module is subject to all rules. One under `if TYPE_CHECKING:` is
+not executed: it cannot close a circle and does no I/O, but it is a dependency of types, so `room`, `layer` and `arrow`
+apply (a sub-package may have more such dependencies, see `AllowedImports.types`). One inside a function is subject to all rules
+except `circle`, which it is a legitimate way to break.
 """
 
 from __future__ import annotations
@@ -45,46 +47,46 @@ def _names(*lines: str) -> frozenset[str]:
 
 
 @attrs.frozen
-class Room:
-    """What the modules of one room of mcp_core may import from its other rooms."""
+class AllowedImports:
+    """The other sub-packages of mcp_core that a sub-package may import."""
 
     below: frozenset[str]
-    """The rooms below it."""
+    """The sub-packages below it."""
     types: frozenset[str] = frozenset()
-    """More rooms, for annotations only."""
+    """More sub-packages, for annotations only."""
 
 
-def _room(below: str = "", *, types: str = "") -> Room:
-    return Room(_names(below), _names(types))
+def _allow(below: str = "", *, types: str = "") -> AllowedImports:
+    return AllowedImports(_names(below), _names(types))
 
 
-ROOMS: Final[Mapping[str, Room]] = {
-    # The package itself; its modules are its face.
-    "": _room(),
-    # The ground. An error quotes the message it is about.
-    "excerpts": _room(),
-    "errors": _room("excerpts", types="jsonrpc"),
-    "limits": _room("errors excerpts"),
-    "revisions": _room("errors excerpts"),
-    "file_signatures": _room("errors excerpts"),
+ROOMS: Final[Mapping[str, AllowedImports]] = {
+    # The package itself re-exports its modules.
+    "": _allow(),
+    # The base. An error quotes its message.
+    "excerpts": _allow(),
+    "errors": _allow("excerpts", types="jsonrpc"),
+    "limits": _allow("errors excerpts"),
+    "revisions": _allow("errors excerpts"),
+    "file_signatures": _allow("errors excerpts"),
     # Bytes and messages.
-    "jsonrpc": _room("errors excerpts limits revisions"),
-    "framing": _room("errors excerpts limits revisions"),
-    "types": _room("errors excerpts revisions file_signatures jsonrpc"),
+    "jsonrpc": _allow("errors excerpts limits revisions"),
+    "framing": _allow("errors excerpts limits revisions"),
+    "types": _allow("errors excerpts revisions file_signatures jsonrpc"),
     # The table of methods, and the conversion between JSON and the types.
-    "methods": _room("errors excerpts revisions jsonrpc types"),
-    "conversion": _room("errors excerpts limits revisions jsonrpc types methods"),
-    "json_schema": _room("errors excerpts revisions jsonrpc types methods conversion"),
-    # What both sides show of messages.
-    "middleware": _room("errors excerpts", types="jsonrpc revisions"),
-    "telemetry": _room("errors excerpts revisions jsonrpc types methods middleware"),
-    # Rules of single features that both sides share.
-    "features": _room("errors excerpts revisions jsonrpc types methods conversion"),
-    # HTTP and the engine know nothing of each other: the I/O layer joins them.
-    "http": _room("errors excerpts limits revisions jsonrpc framing types methods"),
-    "engine": _room("errors excerpts limits revisions jsonrpc types methods conversion"),
-    # Apart. Its documents are JSON.
-    "oauth": _room("errors excerpts limits", types="jsonrpc"),
+    "methods": _allow("errors excerpts revisions jsonrpc types"),
+    "conversion": _allow("errors excerpts limits revisions jsonrpc types methods"),
+    "json_schema": _allow("errors excerpts revisions jsonrpc types methods conversion"),
+    # Observation of messages by both sides.
+    "middleware": _allow("errors excerpts", types="jsonrpc revisions"),
+    "telemetry": _allow("errors excerpts revisions jsonrpc types methods middleware"),
+    # Rules of features of both sides.
+    "features": _allow("errors excerpts revisions jsonrpc types methods conversion"),
+    # HTTP and the engine do not know each other: the I/O layer connects them.
+    "http": _allow("errors excerpts limits revisions jsonrpc framing types methods"),
+    "engine": _allow("errors excerpts limits revisions jsonrpc types methods conversion"),
+    # Independent. Its documents are JSON.
+    "oauth": _allow("errors excerpts limits", types="jsonrpc"),
 }
 
 LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
@@ -125,9 +127,9 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("pytest_plugin"),
     ),
 }
-"""The layers of other packages, from the bottom to the top: modules and sub-packages, named below the package; the longest name counts.
+"""The layers of other packages, from bottom to top: modules and sub-packages, named below the package; the longest name applies.
 
-What is in one layer does not import what is beside or above it. The package itself is above all layers, unless it has one.
+A layer does not import its own or a higher layer. The package itself is above all layers, unless it has one.
 """
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
@@ -138,20 +140,20 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 JUDGED: Final = _names("engine conversion http oauth")
-"""Rooms of mcp_core that the conformance suite puts to the test, and therefore does not judge by."""
+"""Sub-packages of mcp_core that the conformance suite tests, and therefore does not use."""
 
 PURE_STANDARD: Final = _names(
     "__future__ abc base64 binascii bisect codecs collections collections.abc contextlib copy decimal enum functools gc",
     "hashlib heapq hmac inspect ipaddress itertools json keyword math operator re string struct sys types typing unicodedata",
     "urllib.parse weakref",
 )
-"""Modules of the standard library that mcp_core may import; each is named, its submodules are not meant.
+"""Modules of the standard library that mcp_core may import, without their submodules.
 
-`inspect` and `sys` are there to read annotations.
+`inspect` and `sys` are allowed for reading annotations.
 """
 
 PURE_PACKAGES: Final = _names("attrs orjson")
-"""Other packages that mcp_core may import, with all that is in them."""
+"""Other packages that mcp_core may import, with their modules."""
 
 _HEAVY: Final = (
     "authlib", "cryptography", "h11", "httpcore2", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "quart", "rich", "yaml",
@@ -162,7 +164,7 @@ FRESH: Final[Mapping[str, frozenset[str]]] = {
     "mcp_client": frozenset({"mcp_server", *_HEAVY}),
     "mcp_server": frozenset({"mcp_client", *_HEAVY}),
 }
-"""What the import of a package, in a fresh interpreter, must not load: it costs time, or is another package's business."""
+"""Modules that the import of a package must not load in a new interpreter: they are slow, or belong to another package."""
 
 MODULE_LINES: Final = 400
 FUNCTION_LINES: Final = 50
@@ -171,7 +173,7 @@ _TYPE_CHECKING: Final = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 
 
 class Law(enum.Enum):
-    """The laws, see the head of the module."""
+    """The rules, see the docstring of the module."""
 
     CIRCLE = "circle"
     ROOM = "room"
@@ -184,7 +186,7 @@ class Law(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """When an import happens."""
+    """The kind of an import."""
 
     TOP = "at the top"
     TYPES = "under TYPE_CHECKING"
@@ -193,18 +195,18 @@ class Kind(enum.Enum):
 
 @attrs.frozen(order=True)
 class Finding:
-    """One breach of a law."""
+    """A broken rule."""
 
     place: str
-    """`path:line`, or what was imported."""
+    """`path:line`, or the imported module."""
     law: Law = attrs.field(order=False)
-    """Which law."""
+    """The rule."""
     text: str
-    """What is wrong, and what would be right."""
+    """The problem, and the correction."""
 
     @property
     def fails(self) -> bool:
-        """Whether it makes the check fail; otherwise it is a warning."""
+        """Whether the finding fails the check; otherwise it is a warning."""
         return self.law is not Law.SIZE
 
     def __str__(self) -> str:
@@ -213,36 +215,36 @@ class Finding:
 
 @attrs.frozen
 class Import:
-    """One import statement, for one target."""
+    """An import statement, for one target."""
 
     target: str
     """The dotted name of the imported module."""
     line: int
-    """Where the statement begins."""
+    """The first line of the statement."""
     kind: Kind
-    """When it happens."""
+    """The kind."""
     excused: bool
-    """Whether the line says `# lazy: reason`."""
+    """Whether the line has `# lazy: reason`."""
 
 
 @attrs.frozen
 class Module:
-    """One module, as read from its file."""
+    """A parsed module."""
 
     name: str
     """Dotted."""
     path: str
-    """As shown in findings."""
+    """The path, as shown in findings."""
     imports: tuple[Import, ...]
-    """All of them."""
+    """All imports."""
     lines: int
-    """Lines of the file."""
+    """The number of lines of the file."""
     functions: tuple[tuple[str, int, int], ...]
     """Name, first line and number of lines (without the docstring) of each function."""
 
 
 def load(packages: Iterable[Path], root: Path = ROOT) -> dict[str, Module]:
-    """Reads all modules of the packages.
+    """Parse all modules of the packages.
 
     Args:
         packages: Folders of packages, named like the package.
@@ -281,7 +283,7 @@ def _read(name: str, path: Path, root: Path, known: frozenset[str]) -> Module:
 
 
 def _walk(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.AST, Kind]]:
-    """All nodes below `node`, each with what an import there would be."""
+    """Yield all nodes below `node`, each with the kind of an import at this place."""
     for child in ast.iter_child_nodes(node):
         inside = kind
         if isinstance(node, ast.If) and child in node.body and ast.unparse(node.test) in _TYPE_CHECKING:
@@ -304,7 +306,7 @@ def _targets(node: ast.Import | ast.ImportFrom, package: str, known: frozenset[s
     if node.level:
         above = package.split(".")[: len(package.split(".")) - node.level + 1]
         source = ".".join([*above, *filter(None, [node.module])])
-    # `from package import module` is about the module, `from package import name` about the package.
+    # `from package import module` imports the module, `from package import name` the package.
     return {submodule if (submodule := f"{source}.{alias.name}") in known else source for alias in node.names}
 
 
@@ -316,10 +318,10 @@ def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def check(modules: Mapping[str, Module]) -> list[Finding]:
-    """Holds the modules against all laws but `fresh`, which needs an interpreter.
+    """Check the modules with all rules except `fresh`, which needs an interpreter.
 
     Returns:
-        What breaks them, by place.
+        The findings, by place.
     """
     findings = _circles(modules)
     for module in modules.values():
@@ -339,11 +341,11 @@ def _judge(module: Module, imported: Import) -> Iterator[Finding]:
         if theirs != ours and theirs not in ARROWS[ours]:
             allowed = ", ".join(sorted(ARROWS[ours])) or "no other package of the project"
             yield Finding(place, Law.ARROW, f"{ours} imports {imported.target}; it may import {allowed}")
-        elif ours == "mcp_conformance" and theirs == "mcp_core" and _room_of(imported.target) in JUDGED:
-            text = f"imports {imported.target}, which the suite puts to the test: it may not judge by it"
+        elif ours == "mcp_conformance" and theirs == "mcp_core" and _subpackage_of(imported.target) in JUDGED:
+            text = f"imports {imported.target}, which the suite tests and must not use"
             yield Finding(place, Law.ARROW, text)
         elif ours == theirs == "mcp_core":
-            yield from _judge_room(module.name, imported, place)
+            yield from _judge_subpackage(module.name, imported, place)
         elif ours == theirs and ours in LAYERS:
             yield from _judge_layer(module.name, imported, place)
     elif ours == "mcp_core" and imported.kind is not Kind.TYPES and not _is_pure(imported.target):
@@ -355,26 +357,26 @@ def _is_pure(target: str) -> bool:
     return target in PURE_STANDARD or target.partition(".")[0] in PURE_PACKAGES
 
 
-def _room_of(name: str) -> str:
+def _subpackage_of(name: str) -> str:
     return name.split(".")[1] if "." in name else ""
 
 
-def _judge_room(name: str, imported: Import, place: str) -> Iterator[Finding]:
-    ours, theirs = _room_of(name), _room_of(imported.target)
+def _judge_subpackage(name: str, imported: Import, place: str) -> Iterator[Finding]:
+    ours, theirs = _subpackage_of(name), _subpackage_of(imported.target)
     if ours not in ROOMS:
-        yield Finding(place, Law.ROOM, f"mcp_core.{ours} has no row in ROOMS; give it one that says what it may import")
+        yield Finding(place, Law.ROOM, f"mcp_core.{ours} has no row in ROOMS; add one with its allowed imports")
         return
-    room = ROOMS[ours]
-    allowed = room.below | room.types if imported.kind is Kind.TYPES else room.below
+    row = ROOMS[ours]
+    allowed = row.below | row.types if imported.kind is Kind.TYPES else row.below
     if theirs != ours and theirs not in allowed:
         text = f"{name} imports {imported.target} {imported.kind.value}; mcp_core.{ours} may import " + (
-            ", ".join(sorted(allowed)) or "no other room"
+            ", ".join(sorted(allowed)) or "no other sub-package"
         )
         yield Finding(place, Law.ROOM, text)
 
 
 def _layer_of(name: str) -> tuple[str, int] | None:
-    """The part of its package that a module belongs to, and how high it is; `None` where no layer has it."""
+    """Return the part of its package that a module belongs to, and its layer, or `None` without a layer."""
     package, _, part = name.partition(".")
     layers = LAYERS[package]
     if part == "__main__" or (not part and frozenset({""}) not in layers):
@@ -393,7 +395,7 @@ def _judge_layer(name: str, imported: Import, place: str) -> Iterator[Finding]:
     ours, theirs = _layer_of(name), _layer_of(imported.target)
     if ours is None or theirs is None:
         unknown = name if ours is None else imported.target
-        yield Finding(place, Law.LAYER, f"{unknown} is in no layer of LAYERS; give it one")
+        yield Finding(place, Law.LAYER, f"{unknown} is in no layer of LAYERS; add it to one")
     elif ours[0] != theirs[0] and theirs[1] >= ours[1]:
         text = f"{name} imports {imported.target} {imported.kind.value}, which is not in a layer below"
         yield Finding(place, Law.LAYER, text)
@@ -408,7 +410,7 @@ def _sizes(module: Module) -> Iterator[Finding]:
 
 
 def _circles(modules: Mapping[str, Module]) -> list[Finding]:
-    """One finding for each circle that a walk along the imports comes back to."""
+    """Return a finding for each circle of imports."""
     edges = {
         name: sorted({found.target for found in module.imports if found.kind is Kind.TOP and found.target in modules})
         for name, module in modules.items()
@@ -431,17 +433,17 @@ def _circles(modules: Mapping[str, Module]) -> list[Finding]:
 
 
 def check_fresh(imports: Sequence[str], forbidden: Iterable[str]) -> list[Finding]:
-    """Imports modules in a fresh interpreter and looks at what that loaded.
+    """Import modules in a new interpreter and check the loaded modules.
 
     Args:
-        imports: What to import; the first names the place of the findings.
-        forbidden: Modules that must not be there afterwards.
+        imports: The modules to import; the first names the place of the findings.
+        forbidden: Modules that must not be loaded.
 
     Returns:
-        One finding for each forbidden module, or one that says why the import fails.
+        A finding for each forbidden module, or one with the error of the import.
     """
     place = f"import {imports[0]}"
-    # -P: the folder in which the check happens to run is no place to import from.
+    # -P: do not import from the current folder.
     command = [sys.executable, "-P", "-c", f"import sys, {', '.join(imports)}; print(*sys.modules)"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
@@ -454,11 +456,11 @@ def check_fresh(imports: Sequence[str], forbidden: Iterable[str]) -> list[Findin
 
 
 def main() -> int:
-    """Checks the project, prints what it finds, returns the exit status."""
+    """Check the project, print the findings and return the exit status."""
     modules = load(ROOT / source for source in SOURCES)
     findings = check(modules)
     for package, forbidden in FRESH.items():
-        # Of the core all modules: each of them is a face.
+        # Each module of the core is an entry point.
         inside = [name for name in modules if name.startswith("mcp_core.")] if package == "mcp_core" else []
         findings += check_fresh([package, *inside], forbidden)
     for finding in findings:

@@ -1,7 +1,7 @@
-"""The official schemas of the specification, brought into a form in which they can be compared with ours.
+"""The official schemas of the specification, normalized for the comparison with the types of this project.
 
-The files are no part of this project. They are looked for in `$MCP_SCHEMA_DIR`, else in `../shared/spec/schema` beside
-the checkout.
+The files are not part of this project. Their folder is `$MCP_SCHEMA_DIR`, by default `../shared/spec/schema` beside the
+checkout.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSION_TASKS", "folder", "load", "merged", "sketch"]
 
 EXTENSION_TASKS: Final = "ext-tasks"
-"""Stands for the schema of the tasks extension where otherwise the name of a revision stands."""
+"""The name of the schema of the tasks extension, in place of a revision."""
 
 ANY: Final[JsonObject] = {"is": "any"}
 _MAP: Final[JsonObject] = {"is": "map", "of": ANY}
 
-# A JSON value that the generator writes without null and fractions, and the object of such values.
+# A JSON value as the generator writes it, without null and fractions, and an object of such values.
 _ALIASES: Final[Mapping[str, JsonObject]] = {"JSONValue": ANY, "JSONObject": _MAP, "MetaObject": _MAP}
 
 
 def folder() -> Path | None:
-    """Where the files are, or `None` when there are none."""
+    """Return the folder of the files, or `None`."""
     root = Path(__file__).resolve().parents[2]
     found = Path(os.environ.get("MCP_SCHEMA_DIR") or root.parent / "shared" / "spec" / "schema")
     return found if found.is_dir() else None
 
 
 def load(name: str) -> dict[str, JsonObject]:
-    """The definitions of a revision or of `EXTENSION_TASKS`, by name."""
+    """Return the definitions of a revision or of `EXTENSION_TASKS`, by name."""
     base = folder()
-    assert base is not None, "ask folder() first"
+    assert base is not None, "check folder() first"
     path = base / "ext-tasks.schema.json" if name == EXTENSION_TASKS else base / name / "schema.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     found: dict[str, JsonObject] = document.get("$defs") or document["definitions"]
@@ -56,7 +56,7 @@ def _list(value: JsonValue) -> list[JsonValue]:
 
 
 def merged(node: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
-    """A definition with its reference followed and its `allOf` joined, as far as its outermost level goes."""
+    """Return a definition with its reference and its `allOf` resolved on the top level."""
     if "$ref" in node:
         return merged(definitions[str(node["$ref"]).rpartition("/")[2]], definitions)
     if "allOf" not in node:
@@ -108,7 +108,7 @@ class _Sketcher:
         if kind == "object":
             return self._object(node)
         found: JsonObject = {"is": kind} if kind is not None else dict(ANY)
-        # The extension bounds each integer by what a double holds, which says nothing.
+        # The extension limits integers to what a double holds, which is the default for JSON.
         return found | {k: node[k] for k in ("minimum", "maximum") if abs(float(str(node.get(k, 2**53)))) < 2**53 - 1}
 
     def _reference(self, name: str) -> JsonObject:
@@ -133,7 +133,7 @@ class _Sketcher:
             flat += [_obj(each) for each in _list(part["of"])] if part["is"] == "union" else [part]
         texts = {json.dumps(each, sort_keys=True): each for each in flat if each.get("to") not in self._left_out}
         if {"is": "number"} in texts.values():
-            texts.pop('{"is": "integer"}', None)  # a number may be whole
+            texts.pop('{"is": "integer"}', None)  # an integer is a number
         if ANY in texts.values():
             return ANY
         values = sorted({str(value) for each in flat if each["is"] == "enum" for value in _list(each["values"])})
@@ -151,16 +151,16 @@ def sketch(
     renamed: Mapping[str, str] | None = None,
     left_out: Collection[str] = (),
 ) -> JsonObject:
-    """What a schema says of names, required-ness and types: two schemas that mean the same have equal sketches.
+    """Return a sketch of a schema: names, required members and types. Equivalent schemas have equal sketches.
 
     Args:
-        node: The schema. Its outermost level is sketched even if it is a reference.
-        definitions: What its references mean.
-        keep: The definitions that stay references; all others are put in their place.
-        renamed: Definitions that are called otherwise in `keep`.
-        left_out: Definitions that are passed over in unions.
+        node: The schema. Its top level is sketched even if it is a reference.
+        definitions: The targets of its references.
+        keep: The definitions that stay references; all others are inlined.
+        renamed: Definitions with another name in `keep`.
+        left_out: Definitions that are ignored in unions.
 
     Returns:
-        The sketch. `_meta` is any object in it: what is in there has definitions of its own.
+        The sketch. `_meta` is any object in it: its members have definitions of their own.
     """
     return _Sketcher(definitions, keep, renamed or {}, left_out).sketch(node, outermost=True)

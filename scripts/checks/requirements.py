@@ -1,7 +1,7 @@
-"""What proves each requirement of the specification: the tests that cite it, or the reason why there is none.
+"""The requirements of the specification with the tests that cite them, or the reasons for missing tests.
 
-The catalogues of requirements are no part of this project. They are looked for beside the official schemas. What is taken
-from them: names, levels and places, and no sentence.
+The catalogues of requirements are not part of this project. Their folder is beside that of the official schemas. Only
+names, levels and places are taken from them, no sentences.
 """
 
 from __future__ import annotations
@@ -30,56 +30,56 @@ _PLACES: Final = ("packages", "conformance", "docs/tests", "scripts/tests")
 
 @attrs.frozen(kw_only=True)
 class Requirement:
-    """One row of one catalogue."""
+    """A row of a catalogue."""
 
     id: str
-    """Its name: an area, a full stop, and a few words."""
+    """The id: an area, a full stop, and a few words."""
 
     revisions: tuple[str, ...]
-    """The revisions that ask for it."""
+    """The revisions that have the requirement."""
 
     level: str
     """`MUST`, `SHOULD NOT` and so on."""
 
     actor: str
-    """Who has to keep it."""
+    """The party that must meet it."""
 
     place: str
-    """The page of the specification, and the section."""
+    """The page and section of the specification."""
 
     @property
     def area(self) -> str:
-        """What it is about: the first part of its name."""
+        """The first part of the id."""
         return self.id.partition(".")[0]
 
 
 @attrs.frozen
 class Citation:
-    """One test that cites a requirement."""
+    """A test that cites a requirement."""
 
     path: str
-    """Its file, from the root of the checkout."""
+    """The file, relative to the checkout."""
 
     test: str
-    """Its function; empty where the mark stands on single cases."""
+    """The function, or the empty string if the mark is on single parameters."""
 
 
 @attrs.frozen(kw_only=True)
 class Reasons:
-    """Why there is no test, by patterns of ids."""
+    """The reasons for missing tests, by patterns of ids."""
 
     untestable: Mapping[str, str]
-    """What no test of this project can prove."""
+    """Requirements that no test of this project can prove."""
 
     later: Mapping[str, str]
-    """What is not there yet."""
+    """Requirements of parts that are not implemented yet."""
 
     def of(self, name: str) -> str | None:
-        """Why no test can prove a requirement, or `None`."""
+        """Return why no test can prove a requirement, or `None`."""
         return _match(self.untestable, name)
 
     def delayed(self, name: str) -> str | None:
-        """What a requirement waits for, or `None`."""
+        """Return the part that a requirement waits for, or `None`."""
         return _match(self.later, name)
 
 
@@ -88,7 +88,7 @@ def _match(table: Mapping[str, str], name: str) -> str | None:
 
 
 def requirements() -> list[Requirement]:
-    """All rows of all catalogues, in their order; none when the catalogues are not there."""
+    """Return all rows of all catalogues, in order; an empty list without the catalogues."""
     schemas = folder()
     files = [] if schemas is None else sorted(schemas.parent.glob("requirements-*.jsonl"))
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -109,7 +109,7 @@ def _requirement(row: Mapping[str, object]) -> Requirement:
 
 
 def cited(source: str) -> dict[str, list[str]]:
-    """The ids in `@pytest.mark.spec("...")` of a module, and the tests that they stand on."""
+    """Return the ids in `@pytest.mark.spec("...")` of a module, with their tests."""
     found: dict[str, list[str]] = {}
     for test, place in _places(ast.parse(source).body):
         for node in ast.walk(place):
@@ -121,7 +121,7 @@ def cited(source: str) -> dict[str, list[str]]:
 
 
 def _places(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
-    """Where a mark may stand: on a test, or anywhere outside of functions."""
+    """Yield the places of marks: tests, and anywhere outside of functions."""
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from ((node.name, decorator) for decorator in node.decorator_list)
@@ -133,7 +133,7 @@ def _places(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
 
 @cache
 def citations() -> Mapping[str, Sequence[Citation]]:
-    """Which tests cite which requirements, by id, in the order of files and lines. The tests are read once."""
+    """Return the tests that cite requirements, by id, in the order of files and lines. The tests are parsed once."""
     found: dict[str, list[Citation]] = {}
     for path in sorted(path for place in _PLACES for path in (ROOT / place).rglob("test_*.py")):
         for name, tests in cited(path.read_text(encoding="utf-8")).items():
@@ -142,10 +142,10 @@ def citations() -> Mapping[str, Sequence[Citation]]:
 
 
 def reasons(path: Path = UNTESTED) -> Reasons:
-    """The reasons that were written down.
+    """Return the reasons.
 
     Raises:
-        ValueError: An id is given two reasons.
+        ValueError: An id has two reasons.
     """
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     tables: dict[str, dict[str, str]] = {"untestable": {}, "later": {}}

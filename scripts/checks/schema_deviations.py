@@ -1,6 +1,6 @@
-"""Where the types and the official schemas differ in name or shape, each with the reason.
+"""The differences between the types and the official schemas in name or shape, each with its reason.
 
-What stands in no table here has to be the same on both sides; and what stands here has to be a difference.
+Everything else must be equal on both sides, and each entry must be a difference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Deviation(NamedTuple):
-    """A member whose type we read otherwise than the official file, on purpose."""
+    """A member whose type differs from the official file on purpose."""
 
     definition: str
     member: str
@@ -38,7 +38,7 @@ DEVIATIONS: Final = (
         "resultType",
         _STRING,
         {"is": "enum", "values": ["input_required"]},
-        "the page fixes the value, which tells the result from others",
+        "the page fixes the value, which distinguishes the result from others",
     ),
 )
 
@@ -55,7 +55,7 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
         "Error": "TaskError",
     },
 }
-"""Definitions whose concept has another name in a later revision, or two meanings in the tasks of two revisions."""
+"""Definitions with another name in a later revision, or with two meanings in the tasks of two revisions."""
 
 TASK_VARIANTS: Final[Mapping[str, str | None]] = {
     "WorkingTask": None,
@@ -64,10 +64,10 @@ TASK_VARIANTS: Final[Mapping[str, str | None]] = {
     "FailedTask": "error",
     "CancelledTask": None,
 }
-"""The definitions that are one class here, `DetailedTask`: what each one needs depends on its status."""
+"""The definitions of the class `DetailedTask`: its required members depend on the status."""
 
 ANY_VARIANT: Final = {"DetailedTask", "GetTaskResult", "TaskStatusNotification", "TaskStatusNotificationParams"}
-"""The definitions of the extension that hold one of the variants; each variant is compared by itself."""
+"""The definitions of the extension that contain one of the variants; each variant is compared on its own."""
 
 NO_CLASS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -157,21 +157,21 @@ INLINE: Final = frozenset(
         "ToolsCapability",
     }
 )
-"""Classes of ours for objects that have no name in the official schemas, compared in the place where they stand."""
+"""Classes for objects without a name in the official schemas, compared where a member has them."""
 
 OWN: Final[Mapping[str, str]] = {
-    "UnknownContent": "content of kinds to come",
+    "UnknownContent": "content of future types",
     "UntitledSingleSelectEnumSchema": "in 2025-06-18: an EnumSchema without names",
-    "RequestMetaObject": "in legacy revisions the definitions have the progress token in place",
+    "RequestMetaObject": "in legacy revisions the definitions have the progress token inline",
     "InputResponseRequestParams": "the base of params that have its members in 2026-07-28 only",
     "CacheableResult": "the base of results that have its members in 2026-07-28 only",
     "RequestParams": "named since 2025-11-25",
     "NotificationParams": "named since 2025-11-25",
     "PaginatedRequestParams": "named since 2025-11-25",
     "Annotations": "named since 2025-03-26",
-    "ListRootsRequestParams": "in 2026-07-28 in place, in ListRootsRequest",
+    "ListRootsRequestParams": "in 2026-07-28 inline, in ListRootsRequest",
 }
-"""Classes of ours that have no definition of their own in some revision in which they exist, and why."""
+"""Classes without a definition of their own in a revision in which they exist, with the reason."""
 
 EXTENSION_MEMBERS: Final = {"SubscriptionFilter": "taskIds"}
 ERROR_CODES: Final = {

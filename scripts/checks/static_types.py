@@ -1,8 +1,8 @@
-"""Runs mypy, strictly, over all sources, tests, scripts and examples, those in the pages of the documentation too.
+"""The strict run of mypy over all sources, tests, scripts and examples, also those in the pages of the documentation.
 
-Test modules of two packages may have the same name (`test_stdio`), which one run of mypy does not allow: folders whose
-names are no Python names (`mcp-client`) give it no way to tell them apart. Hence one run for the sources and what lies
-in plainly named folders, and one for the tests of each package. They share a cache, so that a module is read once.
+Test modules of two packages may have the same name (`test_stdio`), which one run of mypy does not allow: their
+folders (`mcp-client`) are not Python names, so mypy cannot distinguish them. Therefore one run checks the sources and
+the folders with Python names, and one run the tests of each package. They share a cache, so that a module is parsed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAIN = ("conformance", "docs", "scripts", "noxfile.py", "packages/conftest.py")
 
 
 def runs(root: Path) -> list[list[str]]:
-    """What each run of mypy is given: paths relative to `root`, only such as hold Python."""
+    """Return the arguments of each run of mypy: paths relative to `root` that contain Python."""
     packages = sorted(path for path in (root / "packages").iterdir() if path.is_dir())
     together = [root / name for name in PLAIN] + [package / "src" for package in packages]
     groups = [together] + [[package / "tests"] for package in packages]
@@ -35,11 +35,11 @@ def _holds_python(path: Path) -> bool:
 
 
 def examples(root: Path, folder: Path) -> list[str]:
-    """Writes the Python of each page into a file, where the lines have the numbers that they have in the page.
+    """Write the Python of each page into a file in which lines have the same numbers as in the page.
 
     Args:
         root: The checkout.
-        folder: Where to write.
+        folder: The folder to write to.
 
     Returns:
         The files.
@@ -58,7 +58,7 @@ def examples(root: Path, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Returns the exit status: 0 if all runs are clean."""
+    """Run mypy and return the exit status: 0 if all runs pass."""
     with tempfile.TemporaryDirectory() as folder:
         statuses = [
             subprocess.run(

@@ -1,9 +1,9 @@
-"""Runs the conformance suite against our own sides again and again, and says where two runs came to different verdicts.
+"""The check that repeated runs of the conformance suite against this project's sides have the same verdicts.
 
     python scripts/checks/verdict_stability.py                          ten runs of each
     python scripts/checks/verdict_stability.py --runs 100 server-http   a hundred runs of one of them
 
-A suite whose verdicts depend on luck is worth nothing. The exit status is 1 where a verdict was not always the same.
+The exit status is 1 when a verdict differs between runs.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _RUNS: Final = {
     "client-http": ("client", "--command", f"{_PYTHON} -m everything_client {{url}}"),
     "client-stdio": ("client", "--stdio-command", f"{_PYTHON} -m everything_client --start {{command}}"),
 }
-"""What is run: by name, the words behind `mcp-conformance`."""
+"""The runs: by name, the arguments of `mcp-conformance`."""
 
 _ALL: Final = "(all checks)"
-"""In the place of a check, for what a revision over a transport came to."""
+"""The key, in place of a check, of the result of a leg."""
 
 Verdicts = dict[tuple[str, str, str], str]
 
 
 def verdicts(name: str) -> Verdicts:
-    """One run: what each check came to, by check, revision and transport; and why nothing was tried somewhere."""
+    """Run the suite once; return the outcomes by check, revision and transport, with reasons of unsupported legs."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         words = [
@@ -66,8 +66,8 @@ def verdicts(name: str) -> Verdicts:
         subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         document = json.loads(report.read_text())
     found = {(each["check"], each["revision"], each["transport"]): each["outcome"] for each in document["verdicts"]}
-    for lane in document["lanes"]:
-        found[_ALL, lane["revision"], lane["transport"]] = lane["refusal"] or "tried"
+    for leg in document["lanes"]:
+        found[_ALL, leg["revision"], leg["transport"]] = leg["refusal"] or "tried"
     return found
 
 
@@ -75,8 +75,8 @@ def _outcomes(run: Verdicts) -> Counter[str]:
     return Counter(outcome for (check, _, _), outcome in run.items() if check != _ALL)
 
 
-def unsteady(runs: list[Verdicts]) -> list[str]:
-    """What was not the same in all runs, a line each. Of what was not tried at all only that is told."""
+def differing(runs: list[Verdicts]) -> list[str]:
+    """Return a line for each verdict that differs between runs; for an unsupported leg, only one line."""
     found: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for each in runs:
         for key in {key for run in runs for key in run}:
@@ -91,14 +91,14 @@ def unsteady(runs: list[Verdicts]) -> list[str]:
 
 
 def main() -> int:
-    """Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Says which verdicts of the conformance suite depend on luck.")
-    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how often (default: %(default)s)")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(_RUNS)}; all, if none is named")
+    """Run the command and return the exit status."""
+    parser = argparse.ArgumentParser(description="Find verdicts of the conformance suite that differ between runs.")
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="number of runs (default: %(default)s)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(_RUNS)}; default: all")
     given = parser.parse_args()
     unknown = sorted(set(given.names) - set(_RUNS))
     if unknown:
-        parser.error(f"there is no {unknown[0]!r}: {', '.join(_RUNS)}")
+        parser.error(f"unknown name {unknown[0]!r}: {', '.join(_RUNS)}")
     lucky = 0
     for name in given.names or _RUNS:
         runs: list[Verdicts] = []
@@ -106,10 +106,10 @@ def main() -> int:
             runs.append(verdicts(name))
             print(f"\r{name}: {number + 1} of {given.runs}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
-        found = unsteady(runs)
+        found = differing(runs)
         lucky += len(found)
         counts = ", ".join(f"{times} {outcome}" for outcome, times in sorted(_outcomes(runs[0]).items()))
-        print(f"{name}: {given.runs} runs; {counts}; {len(found)} not always the same", flush=True)
+        print(f"{name}: {given.runs} runs; {counts}; {len(found)} differing verdicts", flush=True)
         for line in found:
             print(f"  {line}", flush=True)
     return 1 if lucky else 0

@@ -1,12 +1,12 @@
-"""Makes the reference, `docs/reference`, from the sources: a page for each public module, and pages of tables.
+"""The command that generates the reference, `docs/reference`, from the sources: a page per public module, and tables.
 
-The pages about requirements need the catalogues of requirements, which are no part of this project: without them those
-pages are left as they are.
+The pages about requirements need the catalogues of requirements, which are not part of this project: without them those
+pages stay unchanged.
 
-    python scripts/documentation/build.py            writes it
-    python scripts/documentation/build.py --check    says what is not as it would be written, and fails if there is any
+    python scripts/documentation/build.py            write the reference
+    python scripts/documentation/build.py --check    list outdated files, and fail if there are any
 
-The files are committed, so that they can be read where the project is read.
+The files are committed, so that they can be read with the project.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INDEX: Final = "README.md"
 
 
 def pages() -> dict[str, str]:
-    """The reference: file names and contents."""
+    """Return the pages of the reference, by file name."""
     known = sources({package: ROOT / folder for package, folder in MODULES.items()})
     public = {name: source for name, source in known.items() if source.public and source.exported}
     found = {f"{name}.md": page(source, known) for name, source in public.items()}
@@ -61,22 +61,22 @@ def _index(public: Mapping[str, Source], made: Mapping[str, str]) -> str:
 
 
 def stale(folder: Path) -> list[str]:
-    """What in a folder is not as it would be written: names of files that differ, are missing or too many."""
+    """Return the names of files in a folder that are outdated, missing or superfluous."""
     wanted = pages()
     there = {name: path.read_text() for name, path in _made(folder, wanted).items()}
     return sorted(name for name in {*wanted, *there} if wanted.get(name) != there.get(name))
 
 
 def _made(folder: Path, wanted: Mapping[str, str]) -> dict[str, Path]:
-    """The pages that are there, by name, as far as anything is known of them."""
+    """Return the existing pages by name, as far as they can be generated."""
     folders = [folder, folder / FOLDER] if f"{FOLDER}/{_INDEX}" in wanted else [folder]
     return {path.relative_to(folder).as_posix(): path for each in folders for path in each.glob("*.md")}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the exit status: 1 when `--check` finds something."""
-    parser = argparse.ArgumentParser(description="Makes docs/reference from the sources.")
-    parser.add_argument("--check", action="store_true", help="only say what is not up to date")
+    """Run the command and return the exit status: 1 when `--check` finds something."""
+    parser = argparse.ArgumentParser(description="Generate docs/reference from the sources.")
+    parser.add_argument("--check", action="store_true", help="only list outdated files")
     if parser.parse_args(arguments).check:
         found = stale(REFERENCE)
         for name in found:
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
         (REFERENCE / name).parent.mkdir(exist_ok=True)
         (REFERENCE / name).write_text(text)
     if f"{FOLDER}/{_INDEX}" not in wanted:
-        print(f"docs/reference/{FOLDER}: not run: the catalogues of requirements are not there")
+        print(f"docs/reference/{FOLDER}: skipped: the catalogues of requirements are missing")
     return 0
 
 

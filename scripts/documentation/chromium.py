@@ -1,7 +1,7 @@
-"""The browser that tests and screenshots are made with: Chromium of the system, without a window.
+"""The browser for tests and screenshots: the system's Chromium, headless.
 
-Playwright drives it, and could bring one of its own; that would be a download of another kind than all others.
-`scripts/install_browser` puts one there where there is none.
+Playwright controls it. Its own browser would be a download from another source than all others; `scripts/install_browser`
+installs the system's.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """A browser, as long as the block runs; to be used in this thread alone.
+    """Yield a browser for the duration of the block; use it only in this thread.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: Chromium is missing.
     """
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        raise FileNotFoundError("there is no Chromium: run scripts/install_browser")
-    # Its sandbox needs what root in a container does not have.
+        raise FileNotFoundError("Chromium is missing: run scripts/install_browser")
+    # Its sandbox needs privileges that root in a container does not have.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)

@@ -1,4 +1,4 @@
-"""Makes the pages of the reference about the conformance suite: what it checks, and what it does not, with the reasons."""
+"""The pages of the reference about the conformance suite: its checks, and the requirements without a check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["conformance_pages"]
 
 
 def conformance_pages() -> dict[str, str]:
-    """The pages, by file name."""
+    """Return the pages, by file name."""
     return {
         "conformance-coverage.md": _coverage(),
         "conformance-checks-server.md": _checks(Role.SERVER),
@@ -36,10 +36,10 @@ def _coverage() -> str:
     )
     reasons = [[f"## No check possible of {role.value}s", "", *_reasons(rows, role)] for role in Role]
     return markdown_page(
-        "What the conformance suite covers",
-        "How many requirements of the catalogue can be seen from outside, how many of these a check proves, and for which there is\n"
-        "none, with the reason. A requirement counts in each revision that has it. A liberty (MAY) of one side counts as checked\n"
-        "where a check sees that the other side bears it. `mcp-conformance coverage` prints the same.",
+        "Coverage of the conformance suite",
+        "The numbers of requirements of the catalogue, of those that are observable from outside, and of those that a check proves;\n"
+        "and the reasons where no check is possible. A requirement counts in each revision that has it. An option (MAY) of one\n"
+        "side counts as checked if a check proves that its peer tolerates it. `mcp-conformance coverage` prints the same.",
         counts,
         *reasons,
     )
@@ -67,9 +67,9 @@ def _checks(role: Role) -> str:
     ]
     return markdown_page(
         f"Checks of {role.value}s",
-        f"What `mcp-conformance {role.value}` looks at. The level is that of the gravest requirement. `mcp-conformance explain ID` says\n"
-        "more of one.",
-        markdown_table(["check", "what it looks at", "level", "revisions", "proves"], rows),
+        f"The checks of `mcp-conformance {role.value}`. The level is that of the strictest requirement. `mcp-conformance explain ID`\n"
+        "describes one of them.",
+        markdown_table(["check", "title", "level", "revisions", "proves"], rows),
     )
 
 

@@ -1,4 +1,4 @@
-"""The fenced blocks of the pages that are written by hand: what is shown there is run by tests, and its types are checked."""
+"""The fenced blocks of the pages that are written by hand: tests run them, and their types are checked."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A fenced block: its language and its text."""
 
 _MADE: Final = frozenset({"changelog.d", "reference"})
-"""Folders whose pages are no documentation, or made by a program."""
+"""Folders whose pages are no documentation, or generated."""
 
 
 @attrs.frozen
 class Block:
-    """One block."""
+    """A fenced block."""
 
     language: str
-    """What stands behind the fence."""
+    """The word after the fence."""
     text: str
-    """What stands within it."""
+    """The text within the fences."""
     line: int
-    """How many lines are before its text."""
+    """The number of lines before its text."""
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in their order."""
+    """Return the blocks of a page, in order."""
     text = page.read_text()
     return [Block(found[1], found[2], text.count("\n", 0, found.start(2))) for found in FENCE.finditer(text)]
 
 
 def pages(root: Path) -> list[Path]:
-    """The pages that are written by hand: the first one of the project, and those below `docs`."""
+    """Return the pages that are written by hand: the README of the project, and those below `docs`."""
     below = sorted(path for path in (root / "docs").rglob("*.md") if not _MADE & set(path.parts))
     return [root / "README.md", *below]

@@ -1,6 +1,6 @@
-"""Makes a page of the reference for each public module, from its source: signatures, docstrings, docs of fields.
+"""The page of the reference for each public module, from its source: signatures, docstrings, docs of fields.
 
-The sources are read, not imported, and quoted as they are written; so the pages are the same under each Python.
+The sources are parsed, not imported, and quoted literally; so the pages are the same with each Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECTIONS: Final = {
 }
 _ENTRY: Final = re.compile(r"(\*{0,2}[\w., ]+):(?: (.*))?$")
 _LONGEST_VALUE: Final = 120
-"""Characters of a constant's value that is shown; longer ones are of no use to a reader."""
+"""The greatest length of a constant's value that is shown."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef | ast.Assign | ast.AnnAssign
@@ -37,41 +37,41 @@ Definition = Function | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 @attrs.frozen(eq=False, slots=False)
 class Source:
-    """One module."""
+    """A module."""
 
     name: str
-    """Its dotted name."""
+    """The dotted name."""
     text: str
-    """Its source."""
+    """The source."""
     tree: ast.Module
-    """The source, parsed."""
+    """The parsed source."""
     public: bool
     """Whether the module is public: see `checks.exports.PUBLIC`."""
 
     @property
     def document(self) -> str:
-        """Its docstring."""
-        # As it is written: it has no indentation to be taken off, but may have indented code and nothing else.
+        """The docstring."""
+        # Without `clean`: a module's docstring has no indentation to remove, but may consist of indented code.
         return (ast.get_docstring(self.tree, clean=False) or "").strip()
 
     @property
     def exported(self) -> tuple[str, ...]:
-        """What is in `__all__`, without names that begin with an underscore."""
+        """The names in `__all__` without a leading underscore."""
         for node in self.tree.body:
             if isinstance(node, ast.Assign) and _targets(node) == ["__all__"]:
                 return tuple(name for name in ast.literal_eval(node.value) if not name.startswith("_"))
         return ()
 
     def quote(self, node: ast.AST) -> str:
-        """The source of a node, on one line."""
-        # As `ast.get_source_segment`, which divides the whole text into lines again for each node.
+        """Return the source of a node, on one line."""
+        # Like `ast.get_source_segment`, which splits the whole text into lines again for each node.
         assert isinstance(node, ast.expr)
         assert node.end_lineno is not None
         lines = list(self._lines[node.lineno - 1 : node.end_lineno])
         lines[-1] = lines[-1][: node.end_col_offset]
         lines[0] = lines[0][node.col_offset :]
         text = " ".join(b" ".join(lines).decode().split())
-        # What stood on several lines has blanks within its brackets, and a comma at its end.
+        # A node of several lines has blanks within its brackets, and a comma at its end.
         return re.sub(r"([(\[{]) (?=\S)", r"\1", re.sub(r",? ([)\]}])", r"\1", text)) if len(lines) > 1 else text
 
     @cached_property
@@ -80,7 +80,7 @@ class Source:
 
 
 def sources(packages: Mapping[str, Path]) -> dict[str, Source]:
-    """All modules of the packages, by name."""
+    """Return all modules of the packages, by name."""
     found: dict[str, Source] = {}
     for package, folder in packages.items():
         for path in sorted(folder.rglob("*.py")):
@@ -103,7 +103,7 @@ def _targets(node: ast.AST) -> list[str]:
 
 @cache
 def _definitions(source: Source) -> dict[str, tuple[list[Definition], str | None]]:
-    """What a module defines: each name with its definitions (several when overloaded) and the text under it."""
+    """Return the names that a module defines, each with its definitions (several when overloaded) and its docstring."""
     return _named(source.tree.body)
 
 
@@ -128,7 +128,7 @@ def _text_below(body: list[ast.stmt], index: int) -> str | None:
 
 @cache
 def _imports(source: Source) -> dict[str, tuple[str, str]]:
-    """Where imported names come from: module, and name there."""
+    """Return the origin of imported names: the module, and the name in it."""
     found: dict[str, tuple[str, str]] = {}
     for node in source.tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -137,7 +137,7 @@ def _imports(source: Source) -> dict[str, tuple[str, str]]:
 
 
 def _home(source: Source, name: str, known: Mapping[str, Source]) -> tuple[Source, Source, str]:
-    """Where a name has its place in the reference, the module that defines it, and what it is called there."""
+    """Return the module whose page describes a name, the module that defines it, and its name there."""
     place = source
     while (origin := _imports(source).get(name)) is not None and origin[0] in known and origin[0] != source.name:
         module, name = origin
@@ -148,7 +148,7 @@ def _home(source: Source, name: str, known: Mapping[str, Source]) -> tuple[Sourc
 
 
 def page(source: Source, known: Mapping[str, Source]) -> str:
-    """The page of a public module.
+    """Return the page of a public module.
 
     Args:
         source: The module.
@@ -177,10 +177,10 @@ def page(source: Source, known: Mapping[str, Source]) -> str:
 
 
 def link(source: Source, name: str, known: Mapping[str, Source]) -> str:
-    """A link to where a name that `source` has is described.
+    """Return a link to the description of a name.
 
     Args:
-        source: A module.
+        source: A module that has the name.
         name: A name in it.
         known: All modules, by name.
     """
@@ -189,7 +189,7 @@ def link(source: Source, name: str, known: Mapping[str, Source]) -> str:
     return f"[`{name}`]({whole}.md)" if whole in known else f"[`{name}`]({place.name}.md#{name.lower()})"
 
 
-def _entry(  # noqa: PLR0917  # all of them say what is shown
+def _entry(  # noqa: PLR0917  # all of them determine the output
     source: Source, nodes: list[Definition], text: str | None, name: str, anchor: str, known: Mapping[str, Source]
 ) -> list[str]:
     lines = [f'<a id="{anchor}"></a>', "", f"## {name}", ""]
@@ -256,7 +256,7 @@ def _parameters(source: Source, arguments: ast.arguments) -> list[str]:
 def _private_bases(
     source: Source, node: ast.ClassDef, known: Mapping[str, Source]
 ) -> Iterator[tuple[Source, ast.ClassDef]]:
-    """The bases of a class that have no place of their own: their members are shown as those of the class."""
+    """Yield the bases of a class without a page: their members are shown as members of the class."""
     for base in node.bases:
         _, home, name = _home(source, source.quote(base), known)
         definition = _definitions(home).get(name, ([], None))[0]
@@ -300,7 +300,7 @@ def _methods(source: Source, node: ast.ClassDef, shown_as: str, anchor: str) -> 
 
 
 def _fields(source: Source, node: ast.ClassDef) -> Iterator[str]:
-    """The fields of a class, each with the text under it; those that the constructor sets too."""
+    """Yield the fields of a class, each with its docstring, also those that the constructor sets."""
     bodies = [node.body]
     bodies += [each.body for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
     for number, body in enumerate(bodies):
@@ -319,10 +319,10 @@ def _fields(source: Source, node: ast.ClassDef) -> Iterator[str]:
 
 
 def field_texts(source: Source, name: str) -> dict[str, str]:
-    """What stands under the fields, or the members, of a class.
+    """Return the docstrings of the fields or members of a class.
 
     Args:
-        source: Its module.
+        source: The module.
         name: The class.
 
     Returns:
@@ -350,7 +350,7 @@ def _field_name(node: ast.stmt, *, of_self: bool) -> str | None:
 
 
 def _document(text: str) -> list[str]:
-    """A docstring as Markdown: sections become lists, indented blocks become code."""
+    """Return a docstring as Markdown: sections become lists, indented blocks become code."""
     lines: list[str] = []
     rest = text.splitlines()
     while rest:

@@ -1,4 +1,4 @@
-"""Makes the pages of the reference that are tables: from the tables that the code itself walks."""
+"""The pages of the reference with the tables that the code uses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NO: Final = "—"
 
 
 def tables(sources: Mapping[str, Source]) -> dict[str, str]:
-    """The pages, by file name.
+    """Return the pages, by file name.
 
     Args:
-        sources: All modules, for the texts that stand under fields and members.
+        sources: All modules, for the docstrings of fields and members.
     """
     return {
         "methods.md": _methods(sources),
@@ -47,13 +47,13 @@ def tables(sources: Mapping[str, Source]) -> dict[str, str]:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table."""
+    """Return the lines of a table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines]
 
 
 def markdown_page(title: str, text: str, *parts: Sequence[str]) -> str:
-    """A page: its title, its first paragraph, and parts of lines."""
+    """Return a page: its title, its first paragraph, and parts of lines."""
     lines = [f"# {title}", "", text]
     for part in parts:
         lines += ["", *part]
@@ -91,8 +91,8 @@ def _methods(sources: Mapping[str, Source]) -> str:
     names = [revision.name for revision in _REVISIONS]
     return markdown_page(
         "Methods by revision",
-        "Requests: who sends them, in which revisions, and what the receiver has to have declared for it. *In a result*: the\n"
-        "server asks in an `InputRequiredResult`, and the client answers by sending its request again. From\n"
+        "Requests with their senders, revisions, and the capability that the receiver must declare. *In a result*: the server\n"
+        "sends the request in an `InputRequiredResult`, and the client retries its request with the response. From\n"
         "`mcp_core.methods.METHODS`.",
         markdown_table(["method", "sender", *names, "capability", "parameters", "result"], rows),
     )
@@ -112,10 +112,13 @@ def _notifications(sources: Mapping[str, Source]) -> str:
     names = [revision.name for revision in _REVISIONS]
     return markdown_page(
         "Notifications by revision",
-        "Who may send them in which revision, and what has to have been declared for it. From `mcp_core.methods.NOTIFICATIONS`.",
+        "Notifications with their senders, revisions and capabilities. From `mcp_core.methods.NOTIFICATIONS`.",
         markdown_table(["notification", *names, "capability", "parameters"], rows),
-        ["A client also takes these names from before the specification; nothing of ours sends them.", ""],
-        markdown_table(["name", "taken for"], old),
+        [
+            "A client also accepts these names from drafts before the specification. No side of this project sends them.",
+            "",
+        ],
+        markdown_table(["name", "read as"], old),
     )
 
 
@@ -128,7 +131,7 @@ def _revisions(sources: Mapping[str, Source]) -> str:
     ]
     return markdown_page(
         "Revisions and their traits",
-        "What is particular about each revision. Code asks these traits, and never compares names of revisions. From\n"
+        "The traits of each revision. Code asks these traits, and never compares names of revisions. From\n"
         "`mcp_core.revisions`.",
         markdown_table(["trait", *(revision.name for revision in _REVISIONS), "meaning"], rows),
     )
@@ -155,8 +158,8 @@ def _capabilities() -> str:
     rows = [[_path(path), side, ", ".join(names)] for (side, path), names in sorted(needed.items())]
     return markdown_page(
         "Capabilities",
-        "Who declares what, and which messages need it. A server's capabilities are computed from what is registered, a\n"
-        "client's from the handlers that it is given; neither is declared by hand. From `mcp_core.methods`.",
+        "Capabilities with the sides that declare them and the messages that need them. The capabilities of a server follow from\n"
+        "its registered features, those of a client from its handlers. From `mcp_core.methods`.",
         markdown_table(["capability", "declared by", "needed for"], rows),
     )
 
@@ -166,7 +169,7 @@ def _error_codes(sources: Mapping[str, Source]) -> str:
     rows = [[str(int(code)), f"`{code.name}`", texts.get(code.name, "")] for code in ErrorCode]
     return markdown_page(
         "Error codes",
-        "The codes of JSON-RPC errors. Which exception stands for which code: [mcp_core.errors](mcp_core.errors.md). From\n"
+        "The codes of JSON-RPC errors. The exceptions of the codes: [mcp_core.errors](mcp_core.errors.md). From\n"
         "`mcp_core.errors.ErrorCode`.",
         markdown_table(["code", "name", "meaning"], rows),
     )
@@ -185,8 +188,8 @@ def _limits(sources: Mapping[str, Source]) -> str:
     ]
     return markdown_page(
         "Limits",
-        "The bounds on what a peer may make this side do. Pass `limits=Limits(...)` to `Server`, `open_stdio` or `open_http`. An error\n"
-        "that tells of a limit names the setting. From `mcp_core.limits`.",
+        "The limits on the memory and work that a peer can cause. Pass `limits=Limits(...)` to `Server`, `open_stdio` or `open_http`.\n"
+        "An error about a limit names the setting. From `mcp_core.limits`.",
         markdown_table(["setting", "server", "client", "bounds"], rows),
     )
 
@@ -198,8 +201,8 @@ def _repairs(sources: Mapping[str, Source]) -> str:
     ]
     return markdown_page(
         "Repairs",
-        "What peers in the field are known to send wrongly, and how it is read all the same. A value is read strictly first; only\n"
-        "what fails comes here. We never send any of it. From `mcp_core.conversion.compatibility.REPAIRS`.",
+        "Known deviations of deployed peers, and their repairs. A value is read strictly first; repairs apply only to values that\n"
+        "fail. No side of this project sends a deviation. From `mcp_core.conversion.compatibility.REPAIRS`.",
         markdown_table(["class", "member", "what is repaired"], rows),
     )
 
@@ -226,9 +229,8 @@ def _lifecycle() -> str:
     drawing += [f"    {ids[State.CLOSED]} --> [*]", "```"]
     return markdown_page(
         "The legacy session",
-        "Revisions up to 2025-11-25 open a session by `initialize`. This is what may be said in each of its states; what is not\n"
-        "listed is refused. Requests of 2026-07-28 carry all that has to be known, and have no states. From\n"
-        "`mcp_core.engine.lifecycle.RULES`.",
+        "Revisions up to 2025-11-25 open a session with `initialize`. These are the allowed messages in each state; others are\n"
+        "rejected. Requests of 2026-07-28 carry their metadata and have no states. From `mcp_core.engine.lifecycle.RULES`.",
         drawing,
         markdown_table(["state", "message", "state after it", ""], rows),
     )

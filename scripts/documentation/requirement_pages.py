@@ -1,4 +1,4 @@
-"""Makes the pages of the reference that say what proves each requirement: one for each area, and one that counts."""
+"""The pages of the reference about the tests of each requirement: a page for each area, and one with the counts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "requirement_pages"]
 
 FOLDER: Final = "requirements"
-"""The folder of the pages, within the reference."""
+"""The folder of the pages in the reference."""
 
 _UP: Final = "../../../"
 _KINDS: Final = ("tested", "no test possible", "not yet", "open")
 
 
 def requirement_pages() -> dict[str, str]:
-    """The pages, by file name with its folder; none when the catalogues of requirements are not there."""
+    """Return the pages, by file name with the folder; an empty dict without the catalogues of requirements."""
     rows = requirements()
     if not rows:
         return {}
@@ -56,9 +56,9 @@ def _index(areas: Mapping[str, Sequence[Requirement]], tests: Mapping[str, Seque
     rows.append(["**all**", str(total.total()), *(str(total[kind]) for kind in _KINDS)])
     return markdown_page(
         "Requirements and their tests",
-        "What the specification asks for, and which test proves it. A test says so by `@pytest.mark.spec`. What has no test has a\n"
-        "reason, in `scripts/checks/requirements_untested.toml`. *Not yet*: waits for a part of the project that is not there. *Open*:\n"
-        "neither test nor reason. A requirement that older revisions and 2026-07-28 have in common counts twice.",
+        "The requirements of the specification and the tests that prove them. A test cites a requirement by `@pytest.mark.spec`. A\n"
+        "requirement without a test has a reason in `scripts/checks/requirements_untested.toml`. *Not yet*: the part of the project\n"
+        "is not implemented. *Open*: neither test nor reason. A requirement of older revisions and of 2026-07-28 counts twice.",
         markdown_table(["area", "requirements", *_KINDS], rows),
     )
 
@@ -77,7 +77,7 @@ def _area(area: str, rows: Sequence[Requirement], tests: Mapping[str, Sequence[C
     ]
     return markdown_page(
         f"Requirements: {area}",
-        f"An id is `{area}.` and the first column. What the columns mean: [all areas](README.md).",
+        f"An id is `{area}.` and the first column. The columns are explained in [all areas](README.md).",
         markdown_table(["id", "level", "role", "revisions", "place", "tests"], table),
     )
 

@@ -1,7 +1,7 @@
-"""Makes the pictures of the documentation: docs/images/authorization/*.png, of the real pages in a real browser.
+"""The command that takes the screenshots of the documentation: docs/images/authorization/*.png, of the real pages.
 
-Run it when the pages change: `python scripts/documentation/screenshots.py`. The pictures are a matter of taste and of fonts, so no test
-compares them.
+Run it when the pages change: `python scripts/documentation/screenshots.py`. The images depend on fonts, so no test compares
+them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "images" / "authorization"
 LARGEST = 60_000
-"""Bytes of a picture: they stay in the history of the project for ever."""
+"""The greatest size of an image in bytes: images stay in the history of the project forever."""
 PORT = 8765
-"""Is seen in the pictures, so it is always the same."""
+"""The port in the screenshots, which is always the same."""
 
 ISSUER: Final = f"http://localhost:{PORT}"
 SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change and delete your notes"}
@@ -50,11 +50,11 @@ HOSTED: Final = attrs.evolve(
 )
 
 Shots: TypeAlias = "Mapping[str, tuple[Callable[[Page], None], str, int]]"
-"""By the name of the picture: how to get there, by day or by night, how wide the window is."""
+"""By image name: the function that opens the page, the color scheme, and the width of the window."""
 
 
 def ask(client: Client, **changes: str) -> str:
-    """Where a client sends the browser."""
+    """Return the authorization URL of a client."""
     fields = {
         "response_type": "code",
         "client_id": client.client_id,
@@ -70,12 +70,12 @@ def ask(client: Client, **changes: str) -> str:
 
 
 def open_request(page: Page, client: Client) -> None:
-    """A request for authorization, in a browser that was nowhere yet."""
+    """Open an authorization request in a new browser session."""
     page.goto(ask(client))
 
 
 def log_in(page: Page, client: Client = LOCAL, password: str = "lovelace") -> None:
-    """The first page after the form with the password was sent."""
+    """Submit the login form."""
     open_request(page, client)
     page.get_by_label("User name").fill("ada")
     page.get_by_label("Password").fill(password)
@@ -83,19 +83,19 @@ def log_in(page: Page, client: Client = LOCAL, password: str = "lovelace") -> No
 
 
 def foreign(page: Page) -> None:
-    """A request whose redirect URI is not the client's."""
+    """Open a request whose redirect URI is not the client's."""
     page.goto(ask(LOCAL, redirect_uri="https://evil.example/callback"))
 
 
 def expired(page: Page) -> None:
-    """A consent for which the session is over."""
+    """Submit a consent whose session has expired."""
     log_in(page)
     page.context.clear_cookies()
     page.get_by_role("button", name="Allow").click()
 
 
 def answered(page: Page) -> None:
-    """Somebody who answered in another tab."""
+    """Submit a consent that was answered in another tab."""
     log_in(page)
     other = page.context.new_page()
     other.goto(page.url)
@@ -105,7 +105,7 @@ def answered(page: Page) -> None:
 
 
 def log_out(page: Page) -> None:
-    """The page to log out."""
+    """Open the logout page."""
     log_in(page)
     page.goto(f"{ISSUER}/logout")
 
@@ -127,14 +127,14 @@ ELSEWHERE: Final[Shots] = {
 
 
 def take(browser: Browser, shots: Shots) -> None:
-    """Takes pictures, each in a browser of its own."""
+    """Take screenshots, each in a new browser session."""
     for name, (go, scheme, width) in shots.items():
         context = browser.new_context(
             color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 240}
         )
         page = context.new_page()
         go(page)
-        # A caret blinks.
+        # The caret would blink.
         page.evaluate("document.activeElement.blur()")
         picture = smaller(page.screenshot(full_page=True))
         context.close()
@@ -146,7 +146,7 @@ def take(browser: Browser, shots: Shots) -> None:
 
 
 async def show(browse: Callable[[Browser], None], users: Users | Delegation) -> None:
-    """Lets a browser loose on an authorization server."""
+    """Serve an authorization server and browse it."""
 
     def visit() -> None:
         with chromium() as browser:
@@ -163,7 +163,7 @@ async def show(browse: Callable[[Browser], None], users: Users | Delegation) -> 
 
 
 async def main() -> None:
-    """Takes all of them."""
+    """Take all screenshots."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     await show(partial(take, shots=PASSWORDS), PasswordUsers({"ada": hash_password("lovelace")}))
     await show(partial(take, shots=ELSEWHERE), Delegation("https://login.example", client_id="notes"))

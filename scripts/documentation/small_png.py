@@ -1,7 +1,7 @@
-"""Makes a picture of a page small: at most 256 colours, and all the effort that zlib knows.
+"""The compression of screenshots: a palette of at most 256 colors, and zlib's highest level.
 
-Pages have few colours, but the edges of letters have hundreds of shades that nobody tells apart. Of each group of shades
-the most frequent one is kept, so that areas keep their colours exactly. Standard library only.
+Pages have few colors, but the edges of letters have hundreds of shades. Of each group of similar shades the most frequent one
+is kept, so that areas keep their exact colors. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["smaller"]
 
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHANNELS: Final = {2: 3, 6: 4}
-"""By colour type: with and without transparency, of which nothing is kept."""
+"""By color type: the channels, with and without transparency, which is dropped."""
 
 
 def smaller(png: bytes) -> bytes:
-    """The picture with a palette.
+    """Return the image with a palette.
 
     Args:
-        png: A picture with eight bits for each channel, not interlaced, as browsers write it.
+        png: An image with eight bits for each channel, not interlaced, as browsers write it.
 
     Raises:
-        ValueError: It is another one.
+        ValueError: The image has another format.
     """
     chunks = dict[bytes, bytes]()
     for name, data in _chunks(png):
@@ -44,7 +44,7 @@ def smaller(png: bytes) -> bytes:
     return _SIGNATURE + b"".join(
         [
             _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            _chunk(b"PLTE", bytes(value for colour in palette for value in colour)),
+            _chunk(b"PLTE", bytes(value for color in palette for value in color)),
             _chunk(b"IDAT", zlib.compress(lines, 9)),
             _chunk(b"IEND", b""),
         ]
@@ -52,20 +52,20 @@ def smaller(png: bytes) -> bytes:
 
 
 def _palette(found: Counter[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], dict[tuple[int, ...], int]]:
-    """The colours that are kept, and which of them stands for each that there was."""
+    """Return the palette, and the palette color of each original color."""
     for shift in range(8):
         kept: dict[tuple[int, ...], int] = {}
         palette: list[tuple[int, ...]] = []
         index: dict[tuple[int, ...], int] = {}
-        for colour, _ in found.most_common():
-            group = tuple(value >> shift for value in colour)
+        for color, _ in found.most_common():
+            group = tuple(value >> shift for value in color)
             if group not in kept:
                 kept[group] = len(palette)
-                palette.append(colour)
-            index[colour] = kept[group]
+                palette.append(color)
+            index[color] = kept[group]
         if len(palette) <= 256:
             return palette, index
-    raise AssertionError("eight groups are not more than 256")
+    raise AssertionError("eight groups have at most 256 colors")
 
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -81,7 +81,7 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 def _rows(data: bytes, size: int, step: int) -> Iterator[bytes]:
-    """The rows, with their filters undone. Spec: PNG, 9.2"""
+    """Yield the rows without their filters. Spec: PNG, 9.2"""
     above = bytearray(size)
     for at in range(0, len(data), size + 1):
         kind, row = data[at], bytearray(data[at + 1 : at + 1 + size])
