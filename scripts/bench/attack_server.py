@@ -1,22 +1,22 @@
-"""Attack an HTTP server of this project on this machine, and measure what each attack costs.
+"""Attack a local HTTP server of this project, and measure the cost of each attack.
 
     python scripts/bench/attack_server.py                          all attacks, in about ten minutes
     python scripts/bench/attack_server.py --list                   their names
     python scripts/bench/attack_server.py --only initialize listen-long
     python scripts/bench/attack_server.py --host hypercorn --json > attacks.json
 
-Each attack has a server of its own with default limits, which listens on a free port of 127.0.0.1. Hostile clients, in
+Each attack has its own server with default limits, which listens on a free port of 127.0.0.1. Hostile clients, in
 another process and without credentials, attack it for a bounded time. Four well-behaved clients call an echo all the
-time: a legacy session, a modern client, and two that connect anew for each call. Printed are memory and descriptors of
-the server before, during and after the attack, and how long the well-behaved clients waited.
+time: a legacy session, a modern client, and two that connect for each call. The output is memory and descriptors of the
+server before, during and after the attack, and the latency of the well-behaved clients.
 
 An attack passes if memory rises by no more than 256 MiB, each call of a well-behaved client is answered within a second,
-and memory (within 32 MiB) and descriptors are back when the connections of the attackers have been closed for some
-seconds. The column "after" is resident memory at that time. "kept", which counts, is resident memory after a garbage
-collection and malloc_trim: what lies between the two is free, but the C library keeps it for the next allocations. Python
-too keeps arenas in which a single object lives on. So an attack that keeps more, but 96 MiB at most and with a peak within
-the goal, runs a second time on the same server, and passes if that adds 16 MiB at most. Some attacks may leave what a
-limit permits a server to keep; the list says what.
+and memory (within 32 MiB) and descriptors are back some seconds after the connections of the attackers were closed. The
+column "after" is resident memory at that time. "kept", which decides, is resident memory after a garbage collection and
+malloc_trim: the difference is free, but the C library keeps it for the next allocations. Python also keeps arenas that
+contain a single object. So an attack that keeps more, but 96 MiB at most and with a peak within the goal, runs a second
+time on the same server, and passes if that adds 16 MiB at most. Some attacks may leave what a limit permits a server to
+keep; the list says what.
 
 The exit status is 0 if all attacks passed, 1 if one did not, 2 if an attack could not be run. Needs Linux, for /proc.
 """
@@ -73,16 +73,14 @@ def row(measured: Measured) -> str:
 
 
 def details(measured: Measured) -> list[str]:
-    """Return what the table has no column for."""
+    """Return the details without a column in the table."""
     lines = [f"problem: {problem}" for problem in problems(measured)]
     said = ", ".join(f"{times} x {status}" for status, times in sorted(measured.statuses.items()))
     lines.append(f"the attackers got: {said or 'nothing'}")
     if measured.figures:
         lines.append(", ".join(f"{name}: {figure:g}" for name, figure in measured.figures.items()))
     if measured.kept_again is not None:
-        lines.append(
-            f"kept after a second run of this attack on the same server: {measured.kept_again.rss_mib:.0f} MiB"
-        )
+        lines.append(f"kept after a second run on the same server: {measured.kept_again.rss_mib:.0f} MiB")
     if measured.sessions_lost:
         lines.append(f"the well-behaved clients lost {measured.sessions_lost} sessions, and opened new ones")
     if measured.lag > 0.25:
@@ -137,7 +135,7 @@ async def run(attacks: Sequence[Attack], setting: Setting, *, as_json_document: 
             print(row(measured), *details(measured), sep="\n", file=out, flush=True)
             done.append(measured)
     finally:
-        # Also when a signal ends it: what was measured is of use.
+        # Also after a signal: the measurements so far are printed.
         progress.clear()
         bad = [each.attack for each in done if problems(each)]
         print(f"\n{len(done) - len(bad)} of {len(attacks)} attacks passed", file=out)
@@ -157,11 +155,15 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--list", action="store_true", help="print the attacks and exit")
     made.add_argument("--json", action="store_true", help="print a JSON document; the table goes to standard error")
-    made.add_argument("--host", choices=("embedded", "hypercorn"), default="embedded", help="what serves (%(default)s)")
+    made.add_argument(
+        "--host", choices=("embedded", "hypercorn"), default="embedded", help="the HTTP host (%(default)s)"
+    )
     made.add_argument("--tls", action="store_true", help="over HTTPS (needs trustme)")
     made.add_argument("--idle", type=float, default=1.0, metavar="S", help="seconds before an attack (%(default)g)")
-    made.add_argument("--settle", type=float, default=4.0, metavar="S", help="seconds after it (%(default)g)")
-    made.add_argument("--stop-mib", type=float, default=3_072.0, metavar="MIB", help="break off there (%(default)g)")
+    made.add_argument("--settle", type=float, default=4.0, metavar="S", help="seconds after an attack (%(default)g)")
+    made.add_argument(
+        "--stop-mib", type=float, default=3_072.0, metavar="MIB", help="abort at this memory (%(default)g)"
+    )
     return made
 
 

@@ -1,12 +1,12 @@
-"""What a call costs: this project beside the official SDK, on this machine, in turns.
+"""The benchmark of calls: this project and the official SDK on the same machine, in turns.
 
-    nox -s bench                      all of it, some minutes
-    nox -s bench -- --quick           a rough idea
+        nox -s bench                      all parts, some minutes
+        nox -s bench -- --quick           a quick estimate
     nox -s bench -- --only server     server, client, start, import, http, http-client
 
-Both sides run the same work: a raw peer, which is the same for both, sends or answers, and the CPU time of the measured
-process is read from the system. Rounds are interleaved, so that a busy machine is busy for both; the median of each is
-printed, and how many times as much the official SDK needs. Ratios are firm, absolute figures belong to the machine.
+Both sides do the same work: a raw peer, the same for both, sends or responds, and the CPU time of the measured process
+is read from the system. Repetitions are interleaved, so that load of the machine affects both; the median of each is
+printed, and the factor by which the official SDK is slower. Ratios are portable, absolute figures are not.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PROGRAMS = Path(__file__).parent / "programs"
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 SIDES = ("official", "ours")
-HTTP_ROUNDS = 3
-"""There is much to measure over HTTP, and a call of the official SDK takes a millisecond and more."""
+HTTP_REPETITIONS = 3
+"""Fewer than for stdio: HTTP has many cases, and a call of the official SDK takes a millisecond and more."""
 
 
 class Figure(NamedTuple):
-    """One line of the report."""
+    """A line of the report."""
 
     title: str
     unit: str
@@ -52,7 +52,7 @@ class Figure(NamedTuple):
 
 
 class Process:
-    """A server under test, spoken to with bare reads and writes."""
+    """A server under test, driven with bare reads and writes."""
 
     def __init__(self, side: str, *arguments: str) -> None:
         command = [sys.executable, str(PROGRAMS / f"server_{side}.py"), *arguments]
@@ -69,15 +69,15 @@ class Process:
         self.ids = 0
 
     def exchange(self, lines: list[bytes], in_flight: int) -> list[bytes]:
-        """Sends requests, keeping so many in flight, until all are answered."""
+        """Send requests with a fixed number in flight, until all have responses."""
         answers: list[bytes] = []
         waiting, pending, received = list(reversed(lines)), b"", []
         sent = 0
         with selectors.DefaultSelector() as selector:
             selector.register(self.back, selectors.EVENT_READ)
             while len(answers) < len(lines):
-                room = in_flight - (sent - len(answers))
-                for _ in range(min(room, len(waiting))):
+                capacity = in_flight - (sent - len(answers))
+                for _ in range(min(capacity, len(waiting))):
                     pending += waiting.pop()
                     sent += 1
                 if pending:
@@ -89,7 +89,7 @@ class Process:
                 except BlockingIOError:
                     continue
                 if not data:
-                    raise RuntimeError(f"the server under test ended; it said:\n{bench_http.said(self.errors)}")
+                    raise RuntimeError(f"the server under test ended; its output:\n{bench_http.said(self.errors)}")
                 received.append(data)
                 if b"\n" in data:
                     *whole, rest = b"".join(received).split(b"\n")
@@ -98,7 +98,7 @@ class Process:
         return answers
 
     def line(self, method: str, params: dict[str, object], revision: str) -> bytes:
-        """A request as it stands on the wire."""
+        """Return a request as a line."""
         self.ids += 1
         if revision == MODERN:
             meta = {
@@ -111,7 +111,7 @@ class Process:
         return json.dumps(message).encode() + b"\n"
 
     def open(self, revision: str) -> None:
-        """The handshake, where there is one."""
+        """Run the handshake, if the revision has one."""
         if revision == MODERN:
             return
         params: dict[str, object] = {
@@ -123,19 +123,19 @@ class Process:
         os.write(self.to, b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 
     def cpu(self) -> float:
-        """The CPU seconds of all threads of the process, to the nanosecond."""
+        """Return the CPU seconds of all threads of the process, to the nanosecond."""
         return (
             sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{self.child.pid}/task").glob("*/schedstat"))
             / 1e9
         )
 
     def memory(self) -> float:
-        """Its resident memory in MiB."""
+        """Return the resident memory in MiB."""
         status = Path(f"/proc/{self.child.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")) / 1024
 
     def close(self) -> None:
-        """Ends it."""
+        """Terminate the process."""
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.child.stdin.close()
@@ -149,7 +149,7 @@ class Process:
 
 
 def calls(side: str, revision: str, in_flight: int, number: int) -> tuple[float, float]:
-    """CPU and wall microseconds per call of an echo."""
+    """Return CPU and wall microseconds per call of an echo."""
     process = Process(side)
     try:
         process.open(revision)
@@ -171,7 +171,7 @@ def calls(side: str, revision: str, in_flight: int, number: int) -> tuple[float,
 
 
 def listing(side: str, revision: str, number: int) -> float:
-    """CPU microseconds of a `tools/list` of 100 tools."""
+    """Return CPU microseconds of a `tools/list` of 100 tools."""
     process = Process(side, "99")
     try:
         process.open(revision)
@@ -185,7 +185,7 @@ def listing(side: str, revision: str, number: int) -> float:
 
 
 def large(side: str, size: int, number: int) -> float:
-    """CPU milliseconds of an echo of `size` bytes."""
+    """Return CPU milliseconds of an echo of `size` bytes."""
     process = Process(side)
     try:
         process.open(LEGACY)
@@ -200,7 +200,7 @@ def large(side: str, size: int, number: int) -> float:
 
 
 def start(side: str) -> tuple[float, float]:
-    """Milliseconds from the start of the process to its first answer to a call, and its memory then in MiB."""
+    """Return milliseconds from the start of the process to its first response to a call, and its memory then in MiB."""
     process = Process(side)
     try:
         process.open(LEGACY)
@@ -211,7 +211,7 @@ def start(side: str) -> tuple[float, float]:
 
 
 def client(side: str, revision: str, at_once: int, number: int) -> float:
-    """CPU microseconds of the client per call."""
+    """Return CPU microseconds of the client per call."""
     command = [sys.executable, str(PROGRAMS / f"client_{side}.py"), revision, str(number), str(at_once)]
     peer = [sys.executable, str(PROGRAMS / "peer.py")]
     done = subprocess.run([*command, *peer], check=True, capture_output=True, text=True)
@@ -220,19 +220,19 @@ def client(side: str, revision: str, at_once: int, number: int) -> float:
 
 
 def importing(side: str) -> float:
-    """Milliseconds to import the client, without the start of Python."""
+    """Return milliseconds to import the client, without the start of Python."""
     module = "mcp_client" if side == "ours" else "mcp"
     code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return float(done.stdout) * 1e3
 
 
-def compare(title: str, unit: str, goal: float | None, rounds: int, measure: Callable[[str], float]) -> Figure:
-    """The medians of both sides, measured in turns."""
+def compare(title: str, unit: str, goal: float | None, repetitions: int, measure: Callable[[str], float]) -> Figure:
+    """Return the medians of both sides, measured in turns."""
     values: dict[str, list[float]] = {side: [] for side in SIDES}
-    for number in range(rounds):
+    for number in range(repetitions):
         for side in SIDES if number % 2 == 0 else reversed(SIDES):
-            print(f"\r  {title}: round {number + 1} of {rounds}, {side}   ", end="", file=sys.stderr, flush=True)
+            print(f"\r  {title}: round {number + 1} of {repetitions}, {side}   ", end="", file=sys.stderr, flush=True)
             values[side].append(measure(side))
     print("\r" + " " * 100 + "\r", end="", file=sys.stderr, flush=True)
     figure = Figure(title, unit, statistics.median(values["ours"]), statistics.median(values["official"]), goal)
@@ -241,7 +241,7 @@ def compare(title: str, unit: str, goal: float | None, rounds: int, measure: Cal
 
 
 def show(figure: Figure) -> None:
-    """Prints one line."""
+    """Print a line."""
     ratio = figure.official / figure.ours
     if figure.goal is None:
         verdict = ""
@@ -254,58 +254,60 @@ def show(figure: Figure) -> None:
 
 
 def main() -> None:
-    """Measures what was asked for and prints a table."""
+    """Measure the chosen parts and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer calls and rounds")
+    parser.add_argument("--quick", action="store_true", help="fewer calls and repetitions")
     parser.add_argument("--only", choices=tuple(PARTS), help="measure only this")
     options = parser.parse_args()
     if importlib.util.find_spec("mcp") is None:
-        parser.error("the official SDK (mcp) is not installed beside this Python: `nox -s bench` brings it")
-    rounds = 3 if options.quick else 5
+        parser.error("the official SDK (mcp) is not installed: run `nox -s bench`")
+    repetitions = 3 if options.quick else 5
     number = 1_000 if options.quick else 4_000
     wanted = (options.only,) if options.only else tuple(PARTS)
     print(f"{'':<44} {'ours':>9} {'official':>9}")
     for part in wanted:
-        PARTS[part](rounds, number)
+        PARTS[part](repetitions, number)
 
 
-def over_stdio(rounds: int, number: int) -> None:
-    """The server over stdio."""
+def over_stdio(repetitions: int, number: int) -> None:
+    """Measure the server over stdio."""
     for revision in (LEGACY, MODERN):
         for in_flight, goal in ((1, 5.0), (64, 12.0)):
             title = f"server CPU, tools/call, {in_flight} in flight, {revision}"
-            compare(title, "us", goal, rounds, lambda s, r=revision, n=in_flight: calls(s, r, n, number)[0])  # type: ignore[misc]  # bound now
+            compare(title, "us", goal, repetitions, lambda s, r=revision, n=in_flight: calls(s, r, n, number)[0])  # type: ignore[misc]  # bound now
         title = f"server latency, tools/call, {revision}"
-        compare(title, "us", None, rounds, lambda s, r=revision: calls(s, r, 1, number)[1])  # type: ignore[misc]  # bound now
-    compare("server CPU, tools/list of 100", "us", 15.0, rounds, lambda s: listing(s, LEGACY, max(200, number // 20)))
+        compare(title, "us", None, repetitions, lambda s, r=revision: calls(s, r, 1, number)[1])  # type: ignore[misc]  # bound now
+    compare(
+        "server CPU, tools/list of 100", "us", 15.0, repetitions, lambda s: listing(s, LEGACY, max(200, number // 20))
+    )
     for size in (1, 10):
-        compare(f"server CPU, echo of {size} MiB", "ms", 1.0, rounds, lambda s, n=size: large(s, n << 20, 8))  # type: ignore[misc]  # bound now
+        compare(f"server CPU, echo of {size} MiB", "ms", 1.0, repetitions, lambda s, n=size: large(s, n << 20, 8))  # type: ignore[misc]  # bound now
 
 
-def client_over_stdio(rounds: int, number: int) -> None:
-    """The client over stdio."""
+def client_over_stdio(repetitions: int, number: int) -> None:
+    """Measure the client over stdio."""
     for revision in (LEGACY, MODERN):
         for at_once, wished in ((1, None), (16, 4.0)):
             title = f"client CPU, tools/call, {at_once} in flight, {revision}"
-            compare(title, "us", wished, rounds, lambda s, r=revision, n=at_once: client(s, r, n, number))  # type: ignore[misc]  # bound now
+            compare(title, "us", wished, repetitions, lambda s, r=revision, n=at_once: client(s, r, n, number))  # type: ignore[misc]  # bound now
 
 
-def starting(rounds: int, number: int) -> None:  # noqa: ARG001
-    """From nothing to the first answer."""
-    compare("server, start to first answer", "ms", 2.5, rounds + 2, lambda s: start(s)[0])
-    compare("server, memory after the first answer", "MiB", 2.0, rounds, lambda s: start(s)[1])
+def starting(repetitions: int, number: int) -> None:  # noqa: ARG001
+    """Measure the time from the start to the first response."""
+    compare("server, start to first response", "ms", 2.5, repetitions + 2, lambda s: start(s)[0])
+    compare("server, memory after the first response", "MiB", 2.0, repetitions, lambda s: start(s)[1])
 
 
-def imports(rounds: int, number: int) -> None:  # noqa: ARG001
-    """The import of the client."""
-    compare("client, import", "ms", 3.5, rounds + 2, importing)
+def imports(repetitions: int, number: int) -> None:  # noqa: ARG001
+    """Measure the import of the client."""
+    compare("client, import", "ms", 3.5, repetitions + 2, importing)
 
 
-def http(rounds: int, number: int) -> None:
-    """The server over HTTP."""
-    rounds = min(rounds, HTTP_ROUNDS)
+def http(repetitions: int, number: int) -> None:
+    """Measure the server over HTTP."""
+    repetitions = min(repetitions, HTTP_REPETITIONS)
     for host in ("h11", "hypercorn"):
-        values = [bench_http.floor(host, 16, number) for _ in range(rounds)]
+        values = [bench_http.floor(host, 16, number) for _ in range(repetitions)]
         print(
             f"{f'HTTP floor, bare {host}, 16 connections':<44} {statistics.median(values):>9.1f} {'':>9} us", flush=True
         )
@@ -314,24 +316,26 @@ def http(rounds: int, number: int) -> None:
         for at_once in (1, 16, 64):
             title = f"HTTP {form}, {at_once} connections, {revision}"
             some = partial(bench_http.calls, form=form, revision=revision, at_once=at_once, number=number)
-            compare(title, "us", goal if at_once == 16 else None, rounds, some)
+            compare(title, "us", goal if at_once == 16 else None, repetitions, some)
     for size, wished in ((1, None), (10, 1.0)):
         title = f"HTTP json, echo of {size} MiB, {LEGACY}"
         echo = partial(bench_http.calls, form="json", revision=LEGACY, at_once=1, number=8, size=size << 20)
-        compare(title, "us", wished, rounds, echo)
-    bench_http.room_for(500)
-    compare("HTTP, memory of a session (of 1,000)", "KiB", None, rounds, lambda s: bench_http.sessions(s, 1_000))
-    compare("HTTP, memory of a listen stream (of 500)", "KiB", None, rounds, lambda s: bench_http.listening(s, 500)[0])
-    compare("HTTP, one change told to 500 streams", "ms", 1.5, rounds, lambda s: bench_http.listening(s, 500)[1])
+        compare(title, "us", wished, repetitions, echo)
+    bench_http.allow_connections(500)
+    compare("HTTP, memory of a session (of 1,000)", "KiB", None, repetitions, lambda s: bench_http.sessions(s, 1_000))
+    compare(
+        "HTTP, memory of a listen stream (of 500)", "KiB", None, repetitions, lambda s: bench_http.listening(s, 500)[0]
+    )
+    compare("HTTP, one notification to 500 streams", "ms", 1.5, repetitions, lambda s: bench_http.listening(s, 500)[1])
 
 
-def http_client(rounds: int, number: int) -> None:
-    """The client over HTTP."""
-    rounds = min(rounds, HTTP_ROUNDS)
+def http_client(repetitions: int, number: int) -> None:
+    """Measure the client over HTTP."""
+    repetitions = min(repetitions, HTTP_REPETITIONS)
     for revision in (LEGACY, MODERN):
         for at_once, goal in ((1, None), (16, 5.0)):
             title = f"HTTP client CPU, tools/call, {at_once} in flight, {revision}"
-            compare(title, "us", goal, rounds, lambda s, r=revision, n=at_once: bench_http.client(s, r, n, number))  # type: ignore[misc]  # bound now
+            compare(title, "us", goal, repetitions, lambda s, r=revision, n=at_once: bench_http.client(s, r, n, number))  # type: ignore[misc]  # bound now
 
 
 PARTS: Mapping[str, Callable[[int, int], None]] = {
@@ -342,7 +346,7 @@ PARTS: Mapping[str, Callable[[int, int], None]] = {
     "http": http,
     "http-client": http_client,
 }
-"""What can be measured: each takes the number of rounds and of calls."""
+"""The parts of the benchmark: each takes the numbers of repetitions and of calls."""
 
 if __name__ == "__main__":
     main()

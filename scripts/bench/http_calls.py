@@ -1,7 +1,7 @@
-"""What HTTP costs: this project beside the official SDK. Run by `scripts/bench/calls.py`.
+"""The HTTP part of the benchmark of calls: this project and the official SDK. Run by `scripts/bench/calls.py`.
 
-The driver is the same for both: bare sockets, each connection sends its next request when the last one is answered.
-What bare h11 and bare hypercorn need for an exchange of that kind is printed too: nothing on them can be cheaper.
+The driver is the same for both: bare sockets; each connection sends its next request after the last response. The cost of
+such an exchange with bare h11 and bare Hypercorn is printed too: no server on top of them can be cheaper.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENVELOPE = {
 
 
 class Program:
-    """A process that prints its port first."""
+    """A process whose first line is its port."""
 
     def __init__(self, name: str, *arguments: str) -> None:
         command = [sys.executable, str(PROGRAMS / name), *arguments]
@@ -40,21 +40,21 @@ class Program:
             line = self.child.stdout.readline()
             if not line:
                 self.close()
-                raise RuntimeError(f"{name} did not start; it said:\n{said(errors)}")
+                raise RuntimeError(f"{name} did not start; its output:\n{said(errors)}")
         self.port = int(line)
 
     def cpu(self) -> float:
-        """The CPU seconds of all its threads."""
+        """Return the CPU seconds of all threads."""
         tasks = Path(f"/proc/{self.child.pid}/task").glob("*/schedstat")
         return sum(int(file.read_text().split()[0]) for file in tasks) / 1e9
 
     def memory(self) -> float:
-        """Its resident memory in KiB."""
+        """Return the resident memory in KiB."""
         status = Path(f"/proc/{self.child.pid}/status").read_text()
         return float(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
 
     def close(self) -> None:
-        """Ends it."""
+        """Terminate the process."""
         self.child.kill()
         self.child.wait()
         if self.child.stdout is not None:
@@ -62,13 +62,13 @@ class Program:
 
 
 def said(errors: IO[bytes]) -> str:
-    """The end of what a program wrote to its stderr, which went to the file `errors`."""
+    """Return the end of a program's stderr, which is in the file `errors`."""
     errors.seek(0)
     return errors.read()[-2000:].decode(errors="replace")
 
 
 class Connection:
-    """One connection to the server under test."""
+    """A connection to the server under test."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -77,15 +77,15 @@ class Connection:
         self.received = bytearray()
 
     def send(self, body: bytes, headers: dict[str, str]) -> None:
-        """Writes a POST."""
+        """Write a POST."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n{lines}content-length: {len(body)}\r\n\r\n"
         self.socket.sendall(head.encode() + body)
 
     def feed(self) -> bytes | None:
-        """Reads what is there. Returns the response, once it is whole: its head and body, chunked as it came."""
+        """Read the available bytes, and return the response once it is complete: its head and its body, still chunked."""
         data = self.socket.recv(1 << 20)
-        # Who writes head and body one after the other would otherwise wait for our kernel to acknowledge the first.
+        # A server that writes head and body separately would otherwise wait for this kernel to acknowledge the head.
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if not data:
             raise RuntimeError("the server under test closed the connection")
@@ -106,25 +106,25 @@ class Connection:
         return response
 
     def exchange(self, body: bytes, headers: dict[str, str]) -> bytes:
-        """Sends one request and waits for its response."""
+        """Send a request and wait for its response."""
         self.send(body, headers)
         while (response := self.feed()) is None:
             pass
         return response
 
     def close(self) -> None:
-        """Closes it."""
+        """Close the connection."""
         self.socket.close()
 
 
 def request(method: str, params: dict[str, object], revision: str, id: int = 1) -> bytes:
-    """A request as it stands in the body."""
+    """Return the body of a request."""
     whole = {**params, "_meta": ENVELOPE} if revision == MODERN else params
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": whole}).encode()
 
 
 def headers_of(revision: str, method: str, name: str | None = None, session: str | None = None) -> dict[str, str]:
-    """The headers of a request."""
+    """Return the headers of a request."""
     headers = {
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
@@ -140,7 +140,7 @@ def headers_of(revision: str, method: str, name: str | None = None, session: str
 
 
 def open_session(connection: Connection) -> str:
-    """The handshake. Returns the id of the session."""
+    """Run the handshake and return the session id."""
     params: dict[str, object] = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
     headers = headers_of(LEGACY, "initialize")
     response = connection.exchange(request("initialize", params, LEGACY), headers)
@@ -159,7 +159,7 @@ def open_session(connection: Connection) -> str:
 
 
 def run(connections: list[Connection], bodies: list[tuple[bytes, dict[str, str]]], number: int) -> bytes:
-    """Each connection sends its request again and again, `number` in all. Returns one of the responses."""
+    """Send each connection's request repeatedly, `number` in total, and return one of the responses."""
     last = b""
     with selectors.DefaultSelector() as selector:
         for connection, (body, headers) in zip(connections, bodies, strict=True):
@@ -181,12 +181,12 @@ def run(connections: list[Connection], bodies: list[tuple[bytes, dict[str, str]]
 
 
 def server_of(side: str, form: str) -> Program:
-    """The server under test."""
+    """Start the server under test."""
     return Program(f"http_server_{side}.py", form)
 
 
 def calls(side: str, form: str, revision: str, *, at_once: int, number: int, size: int = 5) -> float:
-    """CPU microseconds of the server per call of an echo of `size` bytes."""
+    """Return CPU microseconds of the server per call of an echo of `size` bytes."""
     program = server_of(side, form)
     connections = [Connection(program.port) for _ in range(at_once)]
     try:
@@ -212,7 +212,7 @@ def calls(side: str, form: str, revision: str, *, at_once: int, number: int, siz
 
 
 def sessions(side: str, number: int) -> float:
-    """KiB of memory for each of so many open sessions."""
+    """Return KiB of memory per open session."""
     program = server_of(side, "json")
     connection = Connection(program.port)
     try:
@@ -228,7 +228,7 @@ def sessions(side: str, number: int) -> float:
 
 
 def listening(side: str, number: int) -> tuple[float, float]:
-    """KiB of memory for each of so many listen streams, and CPU milliseconds to tell all of them of one change."""
+    """Return KiB of memory per listen stream, and CPU milliseconds to notify all streams of one change."""
     program = server_of(side, "stream")
     streams: list[Connection] = []
     caller = Connection(program.port)
@@ -246,11 +246,11 @@ def listening(side: str, number: int) -> tuple[float, float]:
         _wait_for(streams, b"acknowledged")
         memory = (program.memory() - before) / number
         cpu = program.cpu()
-        rounds = 5
-        for _ in range(rounds):
+        repetitions = 5
+        for _ in range(repetitions):
             caller.exchange(change, named)
             _wait_for(streams, b"resources/updated")
-        return memory, (program.cpu() - cpu) / rounds * 1e3
+        return memory, (program.cpu() - cpu) / repetitions * 1e3
     finally:
         for each in (*streams, caller):
             each.close()
@@ -258,7 +258,7 @@ def listening(side: str, number: int) -> tuple[float, float]:
 
 
 def _wait_for(streams: list[Connection], text: bytes) -> None:
-    """Reads from all streams until `text` came on each. More may come: that belongs to the cost of the next round."""
+    """Read all streams until `text` has arrived on each. Later bytes belong to the cost of the next repetition."""
     with selectors.DefaultSelector() as selector:
         waiting = set(streams)
         for stream in streams:
@@ -266,7 +266,7 @@ def _wait_for(streams: list[Connection], text: bytes) -> None:
         deadline = time.monotonic() + 60
         while waiting:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{text!r} did not come on {len(waiting)} streams")
+                raise RuntimeError(f"{text!r} did not arrive on {len(waiting)} streams")
             for key, _ in selector.select(1):
                 stream = key.data
                 with contextlib.suppress(BlockingIOError):
@@ -277,7 +277,7 @@ def _wait_for(streams: list[Connection], text: bytes) -> None:
 
 
 def floor(host: str, at_once: int, number: int) -> float:
-    """CPU microseconds per exchange of a bare host."""
+    """Return CPU microseconds per exchange of a bare host."""
     program = Program("http_floor.py", host)
     connections = [Connection(program.port) for _ in range(at_once)]
     try:
@@ -295,7 +295,7 @@ def floor(host: str, at_once: int, number: int) -> float:
 
 
 def client(side: str, revision: str, at_once: int, number: int) -> float:
-    """CPU microseconds of the client per call."""
+    """Return CPU microseconds of the client per call."""
     peer = Program("http_peer.py")
     try:
         url = f"http://127.0.0.1:{peer.port}/mcp"
@@ -308,8 +308,8 @@ def client(side: str, revision: str, at_once: int, number: int) -> float:
         peer.close()
 
 
-def room_for(streams: int) -> None:
-    """Sees to it that so many connections can be opened."""
+def allow_connections(streams: int) -> None:
+    """Raise the limit of file descriptors for this many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < streams + 100:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, streams + 100), hard))

@@ -1,4 +1,4 @@
-"""How long the event loop is held by the worst messages that the limits allow: milliseconds of CPU for each MiB.
+"""The benchmark of the worst messages that the limits allow: milliseconds of CPU on the event loop for each MiB.
 
     nox -s bench_messages                     all rows, about three minutes
     nox -s bench_messages -- --only codec     the rows whose name contains the word
@@ -9,10 +9,10 @@ Each row is a generator of messages and a receiver. A receiver takes the bytes a
 author. Two figures are printed: `ms/MiB`, of which `ALLOWED` are allowed, and `growth`, the cost of a message twice as
 large divided by the cost of the message: 2.0 is linear, 4.0 is quadratic.
 
-A row that is over the allowance is marked, and the exit status is 1, unless a reason stands in `EXCUSED`.
+A row over the allowance is marked, and the exit status is 1, unless `EXCUSED` has a reason for it.
 """
 
-# ruff: noqa: ARG001 -- the functions of the server do nothing with their arguments
+# ruff: noqa: ARG001 -- the functions of the server ignore their arguments
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ if TYPE_CHECKING:
 ALLOWED: Final = 50.0
 """Milliseconds of the event loop for each MiB of a message."""
 
-_PORTIONS: Final = "read in portions of 64 KiB, between which other tasks run"
+_PORTIONS: Final = "read in portions of 64 KiB; other tasks run between them"
 _INSTANCES: Final = "each of at most Limits.array_items items becomes an instance of a class"
-_SMALL: Final = "1,000 answers at most, by Limits.batch_members"
+_SMALL: Final = "1,000 responses at most, by Limits.batch_members"
 
 EXCUSED: Final = {
-    "byte by byte": "each call costs a read of the operating system more; what counts is that the growth is linear",
+    "byte by byte": "each call costs one more read of the operating system; only linear growth is required",
     "events: ": _PORTIONS,
     "lines: ": _PORTIONS,
     "server: pings": "many messages: other tasks run after each 64",
     "server: cancellations": "many messages: other tasks run after each 64",
     "server: roots that changed": "many messages: other tasks run after each 64",
     "a batch of": _SMALL,
-    "codec: deep": "the cost of orjson and of freeing; without collections of garbage",
-    "repeated member, then": "looked for in texts of 1 MiB at most",
-    "that repeat a member": "looked for in texts of 1 MiB at most",
+    "codec: deep": "the cost of orjson and of freeing, without garbage collection",
+    "repeated member, then": "searched in texts of 1 MiB at most",
+    "that repeat a member": "searched in texts of 1 MiB at most",
     "icons of a client": _INSTANCES,
-    "answers of the client": "20,000 of them are looked at, see mcp_core.conversion.compatibility",
-    "client: wrong content": "20,000 of them are looked at, see mcp_core.conversion.compatibility",
+    "answers of the client": "20,000 of them are checked, see mcp_core.conversion.compatibility",
+    "client: wrong content": "20,000 of them are checked, see mcp_core.conversion.compatibility",
     "client: ": _INSTANCES,
     "server: right": _INSTANCES,
     "server: echoed": "the function of the author returns it",
@@ -83,11 +83,11 @@ EXCUSED: Final = {
     "server: 1,000 watched": "each is matched against each template; Limits.watched_resources at most",
     "tree of unions": "each value is read once for each union that it may belong to",
 }
-"""Why a row may be over the allowance, by a part of its name."""
+"""The reasons why rows may be over the allowance, by a part of their names."""
 
 MIB: Final = 1024 * 1024
 HEAD: Final = 30_000
-"""What a header may have beside those that each request has."""
+"""The size that remains for a header in addition to the required headers."""
 INFO: Final = t.Implementation(name="bench", version="1")
 META: Final[JsonObject] = {
     PROTOCOL_VERSION: R2026_07_28.name,
@@ -98,21 +98,21 @@ LIMITS: Final = Limits(message_bytes=64 * MIB)
 
 
 class Row(NamedTuple):
-    """One message, and what receives it."""
+    """A message with its receiver."""
 
     name: str
     make: Callable[[int], bytes]
-    """A message of about so many bytes."""
+    """Returns a message of about this many bytes."""
     receive: Callable[[bytes], None]
     most: int = 10**9
-    """The most bytes that the limits allow."""
+    """The greatest size that the limits allow, in bytes."""
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
 def filled(prefix: str, item: str, suffix: str, *, most: int = 99_000) -> Callable[[int], bytes]:
-    """Repeats an item up to the size, at most so often; `%d` in it is its number. What is left is filled by a string."""
+    """Return a function that repeats an item up to a size, at most `most` times, and pads with a string; `%d` is a number."""
 
     def make(size: int) -> bytes:
         numbered = "%d" in item
@@ -125,18 +125,18 @@ def filled(prefix: str, item: str, suffix: str, *, most: int = 99_000) -> Callab
 
 
 def nested(open_: str, close: str, depth: int, inner: str = "") -> str:
-    """An item of so many levels."""
+    """Return an item with this many levels."""
     return open_ * depth + inner + close * depth + ","
 
 
 def request(method: str, params: str, *, modern: bool = True) -> tuple[str, str]:
-    """The text before and behind the members of params."""
+    """Return the text before and after the members of params."""
     meta = f'"_meta":{json.dumps(META)},' if modern else ""
     return f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{meta}{params}', "}}"
 
 
 def call(tool: str, open_: str, item: str, close: str, *, most: int = 99_000) -> Callable[[int], bytes]:
-    """A call of a tool whose arguments hold many items."""
+    """Return a call of a tool whose arguments contain many items."""
     before, behind = request("tools/call", f'"name":"{tool}","arguments":{open_}')
     return filled(before, item, close + behind, most=most)
 
@@ -145,7 +145,7 @@ def call(tool: str, open_: str, item: str, close: str, *, most: int = 99_000) ->
 
 
 def decoding(data: bytes) -> None:
-    """The codec alone."""
+    """Run the codec only."""
     try:
         message = decode(data, LIMITS)
     except McpError:
@@ -154,7 +154,7 @@ def decoding(data: bytes) -> None:
 
 
 def framing(piece: int) -> Callable[[bytes], None]:
-    """Lines, in pieces."""
+    """Parse lines, in pieces."""
 
     def receive(data: bytes) -> None:
         framer = LineFramer(LIMITS)
@@ -165,7 +165,7 @@ def framing(piece: int) -> Callable[[bytes], None]:
 
 
 def events(piece: int) -> Callable[[bytes], None]:
-    """Server-sent events, in pieces."""
+    """Parse server-sent events, in pieces."""
 
     def receive(data: bytes) -> None:
         parser = SseParser(LIMITS)
@@ -176,7 +176,7 @@ def events(piece: int) -> Callable[[bytes], None]:
 
 
 def stream_of_events(data: bytes) -> None:
-    """Server-sent events, read as messages."""
+    """Parse server-sent events with messages."""
     reader = EventReader(LIMITS, Deviations())
     for at in range(0, len(data), 65_536):
         for _ in reader.receive_data(data[at : at + 65_536]):
@@ -184,19 +184,19 @@ def stream_of_events(data: bytes) -> None:
 
 
 class MemoryStream:
-    """A peer that sends what it was given, and takes what comes."""
+    """A peer that sends given chunks and drops what it receives."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         self.chunks = list(chunks)
         self.taken = 0
 
     async def receive_some(self) -> bytes:
-        """The next portion."""
+        """Return the next portion."""
         await trio.lowlevel.checkpoint()
         return self.chunks.pop(0) if self.chunks else b""
 
     async def send_all(self, data: bytes | memoryview) -> None:
-        """Takes an answer."""
+        """Drop a response."""
         await trio.lowlevel.checkpoint()
         self.taken += len(data)
 
@@ -220,7 +220,7 @@ class Plus:
 
 @attrs.define
 class Times:
-    """Another one."""
+    """Another record that contains others."""
 
     kind: Literal["times"]
     left: Plus | Times | Leaf
@@ -239,7 +239,7 @@ SCHEMA: Final[JsonObject] = {
 
 
 def make_server() -> Server:
-    """A server with a function of each kind."""
+    """Return a server with a function of each kind."""
     server = Server("bench", version="1", limits=LIMITS)
 
     @server.tool
@@ -283,7 +283,7 @@ def make_server() -> Server:
         return "ok"
 
     @server.tool
-    async def asks(context: Context) -> str:
+    async def with_input_requests(context: Context) -> str:
         await context.elicit_url("https://example.com/", "?", key="q")
         return "ok"
 
@@ -319,7 +319,7 @@ SERVER: Final = make_server()
 
 
 def opening(revision: Revision) -> list[bytes]:
-    """What a client says first."""
+    """Return the first messages of a client."""
     if revision is R2026_07_28:
         return []
     params = {"protocolVersion": revision.name, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
@@ -329,7 +329,7 @@ def opening(revision: Revision) -> list[bytes]:
 
 
 def serving(revision: Revision = R2026_07_28, piece: int = 65_536) -> Callable[[bytes], None]:
-    """A server on a byte stream, from the bytes of a request to those of its answer."""
+    """Run a server on a byte stream, from the bytes of a request to those of its response."""
 
     def receive(data: bytes) -> None:
         chunks = opening(revision)
@@ -341,7 +341,7 @@ def serving(revision: Revision = R2026_07_28, piece: int = 65_536) -> Callable[[
 
 
 def http(data: bytes) -> None:
-    """A server on ASGI, from the bytes of a request to those of its answer."""
+    """Run a server on ASGI, from the bytes of a request to those of its response."""
     headers = [
         (b"host", b"127.0.0.1"),
         (b"content-type", b"application/json"),
@@ -378,7 +378,7 @@ def http(data: bytes) -> None:
 def answered(
     row: m.AnyRequestMethod, params: t.WireObject, revision: Revision = R2025_11_25
 ) -> Callable[[bytes], None]:
-    """A client that has asked, from the bytes of the answer to its value."""
+    """Run a client with a pending request, from the bytes of the response to its value."""
 
     def receive(data: bytes) -> None:
         connection = ClientConnection(INFO, t.ClientCapabilities(), revisions=(revision,), limits=LIMITS)
@@ -401,12 +401,12 @@ def answered(
 
 
 def result(open_: str, item: str, close: str, *, most: int = 99_000) -> Callable[[int], bytes]:
-    """An answer with many items."""
+    """Return a response with many items."""
     return filled(f'{{"jsonrpc":"2.0","id":2,"result":{open_}', item, f"{close}}}", most=most)
 
 
 def many_headers(data: bytes) -> None:
-    """The head of a request: from bytes to the decision whether it comes in."""
+    """Parse the head of a request, from its bytes to the decision whether it is admitted."""
     head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n" + data + b"\r\n\r\n"
     if read_common(head, LIMITS.header_bytes) is None:
         with contextlib.suppress(RequestHeadRejected):
@@ -414,7 +414,7 @@ def many_headers(data: bytes) -> None:
 
 
 def headers_bytewise(data: bytes) -> None:
-    """The same, byte by byte."""
+    """Parse the head of a request, byte by byte."""
     head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n" + data + b"\r\n\r\n"
     reader = HeadReader(LIMITS.header_bytes)
     with contextlib.suppress(RequestHeadRejected):
@@ -423,7 +423,7 @@ def headers_bytewise(data: bytes) -> None:
 
 
 def header(name: str, use: Callable[[Headers], object]) -> Callable[[bytes], None]:
-    """The value of one header."""
+    """Parse the value of a header."""
 
     def receive(data: bytes) -> None:
         use(Headers([("host", "127.0.0.1"), (name, data.decode("latin-1"))]))
@@ -432,13 +432,13 @@ def header(name: str, use: Callable[[Headers], object]) -> Callable[[bytes], Non
 
 
 def origins(headers: Headers) -> None:
-    """The check of Host and Origin."""
+    """Check Host and Origin."""
     policy = EndpointPolicy()
     refusal(HttpRequest(method="POST", target="/mcp", headers=headers), policy.allowed_hosts, policy.allowed_origins)
 
 
 def decoded(headers: Headers) -> None:
-    """A value in base64."""
+    """Decode a Base64 value."""
     try:
         decode_value(headers.get("mcp-name") or "")
     except ValueError:
@@ -446,18 +446,18 @@ def decoded(headers: Headers) -> None:
 
 
 def ranges(headers: Headers) -> None:
-    """What a client takes in return."""
+    """Parse the media types that a client accepts."""
     accepts(headers, "application/json")
 
 
 def challenged(headers: Headers) -> None:
-    """The challenges of a server."""
+    """Parse the challenges of a server."""
     for challenge in read_challenges(headers.all("www-authenticate")):
         scopes.union(challenge.scopes, challenge.scopes)
 
 
 def headers_of_schema(data: bytes) -> None:
-    """The parameters of a tool that headers repeat."""
+    """Find the header parameters of a tool."""
     try:
         param_headers(json.loads(data))
     except ValueError:
@@ -468,7 +468,7 @@ def headers_of_schema(data: bytes) -> None:
 
 
 def rows() -> Iterator[Row]:
-    """All of them."""
+    """Yield all rows."""
     yield from _codec_rows()
     yield from _framing_rows()
     yield from _server_rows()
@@ -631,8 +631,8 @@ def _other_server_rows() -> Iterator[Row]:
     before, behind = request("x", '"a":[')
     yield Row("server: metadata", _meta_row, serve)
     legacy = serving(R2025_11_25)
-    yield Row("server: roots that changed", _notices("notifications/roots/list_changed"), legacy)
-    yield Row("server: cancellations", _notices("notifications/cancelled", '"requestId":%d'), legacy)
+    yield Row("server: roots that changed", _notifications("notifications/roots/list_changed"), legacy)
+    yield Row("server: cancellations", _notifications("notifications/cancelled", '"requestId":%d'), legacy)
     yield Row("server: pings", _pings, legacy)
     batch = serving(R2025_03_26)
     yield Row(
@@ -684,7 +684,7 @@ def _meta_row(size: int) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 
 
-def _notices(method: str, params: str = "") -> Callable[[int], bytes]:
+def _notifications(method: str, params: str = "") -> Callable[[int], bytes]:
     def make(size: int) -> bytes:
         count = size // 64
         lines = (
@@ -760,14 +760,14 @@ def _http_rows() -> Iterator[Row]:
     yield Row("http: parameters", filled('{"properties":{', annotated, "}}"), headers_of_schema)
 
 
-# --- measuring -------------------------------------------------------------------------------------------------------
+# --- measurement -----------------------------------------------------------------------------------------------------
 
 
-def cost(row: Row, size: int, rounds: int) -> tuple[float, int]:
-    """The least CPU milliseconds of some rounds, and the bytes of the message."""
+def cost(row: Row, size: int, repetitions: int) -> tuple[float, int]:
+    """Return the least CPU milliseconds of some repetitions, and the size of the message in bytes."""
     data = row.make(min(size, row.most))
     best = math.inf
-    for _ in range(rounds):
+    for _ in range(repetitions):
         gc.collect()
         began = time.process_time_ns()
         row.receive(data)
@@ -778,16 +778,16 @@ def cost(row: Row, size: int, rounds: int) -> tuple[float, int]:
 
 
 def base(row: Row) -> float:
-    """What the receiver costs without anything to receive."""
+    """Return the cost of the receiver without a message."""
     return cost(row._replace(make=lambda _: b"{}"), 0, 3)[0]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="the rows whose name contains this")
+    parser.add_argument("--only", default="", help="only rows whose name contains this")
     parser.add_argument("--mib", type=float, default=1.0, help="the size of a message")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of which the best counts")
+    parser.add_argument("--rounds", type=int, default=3, help="repetitions; the fastest counts")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     over = 0

@@ -1,21 +1,21 @@
 """Serve well-behaved and hostile clients together for half an hour, and look for growth.
 
-    python scripts/bench/soak.py                             thirty minutes, and three in which the server comes to rest
+        python scripts/bench/soak.py                             thirty minutes, and three with the server at rest
     python scripts/bench/soak.py --minutes 5 --only 'left-*' sessions
 
-One server runs all the time, with default limits; only that idle sessions and tasks are kept for a minute, so that many of
-them come to their end. Well-behaved clients of ten kinds use it: sessions, modern clients, new connections, HTTP+SSE,
-listeners, calls that are cancelled, streams that are resumed. The attacks of scripts/bench/attack_server.py run meanwhile, one after
-the other in a random order, with a pause after each.
+One server runs all the time, with default limits, except that idle sessions and tasks are kept for only a minute, so that many
+of them expire. Well-behaved clients of ten kinds use it: sessions, modern clients, new connections, HTTP+SSE, subscriptions,
+cancelled calls, resumed streams. Meanwhile the attacks of scripts/bench/attack_server.py run, one after the other in a random
+order, with a pause after each.
 
 A line is printed each minute: resident memory at its end and at its lowest, descriptors, and the latency of the
-well-behaved clients. Two times the server comes to rest: no attacks, until idle sessions and tasks have gone; then a garbage
+well-behaved clients. Twice the server comes to rest: without attacks, until idle sessions and tasks have expired; then a garbage
 collection and malloc_trim. The first time is after each attack has run once, or after a third of the time: by then the
-caches are full, and memory is as scattered as it will be. The second time is at the end. What lies between them is growth.
+caches are full, and memory is fragmented. The second time is at the end. The difference is growth.
 
 The exit status is 0 if memory grew by 32 MiB at most and descriptors by 16, the median latency did not double, and no call of
-a well-behaved client failed; 1 if not; 2 if it could not be run. Calls that are refused with the name of a limit, since
-hostile clients had taken what there is for all, are counted by themselves and fail nothing. Needs Linux, for /proc.
+a well-behaved client failed; 1 if not; 2 if it could not be run. Calls that are rejected with the name of a limit, because
+hostile clients have used the capacity, are counted separately and do not fail the run. Needs Linux, for /proc.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _KINDS: Final = (
 )
 _SECONDS_KEPT: Final = 60.0
 _QUIET: Final = 10.0
-"""Seconds before the first attack in which the well-behaved clients are alone."""
+"""Seconds before the first attack in which only the well-behaved clients run."""
 _LONGEST_ATTACK: Final = 15.0
 _PAUSE: Final = 2.0
 """Seconds between attacks."""
@@ -100,7 +100,7 @@ class Minutes:
         self._attacks.append(name)
 
     async def run(self) -> None:
-        """Print a line each minute, for ever."""
+        """Print a line each minute, without end."""
         while True:
             for _ in range(int(_MINUTE * 4)):
                 await trio.sleep(0.25)
@@ -108,7 +108,7 @@ class Minutes:
             self.print(f"{len(self.latencies)} min")
 
     def print(self, title: str) -> None:
-        """Print a line about what was since the last one."""
+        """Print a line about the time since the last line."""
         now = time.monotonic()
         latency = self._calls.between(self._begins, now)
         self.latencies.append(latency)
@@ -136,7 +136,7 @@ class Minutes:
 
 @attrs.define(kw_only=True)
 class Soak:
-    """A soak that runs."""
+    """A running soak."""
 
     attacks: Sequence[Attack]
     chance: random.Random
@@ -144,10 +144,10 @@ class Soak:
     lines: Minutes
     progress: Progress
     stopped: str = ""
-    """Why it was broken off; empty if it was not."""
+    """Why the soak was aborted, or the empty string."""
 
     async def attack_until(self, when: float) -> bool:
-        """Run each attack once, as long as there is time. Return whether there is more of it."""
+        """Run each attack once, as long as there is time. Return whether time is left."""
         for attack in self.chance.sample(self.attacks, len(self.attacks)):
             if self.stopped or trio.current_time() >= when:
                 break
@@ -158,9 +158,9 @@ class Soak:
         return not self.stopped and trio.current_time() < when
 
     async def rest(self) -> tuple[Usage, Latency]:
-        """Let the server come to rest. Return what it uses then, and the latency of the well-behaved clients."""
+        """Let the server come to rest. Return its usage then, and the latency of the well-behaved clients."""
         self.lines.attack("(rest)")
-        self.progress.show("waiting until idle sessions and tasks have gone")
+        self.progress.show("waiting until idle sessions and tasks have expired")
         await trio.sleep(_SECONDS_KEPT + _QUIET)
         quiet = time.monotonic()
         await trio.sleep(_QUIET)
@@ -170,7 +170,7 @@ class Soak:
 
 
 async def soak(attacks: Sequence[Attack], minutes: float, seed: int) -> int:
-    """Soak a server. Return the exit status."""
+    """Run the soak and return the exit status."""
     setting, progress = Setting(), Progress()
     words = (*server_arguments(setting), "--seconds-kept", str(_SECONDS_KEPT))
     async with attended_server(setting, _KINDS, words) as running, trio.open_nursery() as nursery:

@@ -1,11 +1,10 @@
-"""Start and end many servers at random moments, and prove that nothing of them is left.
+"""Start and stop many servers at random moments, and check that nothing of them is left.
 
     python scripts/bench/soak_children.py --children 1000 --at-once 8
 
-Each is a real server in a process of its own, spoken to by a real client and ended in one of the ways of `PHASES`, at a
-random moment. Afterwards no process, no descriptor and no
-temporary file may be left. The exit status is 0 when that is so, 1 when it is not. `--seed` repeats a choice of phases
-and moments, as far as the scheduling of the system allows.
+Each child is a real server process with a real client. It ends in one of the ways of `PHASES`, at a random moment. After
+that no process, descriptor or temporary file may be left: the exit status is 0 if so, and 1 otherwise. `--seed` repeats
+a choice of phases and moments, as far as the scheduling of the system allows.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from mcp_client import Client, Connector
 
-# A real server. A stubborn one does not exit at the end of its input; one that is a parent has a child of its own.
+# A real server. A stubborn server does not exit at the end of its input; a parent has a child process.
 SERVER = """
 import os, signal, subprocess, sys
 
@@ -58,19 +57,19 @@ trio.run(serve_stdio, server)
 while "stubborn" in sys.argv:
     signal.pause()
 """
-# Short, so that every step of stopping is reached; a child that is slow to exit is ended by a signal, which is fine here.
+# Short, so that each step of the shutdown is reached; a child that exits slowly is ended by a signal, which is fine here.
 GRACE = Grace(close_stdin=0.1, terminate=0.5, kill=10.0)
 LATEST_CONNECTING = 0.6
-"""Seconds. To start a child and agree with it takes about half of that where several start at once."""
+"""Seconds. Start and handshake of a child take about half of that when several start at once."""
 LATEST_TALKING = 0.05
 """Seconds. An exchange takes less than 0.001."""
-PATIENCE = 60.0
-"""Seconds after which a single child counts as hanging."""
+TIMEOUT = 60.0
+"""Seconds after which a child counts as hanging."""
 
 
 @attrs.define(kw_only=True)
-class Life:
-    """What is drawn for one child: its environment, how it behaves, and the moment of its end, from 0 to 1."""
+class ChildPlan:
+    """The random choices for one child: its environment, its behavior, and the moment of its end, from 0 to 1."""
 
     environment: dict[str, str]
     words: tuple[str, ...]
@@ -79,25 +78,25 @@ class Life:
     pid: int = 0
 
     def open(self) -> Connector:
-        """The child that was drawn, not yet started."""
+        """Return the connector of the child, which is not yet started."""
         command = [sys.executable, "-I", "-c", SERVER, *self.words]
         return open_stdio(
             command,
             env=self.environment,
             grace=GRACE,
-            deadlines=Deadlines(connect=PATIENCE / 2),
+            deadlines=Deadlines(connect=TIMEOUT / 2),
             on_stderr=self.take_stderr,
         )
 
     def take_stderr(self, line: str) -> None:
-        """The first line is the process id."""
+        """Read the first line, which is the process id."""
         if not self.started.is_set():
             self.pid = int(line)
             self.started.set()
 
 
 async def converse(client: Client) -> None:
-    """Calls, one that hangs among them, until the connection ends."""
+    """Make calls, one of which hangs, until the connection ends."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(call, client, "hang")
         while await call(client, "echo", text="hello"):
@@ -106,7 +105,7 @@ async def converse(client: Client) -> None:
 
 
 async def call(client: Client, name: str, **arguments: str) -> bool:
-    """One call. False when the connection is over."""
+    """Make a call and return False when the connection has ended."""
     try:
         await client.call_tool(name, dict(arguments))
     except McpError:
@@ -115,94 +114,94 @@ async def call(client: Client, name: str, **arguments: str) -> bool:
 
 
 async def connect(opening: Connector) -> None:
-    """Connect and talk, if nobody is against it."""
+    """Connect and make calls, until another task interferes."""
     try:
         async with opening as client:
             await converse(client)
     except McpError:
-        # It was closed, or killed, before it was connected.
+        # The client was closed, or the child killed, during the handshake.
         return
 
 
-async def kill(life: Life, delay: float) -> None:
-    """Kill the child, as somebody else might, so long after it was started."""
-    await life.started.wait()
+async def kill(plan: ChildPlan, delay: float) -> None:
+    """Kill the child from outside, after this delay from its start."""
+    await plan.started.wait()
     await trio.sleep(delay)
-    # It may have ended by itself.
+    # The child may have exited already.
     with contextlib.suppress(ProcessLookupError):
-        os.kill(life.pid, signal.SIGKILL)
+        os.kill(plan.pid, signal.SIGKILL)
 
 
-async def opening_cancelled(life: Life) -> None:
-    """Cancelled while it is started and agreed with."""
-    with trio.move_on_after(life.moment * LATEST_CONNECTING):
-        await connect(life.open())
+async def opening_cancelled(plan: ChildPlan) -> None:
+    """Cancel during start and handshake."""
+    with trio.move_on_after(plan.moment * LATEST_CONNECTING):
+        await connect(plan.open())
 
 
-async def opening_closed(life: Life) -> None:
-    """Closed by another task while it is started and agreed with."""
-    opening = life.open()
+async def opening_closed(plan: ChildPlan) -> None:
+    """Close from another task during start and handshake."""
+    opening = plan.open()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connect, opening)
-        await trio.sleep(life.moment * LATEST_CONNECTING)
+        await trio.sleep(plan.moment * LATEST_CONNECTING)
         await opening.aclose()
 
 
-async def opening_killed(life: Life) -> None:
-    """Killed by somebody else while it is agreed with."""
+async def opening_killed(plan: ChildPlan) -> None:
+    """Kill the child during the handshake."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(connect, life.open())
-        await kill(life, life.moment * LATEST_CONNECTING)
+        nursery.start_soon(connect, plan.open())
+        await kill(plan, plan.moment * LATEST_CONNECTING)
 
 
-async def conversation_cancelled(life: Life) -> None:
-    """Cancelled in the middle of calls."""
-    async with life.open() as client:
-        with trio.move_on_after(life.moment * LATEST_TALKING):
+async def conversation_cancelled(plan: ChildPlan) -> None:
+    """Cancel in the middle of calls."""
+    async with plan.open() as client:
+        with trio.move_on_after(plan.moment * LATEST_TALKING):
             await converse(client)
 
 
-async def conversation_closed(life: Life) -> None:
-    """Closed by another task in the middle of calls."""
-    async with life.open() as client, trio.open_nursery() as nursery:
+async def conversation_closed(plan: ChildPlan) -> None:
+    """Close from another task in the middle of calls."""
+    async with plan.open() as client, trio.open_nursery() as nursery:
         nursery.start_soon(converse, client)
-        await trio.sleep(life.moment * LATEST_TALKING)
+        await trio.sleep(plan.moment * LATEST_TALKING)
         await client.aclose()
 
 
-async def conversation_killed(life: Life) -> None:
-    """Killed by somebody else in the middle of calls."""
-    async with life.open() as client, trio.open_nursery() as nursery:
+async def conversation_killed(plan: ChildPlan) -> None:
+    """Kill the child in the middle of calls."""
+    async with plan.open() as client, trio.open_nursery() as nursery:
         nursery.start_soon(converse, client)
-        await kill(life, life.moment * LATEST_TALKING)
+        await kill(plan, plan.moment * LATEST_TALKING)
 
 
-async def closing_cancelled(life: Life) -> None:
-    """Closed after a call, and cancelled meanwhile."""
+async def closing_cancelled(plan: ChildPlan) -> None:
+    """Close after a call, and cancel meanwhile."""
     with trio.CancelScope() as scope:
-        async with life.open() as client:
+        async with plan.open() as client:
             await call(client, "echo", text="hello")
-            scope.deadline = trio.current_time() + life.moment * LATEST_TALKING
+            scope.deadline = trio.current_time() + plan.moment * LATEST_TALKING
             await client.aclose()
 
 
-async def closing_killed(life: Life) -> None:
-    """Closed after a call, and killed meanwhile."""
-    async with life.open() as client, trio.open_nursery() as nursery:
+async def closing_killed(plan: ChildPlan) -> None:
+    """Close after a call, and kill meanwhile."""
+    async with plan.open() as client, trio.open_nursery() as nursery:
         await call(client, "echo", text="hello")
-        nursery.start_soon(kill, life, life.moment * LATEST_TALKING)
+        nursery.start_soon(kill, plan, plan.moment * LATEST_TALKING)
         await client.aclose()
 
 
-async def finished(life: Life) -> None:
-    """Left alone after some calls, and closed."""
-    async with life.open() as client:
+async def finished(plan: ChildPlan) -> None:
+    """Let the child finish some calls, and close."""
+    async with plan.open() as client:
         for _ in range(5):
             if not await call(client, "echo", text="hello"):
-                raise AssertionError("a server that was left alone has ended")
+                raise AssertionError("a server ended without a reason")
 
 
-PHASES: dict[str, Callable[[Life], Awaitable[None]]] = {
+PHASES: dict[str, Callable[[ChildPlan], Awaitable[None]]] = {
     phase.__name__: phase
     for phase in (
         opening_cancelled,
@@ -216,38 +215,38 @@ PHASES: dict[str, Callable[[Life], Awaitable[None]]] = {
         finished,
     )
 }
-BEHAVIOURS: tuple[tuple[str, ...], ...] = ((), (), (), ("stubborn",), ("parent",), ("stubborn", "parent"))
+BEHAVIORS: tuple[tuple[str, ...], ...] = ((), (), (), ("stubborn",), ("parent",), ("stubborn", "parent"))
 
 
-async def live(life: Life, phase: str) -> None:
-    """One child from its start to its end; an error when it hangs."""
-    with trio.fail_after(PATIENCE):
-        await PHASES[phase](life)
+async def live(plan: ChildPlan, phase: str) -> None:
+    """Run a child from its start to its end; raise an error when it hangs."""
+    with trio.fail_after(TIMEOUT):
+        await PHASES[phase](plan)
 
 
 async def soak(
     count: int, at_once: int, chance: random.Random, environment: dict[str, str]
 ) -> collections.Counter[str]:
-    """Run `count` children, and say how often each phase came."""
+    """Run `count` children, and return the number of each phase."""
     lived: collections.Counter[str] = collections.Counter()
     limiter = trio.CapacityLimiter(at_once)
 
-    async def one(phase: str, life: Life) -> None:
+    async def one(phase: str, plan: ChildPlan) -> None:
         async with limiter:
-            await live(life, phase)
+            await live(plan, phase)
         lived[phase] += 1
         if lived.total() % max(1, count // 10) == 0:
             print(f"{lived.total():6} of {count}", flush=True)
 
     async with trio.open_nursery() as nursery:
         for _ in range(count):
-            life = Life(environment=environment, words=chance.choice(BEHAVIOURS), moment=chance.random())
-            nursery.start_soon(one, chance.choice(sorted(PHASES)), life)
+            plan = ChildPlan(environment=environment, words=chance.choice(BEHAVIORS), moment=chance.random())
+            nursery.start_soon(one, chance.choice(sorted(PHASES)), plan)
     return lived
 
 
 def children_left() -> list[str]:
-    """Our own children, running or as zombies; waits for none."""
+    """Return the children of this process, running or zombies, without waiting."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -256,11 +255,11 @@ def children_left() -> list[str]:
 
 
 def marked_left(mark: str) -> list[str]:
-    """Processes anywhere on the machine that were started with `mark` in their environment (needs /proc)."""
+    """Return processes of the machine that were started with `mark` in their environment (needs /proc)."""
     left = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            # A zombie has no environment any more.
+            # A zombie has no environment.
             if mark.encode() in (entry / "environ").read_bytes():
                 left.append(f"process {entry.name}: {(entry / 'cmdline').read_bytes().replace(bytes(1), b' ')!r}")
         except OSError:
@@ -269,10 +268,10 @@ def marked_left(mark: str) -> list[str]:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--children", type=int, default=1000, help="how many are started (default: %(default)s)")
-    parser.add_argument("--at-once", type=int, default=8, help="how many may live at a time (default: %(default)s)")
+    parser.add_argument("--children", type=int, default=1000, help="number of children (default: %(default)s)")
+    parser.add_argument("--at-once", type=int, default=8, help="number of concurrent children (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="repeats the random choices of an earlier run")
     options = parser.parse_args()
     seed: int = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
@@ -281,10 +280,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         mark = f"SOAK_MARK={seed}-{os.getpid()}"
         environment = {"SOAK_MARK": mark.partition("=")[2], "TMPDIR": scratch}
-        # For files of our own; the children make none, since one that is killed could not take it away.
+        # For temporary files of this process; the children create none, since a killed child could not remove it.
         tempfile.tempdir = scratch
         before = set(os.listdir("/dev/fd"))
-        # Reproducible choices, nothing secret.
+        # Reproducible choices, not secrets.
         chance = random.Random(seed)
         lived = trio.run(soak, options.children, options.at_once, chance, environment)
         left = children_left() + marked_left(mark)

@@ -29,12 +29,12 @@ __all__ = ["Attacker"]
 
 _REPORT_PAUSE: Final = 0.5
 _NICENESS: Final = 10
-"""The attackers stand for other machines: they must not take the processor from the server and the measured client."""
+"""The attackers represent other machines: they must not take the processor from the server and the measured client."""
 
 
 @attrs.define
 class Attacker:
-    """The connections of hostile clients to one server, and the count of what came back."""
+    """The connections of hostile clients to one server, and the counts of their responses."""
 
     port: int
     tls: ssl.SSLContext | None = None
@@ -74,7 +74,7 @@ class Attacker:
         except Broken:
             self.statuses["broken off"] += 1
             raise
-        # So that an attack that is refused for a mistake of its own is seen.
+        # Shows attacks that are rejected because of their own mistake.
         error = " with an error" if b'"error":' in response.body[:200] else ""
         self.statuses[f"{response.status}{error}"] += 1
         return response
@@ -94,7 +94,7 @@ class Attacker:
         return session
 
     async def repeat(self, times: int, at_once: int, do: Callable[[int], Awaitable[None]]) -> None:
-        """Run `do` for each number below `times`, `at_once` at a time. A connection that breaks ends that one only."""
+        """Run `do` for each number below `times`, `at_once` at a time. A broken connection ends only its own call."""
         numbers = iter(range(times))
 
         async def work() -> None:
@@ -102,7 +102,7 @@ class Attacker:
                 try:
                     await do(number)
                 except Broken:
-                    # A server that refuses connections must not make this loop spin.
+                    # A server that rejects connections must not make this loop spin.
                     await trio.sleep(0.01)
 
         async with trio.open_nursery() as nursery:
@@ -110,7 +110,7 @@ class Attacker:
                 nursery.start_soon(work)
 
     async def count_response(self, connection: RawConnection) -> None:
-        """Read a response that may come late, or never, and count its status."""
+        """Read a response that may be late or missing, and count its status."""
         try:
             response = await connection.response_head()
         except Broken:
@@ -150,7 +150,7 @@ async def _run(name: str, port: int, seconds: float, *, tls: bool) -> None:
 
 def main() -> int:
     """Return the exit status."""
-    parser = argparse.ArgumentParser(description="Runs the attackers of scripts/bench/attack_server.py.")
+    parser = argparse.ArgumentParser(description="Run the attackers of scripts/bench/attack_server.py.")
     parser.add_argument("name")
     parser.add_argument("port", type=int)
     parser.add_argument("seconds", type=float)
@@ -159,7 +159,7 @@ def main() -> int:
     os.nice(_NICENESS)
     trio.run(partial(_run, given.name, given.port, given.seconds, tls=given.tls))
     sys.stdout.flush()
-    # Thousands of connections are closed faster by the system.
+    # The system closes thousands of connections faster.
     os._exit(0)
 
 

@@ -18,7 +18,7 @@ __all__ = ["ATTACKS", "Attack", "attack"]
 
 @attrs.frozen(kw_only=True)
 class Attack:
-    """One attack."""
+    """An attack."""
 
     name: str
     summary: str
@@ -28,11 +28,11 @@ class Attack:
     settle: float | None
     """Seconds between the end of the attack and the measurement after it; `None` for the usual time."""
     kept_mib: float
-    """MiB that the server may keep after the attack, besides what every attack may leave."""
+    """MiB that the server may keep after the attack, in addition to the tolerance for each attack."""
     kept_why: str
-    """What these are."""
+    """The content of these MiB."""
     figures_below: float | None
-    """What each figure that the attackers report must be below; `None` for anything."""
+    """The limit below which each figure of the attackers must be; `None` for any."""
     nofile: tuple[int, int] | None
     """The soft and the hard limit of file descriptors of the server; `None` for those of this process."""
 

@@ -1,8 +1,8 @@
 """Well-behaved clients, which make calls all the time: `python -m bench.attacks.client URL KIND...`.
 
-Each call is a line of JSON when it begins, and another one when it ends: kind, number, seconds by the monotonic clock of
-the system, and what went wrong. A line of the kind `lag` says how much later than due this process woke up: on a busy
-machine everything takes as much longer.
+Each call is a line of JSON when it begins, and another one when it ends: kind, number, seconds of the monotonic clock of
+the system, and the error. A line of the kind `lag` says how late this process woke up: on a busy machine every latency
+grows by as much.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["KINDS"]
 
 _PAUSE: Final = 0.05
 _NEWCOMER_PAUSE: Final = 0.2
-_PATIENCE: Final = 60.0
+_TIMEOUT: Final = 60.0
 _LEGACY: Final = "2025-11-25"
 _MODERN: Final = "2026-07-28"
 _OLDEST: Final = "2024-11-05"
@@ -53,7 +53,7 @@ class Caller:
             tls=self.tls,
             proxies=False,
             revisions=[REVISIONS[revision]],
-            deadlines=Deadlines(connect=_PATIENCE, idle=_PATIENCE, total=_PATIENCE),
+            deadlines=Deadlines(connect=_TIMEOUT, idle=_TIMEOUT, total=_TIMEOUT),
             on_session_lost=lambda: emit(kind="session lost", number=next(self.numbers), ended=time.monotonic()),
         )
 
@@ -63,7 +63,7 @@ class Caller:
         emit(kind=kind, number=number, began=time.monotonic())
         error: str | None = None
         try:
-            with trio.fail_after(_PATIENCE):
+            with trio.fail_after(_TIMEOUT):
                 await call()
         except (McpError, trio.TooSlowError) as failure:
             error = f"{type(failure).__name__}: {failure}"[:300]
@@ -73,7 +73,7 @@ class Caller:
     async def keep(
         self, kind: str, revision: str, path: str = "/mcp", call: Callable[[Client], Awaitable[None]] | None = None
     ) -> None:
-        """Call on one connection for ever, and connect again when it fails."""
+        """Call on one connection without end, and connect again when it fails."""
         while True:
             try:
                 async with self.open(revision, path) as client:
@@ -84,7 +84,7 @@ class Caller:
             await self.pause(_PAUSE)
 
     async def listen(self, kind: str, revision: str) -> None:
-        """Change a resource again and again, and measure how long it takes until this client hears of it."""
+        """Change a resource repeatedly, and measure the time until this client is notified."""
         uri = f"note://{next(self.numbers)}"
 
         async def change(client: Client, changes: Changes) -> None:
@@ -107,7 +107,7 @@ class Caller:
         emit(kind=kind, number=next(self.numbers), ended=time.monotonic(), error=f"not connected: {failure}"[:300])
 
     async def come_anew(self, kind: str, revision: str) -> None:
-        """Connect, call once and leave, for ever."""
+        """Connect, call once and disconnect, without end."""
 
         async def visit() -> None:
             async with self.open(revision) as client:
@@ -118,7 +118,7 @@ class Caller:
             await self.pause(_NEWCOMER_PAUSE)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, and report how much longer it took than it should."""
+        """Wait, and report the delay of the wakeup."""
         began = time.monotonic()
         await trio.sleep(seconds)
         ended = time.monotonic()
@@ -133,14 +133,14 @@ async def echo(client: Client) -> None:
 
 
 async def give_up(client: Client) -> None:
-    """Cancel a call of a slow tool, and make sure that the connection is of use afterwards."""
+    """Cancel a call of a slow tool, and make sure that the connection is still usable."""
     with trio.move_on_after(0.02):
         await client.call_tool("wait", {"seconds": 30, "text": "x" * 10_000})
     await echo(client)
 
 
 async def come_back(client: Client) -> None:
-    """Make a call whose stream the server closes before it has answered, so that the client has to come back for it."""
+    """Make a call whose stream the server closes before the response, so that the client must resume it."""
     result = await client.call_tool("release", {"text": "hello"})
     if result.is_error or "hello" not in str(result.content):
         raise AssertionError(f"a wrong answer: {result}")

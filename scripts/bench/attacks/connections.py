@@ -1,4 +1,4 @@
-"""A raw HTTP/1.1 connection of a hostile client, which sends what it is given and reads as little as it likes."""
+"""A raw HTTP/1.1 connection of a hostile client, which sends given bytes and reads as little as it likes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Broken(Exception):
 
 @attrs.frozen(kw_only=True)
 class Response:
-    """The head of a response, and its body where it was read."""
+    """The head of a response, and its body if it was read."""
 
     status: int
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class Response:
 
 @attrs.define
 class RawConnection:
-    """One connection."""
+    """A connection."""
 
     stream: trio.abc.Stream
     received: bytearray = attrs.field(factory=bytearray)
@@ -44,7 +44,7 @@ class RawConnection:
             raise Broken("the connection broke") from error
 
     async def receive(self) -> None:
-        """Read what is there. Raise `Broken` at the end."""
+        """Read the available bytes. Raise `Broken` at the end."""
         try:
             data = await self.stream.receive_some(_CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
@@ -88,12 +88,12 @@ class RawConnection:
             return
 
     async def aclose(self) -> None:
-        """Close it, without waiting for anything."""
+        """Close the connection without waiting."""
         await trio.aclose_forcefully(self.stream)
 
 
 async def open_raw(port: int, *, tls: ssl.SSLContext | None = None, receive_buffer: int | None = None) -> RawConnection:
-    """Connect to a port of this machine.
+    """Connect to a local port.
 
     Args:
         port: The port.

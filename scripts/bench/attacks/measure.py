@@ -19,12 +19,12 @@ __all__ = ["Calls", "Latency", "Usage", "peak_mib", "reset_peak", "usage"]
 
 _KIB_PER_MIB: Final = 1024
 _LIMIT: Final = "the setting is Limits."
-"""What an error says that refuses a request for lack of room."""
+"""The part of an error that rejects a request for lack of capacity."""
 
 
 @attrs.frozen
 class Usage:
-    """What a process uses at one moment."""
+    """The usage of a process at one moment."""
 
     rss_mib: float
     """Resident memory in MiB."""
@@ -35,7 +35,7 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """Return what a process uses. Raise `OSError` when it has ended."""
+    """Return the usage of a process. Raise `OSError` when it has ended."""
     folder = Path(f"/proc/{pid}")
     schedstat = (folder / "schedstat").read_text().split()
     return Usage(
@@ -51,7 +51,7 @@ def peak_mib(pid: int) -> float:
 
 
 def reset_peak(pid: int) -> bool:
-    """Start `peak_mib` anew. Return whether the system allows it; otherwise the peak is the one of the samples."""
+    """Reset `peak_mib`. Return whether the system allows it; otherwise the peak is the one of the samples."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         return True
@@ -68,13 +68,13 @@ def status_mib(status: str, name: str) -> float:
 
 @attrs.frozen(kw_only=True)
 class Latency:
-    """How long calls took that ran in a period."""
+    """The latency of calls in a period."""
 
     calls: int
     median: float
-    """Seconds; `nan` if there were none."""
+    """Seconds; `nan` without calls."""
     worst: float
-    """Seconds; a call without an answer counts as long as it has waited."""
+    """Seconds; a call without a response counts with its time so far."""
     slowest: str
     """The kind of client that made the slowest call."""
     failed: int
@@ -82,12 +82,12 @@ class Latency:
     failure: str
     """The first of these errors."""
     refused: int = 0
-    """How many of them were refused with the name of a limit, since the server had no room."""
+    """The number of errors that name a limit, because the server was at capacity."""
 
 
 @attrs.define(kw_only=True)
 class Call:
-    """One call of a well-behaved client."""
+    """A call of a well-behaved client."""
 
     kind: str
     began: float
@@ -104,7 +104,7 @@ class Calls:
     sessions_lost: int = 0
 
     def read(self, line: str) -> None:
-        """Take a line of `bench.attacks.client`."""
+        """Read a line of `bench.attacks.client`."""
         said = json.loads(line)
         kind, number = str(said["kind"]), int(said["number"])
         if kind == "lag":
@@ -120,7 +120,7 @@ class Calls:
     def between(self, since: float, until: float) -> Latency:
         """Return the latency of the calls that ran in a period, by the monotonic clock.
 
-        A call that began in the period counts with all of its time, also what is behind the end of the period.
+        A call that began in the period counts with all of its time, also after the end of the period.
         """
         calls = [call for call in self._calls.values() if call.began < until and (call.ended or math.inf) > since]
         now = time.monotonic()
@@ -143,7 +143,7 @@ class Calls:
         return done >= set(kinds)
 
     def lag_between(self, since: float, until: float) -> float:
-        """Return how much later than due the clients woke up at worst: what the load of the machine adds to a latency."""
+        """Return the greatest delay of the clients' wakeups: the share of the machine's load in a latency."""
         return max((ended - due for due, ended in self._lags if since < ended and due < until), default=0.0)
 
     def forget_before(self, when: float) -> None:

@@ -1,4 +1,4 @@
-"""Attacks on memory: a server keeps, or parses, more than its limits seem to say."""
+"""Attacks on memory: a server keeps, or parses, more than its limits appear to allow."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from bench.attacks.attacker import Attacker
 
 _TASK_KEPT = (64.0, "tasks of all clients within Limits.task_bytes, until their time to live has passed")
-_REPLAY_KEPT = (256.0, "events that are kept for clients that come back, within Limits.stored_bytes")
+_REPLAY_KEPT = (256.0, "events that are kept for clients that resume, within Limits.stored_bytes")
 _ELICITATION_KEPT = (
     192.0,
-    "requests that wait for their user, until smaller clients need the memory or the session has idled for half an hour",
+    "requests that wait for the user, until smaller clients need the memory or the session has idled for half an hour",
 )
 _SESSIONS_KEPT = (
     160.0,
@@ -75,7 +75,7 @@ async def initialize_text(attacker: Attacker) -> None:
 
 @attack("bodies", "1,000 connections whose bodies of 4 MiB stop one byte short", seconds=15)
 async def bodies(attacker: Attacker) -> None:
-    """Send all of a body but its last byte, and keep the connection."""
+    """Send all of a body except its last byte, and keep the connection."""
     size = 4 * MIB
     headers = {**headers_of(MODERN, "tools/call", "echo"), "content-length": str(size)}
     begun = head("POST", "/mcp", attacker.authority, headers) + b"x" * (size - 1)
@@ -114,7 +114,7 @@ async def _listen(attacker: Attacker, streams: int, body: bytes) -> None:
 
 @attack("left-modern", "1,000 calls of a slow tool with 3.9 MB of text, whose clients leave (2026-07-28)", seconds=10)
 async def left_modern(attacker: Attacker) -> None:
-    """Call and leave; such a call is cancelled."""
+    """Call and disconnect; such a call is cancelled."""
     body = call("wait", {"seconds": 10, "text": "x" * LARGE}, MODERN)
     whole = attacker.post(body, headers_of(MODERN, "tools/call", "wait"))
 
@@ -129,13 +129,13 @@ async def left_modern(attacker: Attacker) -> None:
 
 @attack("left-legacy", "1,000 calls of a slow tool with 3.9 MB of text, whose clients leave, in 50 sessions", settle=14)
 async def left_legacy(attacker: Attacker) -> None:
-    """Call and leave; such a call goes on."""
+    """Call and disconnect; such a call continues."""
     await _leave_calls(attacker, call("wait", {"seconds": 10, "text": "x" * LARGE}, LEGACY), 50, 20)
 
 
 @attack("left-objects", "400 calls of a slow tool with 1.2 million {}, whose clients leave, in 20 sessions", settle=14)
 async def left_objects(attacker: Attacker) -> None:
-    """Call with arguments that are much larger in memory than on the wire, and leave."""
+    """Call with arguments that are much larger in memory than on the wire, and disconnect."""
     arguments = {"seconds": 10, "data": empty_objects(12, 99_000)}
     await _leave_calls(attacker, call("wait", arguments, LEGACY), 20, 20)
 
@@ -157,7 +157,7 @@ async def _leave_calls(attacker: Attacker, body: bytes, sessions: int, calls: in
 
 @attack("queued", "calls of 1 MB that wait in the queues of 60 sessions: 30 in each", seconds=10, settle=14)
 async def queued(attacker: Attacker) -> None:
-    """Fill what runs and what waits with large bodies, on connections that stay open."""
+    """Fill running and queued requests with large bodies, on connections that stay open."""
 
     async def one(_: int) -> None:
         connection = await attacker.connect()
@@ -174,7 +174,7 @@ async def queued(attacker: Attacker) -> None:
 
 @attack("queue-slots", "1,200 small calls of a slow tool in each of 3 sessions", seconds=10, settle=14)
 async def queue_slots(attacker: Attacker) -> None:
-    """Use all places of sessions: those that run and those that wait."""
+    """Use all running and queued requests of sessions."""
     for _ in range(3):
         connection = await attacker.connect()
         session = await attacker.open_session(connection)
@@ -224,7 +224,7 @@ async def _subscribe(attacker: Attacker, count: int) -> None:
     "replay", "200 sessions with an answer of 3.9 MB on a stream that its client left", seconds=10, kept=_REPLAY_KEPT
 )
 async def replay(attacker: Attacker) -> None:
-    """Have answers kept for clients that never come back."""
+    """Make the server keep responses for clients that never resume."""
 
     async def one(_: int) -> None:
         connection = await attacker.connect()
@@ -255,10 +255,10 @@ async def sessions(attacker: Attacker) -> None:
     "session-streams",
     "1,000 sessions with 20 streams of answers each, all of them left",
     seconds=10,
-    kept=(64.0, "what 20 streams of 1,000 sessions keep for clients that come back"),
+    kept=(64.0, "what 20 streams of 1,000 sessions keep for clients that resume"),
 )
 async def session_streams(attacker: Attacker) -> None:
-    """Have many streams kept for clients that never come back."""
+    """Make the server keep many streams for clients that never resume."""
 
     async def one(_: int) -> None:
         connection = await attacker.connect()
@@ -304,7 +304,7 @@ async def sse_2024(attacker: Attacker) -> None:
     kept=_ELICITATION_KEPT,
 )
 async def elicitation(attacker: Attacker) -> None:
-    """Leave the questions of a server without an answer."""
+    """Leave the elicitations of a server without a response."""
     opening = initialize({"elicitation": {}})
 
     async def one(_: int) -> None:
@@ -320,7 +320,7 @@ async def elicitation(attacker: Attacker) -> None:
 
 @attack("elicitation-left", "300 such sessions whose clients leave", seconds=10, kept=_ELICITATION_KEPT)
 async def elicitation_left(attacker: Attacker) -> None:
-    """Leave the questions of a server without an answer, and close the connection."""
+    """Leave the elicitations of a server without a response, and close the connection."""
     opening = initialize({"elicitation": {}})
 
     async def one(_: int) -> None:
@@ -336,7 +336,7 @@ async def elicitation_left(attacker: Attacker) -> None:
 
 @attack("tasks", "2,000 tasks with arguments of 256 KiB, in 20 sessions", seconds=10, kept=_TASK_KEPT)
 async def tasks(attacker: Attacker) -> None:
-    """Begin tasks with large arguments and results."""
+    """Start tasks with large arguments and results."""
 
     async def one(_: int) -> None:
         connection = await attacker.connect()
@@ -353,7 +353,7 @@ async def tasks(attacker: Attacker) -> None:
 
 @attack("unread-answers", "300 connections that never read the answer of 3.9 MB to each of their two calls", seconds=10)
 async def unread_answers(attacker: Attacker) -> None:
-    """Ask for large answers and read nothing."""
+    """Request large responses and read nothing."""
     body = call("large", {"size": LARGE}, MODERN)
     whole = attacker.post(body, headers_of(MODERN, "tools/call", "large"))
 
@@ -369,7 +369,7 @@ async def unread_answers(attacker: Attacker) -> None:
     "unread-calls", "200 sessions that never read 400 log messages of 16 KiB of a call", seconds=10, kept=_REPLAY_KEPT
 )
 async def unread_calls(attacker: Attacker) -> None:
-    """Have a call send much, and read nothing of it."""
+    """Make a call send much, and read nothing of it."""
 
     async def one(_: int) -> None:
         connection = await attacker.hold(receive_buffer=4_096)
@@ -410,7 +410,7 @@ async def unread_streams(attacker: Attacker) -> None:
     "unread-listen", "400 subscriptions/listen streams that are never read, and changes of 1,000 resources", seconds=10
 )
 async def unread_listen(attacker: Attacker) -> None:
-    """Listen to many resources, never read, and change the resources."""
+    """Subscribe to many resources, never read, and change the resources."""
     wanted = {"notifications": {"resourceSubscriptions": [f"note://{number}" for number in range(1_000)]}}
     whole = attacker.post(request("subscriptions/listen", wanted, MODERN), headers_of(MODERN, "subscriptions/listen"))
 

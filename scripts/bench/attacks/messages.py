@@ -33,7 +33,7 @@ __all__ = [
 
 MIB: Final = 1024 * 1024
 LARGE: Final = 3_900_000
-"""Bytes of a value that leaves room for the rest of its message within `Limits.message_bytes`, 4 MiB."""
+"""Bytes of a value that leave space for the rest of its message within `Limits.message_bytes`, 4 MiB."""
 BATCHING: Final = "2025-03-26"
 """The revision that has batches."""
 
@@ -51,8 +51,8 @@ def initialize(
     """Return an `initialize` request.
 
     Args:
-        capabilities: What the client declares.
-        revision: The legacy revision that it asks for.
+        capabilities: The client capabilities.
+        revision: The requested legacy revision.
         padding: A long title of the client, which a server may keep.
     """
     info = INFO if padding is None else {**INFO, "title": padding}
@@ -61,7 +61,7 @@ def initialize(
 
 
 def call(tool: str, arguments: Mapping[str, object], revision: str, id: int | str = 1, **params: object) -> bytes:
-    """Return a `tools/call` request; `params` go beside the name and the arguments."""
+    """Return a `tools/call` request; `params` are added to the name and the arguments."""
     return request("tools/call", {"name": tool, "arguments": arguments, **params}, revision, id)
 
 
@@ -110,7 +110,7 @@ def post(path: str, authority: str, body: bytes, headers: Mapping[str, str]) -> 
 
 
 def long_head(authority: str, size: int) -> bytes:
-    """Return the beginning of a head of `size` bytes that is never ended."""
+    """Return the beginning of a head of `size` bytes that never ends."""
     begun = f"POST /mcp HTTP/1.1\r\nhost: {authority}\r\n"
     fields = (f"x-field-{number}: {'y' * 80}\r\n" for number in range(size // 80 + 1))
     return (begun + "".join(fields)).encode()[:size]

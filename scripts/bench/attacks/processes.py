@@ -1,4 +1,4 @@
-"""Child processes that print lines, and never outlive the program that started them."""
+"""Child processes that print lines, and end with the program that started them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["Child", "ChildFailed", "end_with_parent", "start"]
 
 _SCRIPTS: Final = Path(__file__).resolve().parents[2]
 _QUOTED: Final = 2_000
-"""Characters of what a child wrote to standard error that an error quotes."""
+"""Characters of a child's standard error that an error quotes."""
 
 
 class ChildFailed(Exception):
-    """A child process ended that should run."""
+    """A child process ended unexpectedly."""
 
 
 async def end_with_parent(scope: trio.CancelScope) -> None:
@@ -45,11 +45,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self.process.pid
 
     async def line(self) -> str:
-        """Return the next line of its standard output; empty at the end."""
+        """Return the next line of standard output, or the empty string at the end."""
         assert self.process.stdout is not None
         while (at := self._received.find(b"\n")) < 0:
             data = await self.process.stdout.receive_some(65_536)
@@ -61,17 +61,17 @@ class Child:
         return line
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the lines of its standard output."""
+        """Yield the lines of standard output."""
         while line := await self.line():
             yield line
 
     def said(self) -> str:
-        """Return the end of what it wrote to standard error."""
+        """Return the end of standard error."""
         self.errors.seek(0)
         return self.errors.read()[-_QUOTED:].decode(errors="replace")
 
     async def aclose(self) -> None:
-        """Kill it: there is nothing that it would have to finish."""
+        """Kill the process, which has nothing to finish."""
         with trio.CancelScope(shield=True):
             if self.process.returncode is None:
                 self.process.kill()
@@ -85,14 +85,14 @@ class Child:
 @contextlib.asynccontextmanager
 async def start(name: str, *arguments: str) -> AsyncIterator[Child]:
     """Run `python -m bench.attacks.NAME ARGUMENTS` for the time of the block."""
-    # It stays open for as long as the child runs.
+    # The pipe stays open as long as the child runs.
     errors = tempfile.TemporaryFile()  # noqa: SIM115
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", f"bench.attacks.{name}", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
-        # ^C is for the parent, which ends its children in their order.
+        # ^C is for the parent, which ends its children in order.
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(_SCRIPTS)},
     )

@@ -1,4 +1,4 @@
-"""A line on a terminal that says how far a program is."""
+"""A line on a terminal with the progress of a program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH: Final = 118
 
 
 class Progress:
-    """One line on standard error that is written again and again, if that is a terminal."""
+    """A line on standard error that is rewritten, if standard error is a terminal."""
 
     def __init__(self) -> None:
         self._shows: Final = sys.stderr.isatty()
@@ -31,7 +31,7 @@ class Progress:
             print(f"\r\x1b[K{text[:_WIDTH]}", end="", file=sys.stderr, flush=True)
 
     def after(self, beginning: str) -> Callable[[str], None]:
-        """Return a function that shows a line which begins like this."""
+        """Return a function that shows a line with this prefix."""
 
         def show(text: str) -> None:
             self.show(beginning + text)
@@ -39,6 +39,6 @@ class Progress:
         return show
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._shows:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """The server under attack, with default limits. The first line that it prints is its port.
 
 `python -m bench.attacks.server`, run by `scripts/bench/attack_server.py` and `scripts/bench/soak.py`. It ends with its standard input. On
-SIGUSR1 it frees what can be freed, and prints a line.
+SIGUSR1 it frees memory and prints a line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make_server(seconds_kept: float | None) -> Server:
 
     @server.tool
     async def large(size: int) -> str:
-        """Return a text of so many characters, which no two calls share."""
+        """Return a text of so many characters, not shared by calls."""
         return "x" * min(size, 4_000_000)
 
     @server.tool
@@ -69,7 +69,7 @@ def make_server(seconds_kept: float | None) -> Server:
 
     @server.tool
     async def ask(context: Context, text: str = "") -> str:
-        """Ask the user, and keep the text meanwhile."""
+        """Request a form from the user, and keep the text meanwhile."""
         answer = await context.elicit(Name, "What is your name?")
         return f"{answer} {len(text)}"
 
@@ -93,8 +93,8 @@ def make_server(seconds_kept: float | None) -> Server:
     return server
 
 
-async def free_when_asked() -> None:
-    """Collect garbage, and return free memory to the system, on SIGUSR1: what is left is referred to."""
+async def free_on_signal() -> None:
+    """Collect garbage, and return free memory to the system, on SIGUSR1: what remains is in use."""
     libc = ctypes.CDLL(None)
     with trio.open_signal_receiver(signal.SIGUSR1) as signals:
         async for _ in signals:
@@ -105,7 +105,7 @@ async def free_when_asked() -> None:
 
 
 async def main(given: argparse.Namespace) -> None:
-    """Serve until standard input ends, or until a signal comes."""
+    """Serve until standard input ends, or until a signal arrives."""
     seconds_kept: float | None = given.seconds_kept
     policy = EndpointPolicy() if seconds_kept is None else EndpointPolicy(session_idle=seconds_kept, retry=0.01)
     options = HttpOptions(legacy_sse=True, policy=policy, grace=0.5)
@@ -115,7 +115,7 @@ async def main(given: argparse.Namespace) -> None:
     with stopped_by_signals():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end_with_parent, nursery.cancel_scope)
-            nursery.start_soon(free_when_asked)
+            nursery.start_soon(free_on_signal)
             urls = await nursery.start(partial(serve, make_server(seconds_kept), "127.0.0.1:0", **options))
             print(urls[0].rpartition(":")[2].partition("/")[0], flush=True)
 

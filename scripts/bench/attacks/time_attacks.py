@@ -1,4 +1,4 @@
-"""Attacks on time and on connections: slow clients, and large numbers of them, keep others out."""
+"""Attacks on time and on connections: slow clients, and large numbers of clients, that exclude others."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _DEADLINE_CAP = 60.0
 
 @attack(
     "deadline",
-    "bodies of 4 MiB that stop ten bytes short, and heads that are never ended: how long their connections live",
+    "bodies of 4 MiB that stop ten bytes short, and heads that never end: the lifetime of their connections",
     seconds=62,
     figures_below=_DEADLINE_CAP,
 )
 async def deadline(attacker: Attacker) -> None:
-    """Send nearly all of a body at once, which earns time by `HostTimeouts.body_rate`, and then nothing."""
+    """Send nearly all of a body at once, which extends the deadline by `HostTimeouts.body_rate`, and then nothing."""
     size = 4 * MIB
     length = {"content-length": str(size)}
     begun = b"x" * (size - 10)
@@ -65,7 +65,7 @@ async def _lives(attacker: Attacker, beginnings: dict[str, bytes]) -> None:
         connection = await attacker.hold()
         await connection.send(begun)
         began = trio.current_time()
-        # What is reported if it lives for longer.
+        # The value that is reported for a longer lifetime.
         attacker.figures[f"{name} lived (s)"] = _DEADLINE_CAP
         with trio.move_on_after(_DEADLINE_CAP):
             await attacker.count_response(connection)
@@ -150,11 +150,11 @@ async def _idle_connections(
                 await trio.sleep(0.05)
 
 
-# --- what one message costs ----------------------------------------------------------------------------------------
+# --- the cost of one message -----------------------------------------------------------------------------------------
 
 
 async def _again_and_again(attacker: Attacker, whole: bytes, connections: int = 2) -> None:
-    """Send the same request on some connections, again as soon as it is answered, until the attack ends."""
+    """Send the same request on some connections, again after each response, until the attack ends."""
 
     async def one(_: int) -> None:
         connection = await attacker.connect()
@@ -169,13 +169,16 @@ async def _again_and_again(attacker: Attacker, whole: bytes, connections: int = 
 
 @attack("cpu-arguments", "calls with 99,000 arguments that the tool does not have", seconds=3, settle=3)
 async def cpu_arguments(attacker: Attacker) -> None:
-    """Have the unknown arguments of a call listed."""
+    """Make the server list the unknown arguments of a call."""
     body = call("echo", {"text": "x", **numbered_members(99_000)}, MODERN)
     await _again_and_again(attacker, attacker.post(body, headers_of(MODERN, "tools/call", "echo")))
 
 
 @attack(
-    "cpu-members", "messages with 99,000 members beside those of JSON-RPC, and as many in _meta", seconds=3, settle=3
+    "cpu-members",
+    "messages with 99,000 members in addition to those of JSON-RPC, and as many in _meta",
+    seconds=3,
+    settle=3,
 )
 async def cpu_members(attacker: Attacker) -> None:
     """Send unknown members where a message has few."""
@@ -188,16 +191,16 @@ async def cpu_members(attacker: Attacker) -> None:
 
 @attack("cpu-nesting", "calls whose argument is nested 120 and 100,000 levels deep", seconds=3, settle=3)
 async def cpu_nesting(attacker: Attacker) -> None:
-    """Nest arrays deeply."""
+    """Send deeply nested arrays."""
     headers = headers_of(MODERN, "tools/call", "echo")
     async with trio.open_nursery() as nursery:
         for depth in (120, 100_000, 1_900_000):
             nursery.start_soon(_again_and_again, attacker, attacker.post(bracket_bomb(depth), headers), 1)
 
 
-@attack("cpu-values", "calls whose 1.2 million arguments are wrong at each place", seconds=3, settle=3)
+@attack("cpu-values", "calls whose 1.2 million arguments are all invalid", seconds=3, settle=3)
 async def cpu_values(attacker: Attacker) -> None:
-    """Give a tool a value that is wrong in many places."""
+    """Send a value that is invalid in many places to a tool."""
     body = call("echo", {"text": [[0] * 99_000 for _ in range(19)]}, MODERN)
     await _again_and_again(attacker, attacker.post(body, headers_of(MODERN, "tools/call", "echo")))
 
@@ -209,7 +212,7 @@ async def cpu_batch(attacker: Attacker) -> None:
     await _again_and_again(attacker, whole)
 
 
-@attack("cpu-batch-bad", "batches of 1,000 members that are no messages (2025-03-26)", seconds=3, settle=3)
+@attack("cpu-batch-bad", "batches of 1,000 members that are not messages (2025-03-26)", seconds=3, settle=3)
 async def cpu_batch_bad(attacker: Attacker) -> None:
     """Send members of a batch that each get an error."""
     member = b'{"jsonrpc":"2.0","id":1,"method":' + b"[" * 20 + b'"x"' + b"]" * 20 + b"}"
@@ -238,9 +241,9 @@ async def cpu_names(attacker: Attacker) -> None:
             nursery.start_soon(_again_and_again, attacker, whole, 1)
 
 
-@attack("cpu-junk", "bodies of 3.9 MB that are no JSON, at their last byte", seconds=3, settle=3)
+@attack("cpu-junk", "bodies of 3.9 MB that are invalid JSON at their last byte", seconds=3, settle=3)
 async def cpu_junk(attacker: Attacker) -> None:
-    """Send escapes and long numbers which are wrong only at their end."""
+    """Send escapes and long numbers that are invalid only at their end."""
     headers = headers_of(MODERN, "tools/call", "echo")
     bodies = (
         b'{"jsonrpc":"2.0","id":1,"method":"' + b"\\u0041" * (LARGE // 6),
@@ -257,7 +260,7 @@ async def cpu_junk(attacker: Attacker) -> None:
     "cpu-headers", "heads of 32 KiB with many fields, with long lists, and with fields that repeat", seconds=3, settle=3
 )
 async def cpu_headers(attacker: Attacker) -> None:
-    """Send heads that take long to read."""
+    """Send heads that take long to parse."""
     body = call("echo", {"text": "x"}, MODERN)
     usual = headers_of(MODERN, "tools/call", "echo")
     heads: list[dict[str, str]] = [
@@ -278,7 +281,7 @@ async def _in_session(attacker: Attacker, body: bytes, revision: str) -> bytes:
     return attacker.post(body, headers_of(revision, "", session=session))
 
 
-# --- many small things ---------------------------------------------------------------------------------------------
+# --- many small messages ---------------------------------------------------------------------------------------------
 
 
 @attack("heads", "500 connections that send 30 KB of a head, and then a byte a second", seconds=8)
@@ -303,7 +306,7 @@ async def heads(attacker: Attacker) -> None:
 
 @attack("pipelined", "20 connections that each send 2,000 requests at once, and read nothing", seconds=8)
 async def pipelined(attacker: Attacker) -> None:
-    """Send many requests behind each other."""
+    """Send many pipelined requests."""
     whole = attacker.post(call("echo", {"text": "x" * 500}, MODERN), headers_of(MODERN, "tools/call", "echo"))
 
     async def one(_: int) -> None:

@@ -1,4 +1,4 @@
-"""One attack on a server of its own, with well-behaved clients beside it, measured."""
+"""The measurement of one attack, on its own server with well-behaved clients."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 CLIENTS: Final = ("legacy", "modern", "new legacy", "new modern")
-"""The kinds of well-behaved clients that an attack is measured with."""
+"""The kinds of well-behaved clients during an attack."""
 _SAMPLE_PAUSE: Final = 0.05
 _START_SECONDS: Final = 60.0
 _FREE_SECONDS: Final = 20.0
 _LATE: Final = 5.0
-"""Seconds beyond its time after which the process of the attackers is ended from here."""
+"""Seconds beyond its time after which the process of the attackers is terminated."""
 
 
 @attrs.frozen
@@ -74,19 +74,19 @@ class Certificate:
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """What all attacks of a run have in common."""
+    """The settings of all attacks of a run."""
 
     host: str = "embedded"
     certificate: Certificate | None = None
     idle_seconds: float = 1.0
     settle_seconds: float = 4.0
     stop_mib: float = 3_072.0
-    """MiB of resident memory of the server at which an attack is broken off."""
+    """MiB of resident memory of the server at which an attack is aborted."""
 
 
 @attrs.define
 class Watched:
-    """A server that is watched, and its peaks."""
+    """A monitored server, and its peaks."""
 
     pid: int
     now: Usage
@@ -96,12 +96,12 @@ class Watched:
     _peak_is_exact: bool = False
 
     def forget_peaks(self) -> None:
-        """Start the peaks anew."""
+        """Reset the peaks."""
         self._peak_is_exact = reset_peak(self.pid)
         self.peak_mib, self.peak_descriptors = self.now.rss_mib, self.now.descriptors
 
     def sample(self) -> None:
-        """Look at the process."""
+        """Sample the process."""
         try:
             self.now = usage(self.pid)
             peak = peak_mib(self.pid) if self._peak_is_exact else self.now.rss_mib
@@ -113,7 +113,7 @@ class Watched:
 
 
 async def watch(watched: Watched) -> None:
-    """Look at a process again and again until it ends."""
+    """Sample a process until it ends."""
     while not watched.ended.is_set():
         watched.sample()
         await trio.sleep(_SAMPLE_PAUSE)
@@ -130,7 +130,7 @@ def server_arguments(setting: Setting, nofile: tuple[int, int] | None = None) ->
 
 
 def chosen(patterns: Sequence[str]) -> list[Attack]:
-    """Return the attacks whose names match one of the patterns, or all of them if there are none.
+    """Return the attacks whose names match one of the patterns, or all attacks without patterns.
 
     Raises:
         ValueError: A pattern matches nothing.
@@ -144,12 +144,12 @@ def chosen(patterns: Sequence[str]) -> list[Attack]:
 
 
 async def serving(server: Child) -> int:
-    """Return the port of a server that was started. Raise `ChildFailed` if it does not come up."""
+    """Return the port of a started server. Raise `ChildFailed` if it does not start."""
     with trio.move_on_after(_START_SECONDS):
         line = await server.line()
         if line:
             return int(line)
-    raise ChildFailed(f"the server did not start; it said:\n{server.said()}")
+    raise ChildFailed(f"the server did not start; its output:\n{server.said()}")
 
 
 def client_arguments(setting: Setting, port: int, kinds: Sequence[str]) -> tuple[str, ...]:
@@ -161,28 +161,28 @@ def client_arguments(setting: Setting, port: int, kinds: Sequence[str]) -> tuple
 
 @attrs.define
 class Attackers:
-    """What the process of the attackers said last."""
+    """The last report of the attackers' process."""
 
     statuses: dict[str, int] = attrs.field(factory=dict)
     figures: dict[str, float] = attrs.field(factory=dict)
     held: int = 0
 
     def read(self, line: str) -> None:
-        """Take a line of `bench.attacks.attacker`."""
+        """Read a line of `bench.attacks.attacker`."""
         said = json.loads(line)
         self.statuses, self.figures, self.held = said["statuses"], said["figures"], said["held"]
 
 
 async def read_calls(client: Child, calls: Calls) -> None:
-    """Take what the well-behaved clients print, until this is cancelled. Raise `ChildFailed` if they end."""
+    """Read the lines of the well-behaved clients, until cancelled. Raise `ChildFailed` if they end."""
     async for line in client.lines():
         calls.read(line)
-    raise ChildFailed(f"the well-behaved clients ended; they said:\n{client.said()}")
+    raise ChildFailed(f"the well-behaved clients ended; their output:\n{client.said()}")
 
 
 @attrs.frozen(kw_only=True)
 class Running:
-    """A server that runs, with well-behaved clients that use it."""
+    """A running server, with well-behaved clients that use it."""
 
     server: Child
     port: int
@@ -190,25 +190,25 @@ class Running:
     watched: Watched
 
     async def free(self) -> None:
-        """Have the server collect its garbage and return free memory to the system."""
+        """Make the server collect its garbage and return free memory to the system."""
         with contextlib.suppress(ProcessLookupError), trio.move_on_after(_FREE_SECONDS):
             self.server.process.send_signal(signal.SIGUSR1)
             await self.server.line()
         self.watched.sample()
 
     def obituary(self) -> str:
-        """Return what the server said if it has ended; empty if it runs."""
-        return f"the server ended; it said:\n{self.server.said()}" if self.watched.ended.is_set() else ""
+        """Return the output of a server that has ended, or the empty string while it runs."""
+        return f"the server ended; its output:\n{self.server.said()}" if self.watched.ended.is_set() else ""
 
 
 @contextlib.asynccontextmanager
 async def attended_server(setting: Setting, kinds: Sequence[str], arguments: Sequence[str]) -> AsyncIterator[Running]:
-    """Run a server and well-behaved clients, which have all been answered once, for the time of the block.
+    """Run a server and well-behaved clients for the duration of the block, after each client had a response.
 
     Args:
-        setting: What all attacks have in common.
+        setting: The settings of all attacks.
         kinds: The kinds of clients.
-        arguments: Of the server.
+        arguments: The arguments of the server.
 
     Raises:
         ChildFailed: One of them did not start, or the clients ended; in a group.
@@ -223,7 +223,7 @@ async def attended_server(setting: Setting, kinds: Sequence[str], arguments: Seq
                 while not calls.answered(kinds):  # noqa: ASYNC110  # the answers come from another process
                     await trio.sleep(_SAMPLE_PAUSE)
             if not calls.answered(kinds):
-                raise ChildFailed(f"the well-behaved clients get no answers; they said:\n{client.said()}")
+                raise ChildFailed(f"the well-behaved clients get no responses; their output:\n{client.said()}")
             yield Running(server=server, port=port, calls=calls, watched=watched)
             nursery.cancel_scope.cancel()
 
@@ -233,7 +233,7 @@ async def try_attack(attack: Attack, setting: Setting, show: Callable[[str], Non
 
     Args:
         attack: The attack.
-        setting: What all attacks have in common.
+        setting: The settings of all attacks.
         show: Shows a line about the progress.
 
     Raises:
@@ -246,7 +246,7 @@ async def try_attack(attack: Attack, setting: Setting, show: Callable[[str], Non
 
 
 def _only_failure(group: ExceptionGroup[Exception]) -> ChildFailed:
-    """Return the failure that a group consists of. Raise the group if there is something else in it."""
+    """Return the only failure of a group. Raise the group if it contains anything else."""
     failed, rest = group.split(ChildFailed)
     if failed is None or rest is not None:
         raise group
@@ -308,7 +308,7 @@ async def _try_attack(attack: Attack, setting: Setting, show: Callable[[str], No
 async def run_attackers(
     attack: Attack, setting: Setting, running: Running, show: Callable[[str], None]
 ) -> tuple[Attackers, str]:
-    """Let the attackers loose. Return what they got, and why they were stopped; empty if they ended as they should."""
+    """Run the attackers. Return their report, and why they were stopped, or the empty string for a normal end."""
     stopped = ""
     attackers, watched = Attackers(), running.watched
     words = (attack.name, str(running.port), str(attack.seconds), *(() if setting.certificate is None else ("--tls",)))
@@ -337,12 +337,12 @@ async def run_attackers(
             attackers.read(line)
         nursery.cancel_scope.cancel()
         if not stopped and await child.process.wait():
-            raise ChildFailed(f"the attackers of {attack.name} failed; they said:\n{child.said()}")
+            raise ChildFailed(f"the attackers of {attack.name} failed; their output:\n{child.said()}")
     return attackers, stopped
 
 
 async def until_stopped(run: Callable[[], Awaitable[int]]) -> int:
-    """Run a program until it is done, or until SIGINT or SIGTERM comes, so that its children end before it does.
+    """Run a program until it is done, or until SIGINT or SIGTERM, so that its children end first.
 
     Returns:
         The exit status: 2, with a message, for `ChildFailed`; 130 after a signal.
@@ -371,6 +371,6 @@ async def until_stopped(run: Callable[[], Awaitable[int]]) -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let the children open as many files as the system permits: attackers need thousands of connections."""
+    """Allow the children to open as many files as the system permits: attackers need thousands of connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""What an attack may cost, and whether it cost more."""
+"""The allowed cost of an attack, and the check of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LATENCY_NOISE: Final = 0.01
 
 @attrs.frozen(kw_only=True)
 class Goals:
-    """What every attack may cost."""
+    """The allowed cost of each attack."""
 
     rise_mib: float = 256.0
     """MiB of resident memory above the idle server, at any moment."""
@@ -44,66 +44,66 @@ GOALS: Final = Goals()
 
 @attrs.frozen(kw_only=True)
 class Measured:
-    """What an attack cost."""
+    """The cost of an attack."""
 
     attack: str
     idle: Usage
     peak_mib: float
     peak_descriptors: int
     after: Usage
-    """When the time to settle had passed."""
+    """After the time to settle."""
     kept: Usage
-    """Then, when garbage had been collected and free memory returned to the system."""
+    """Then, after a garbage collection and the return of free memory to the system."""
     kept_again: Usage | None = None
-    """The same after a second run of the attack, where the first kept too much; `None` if there was none."""
+    """The same after a second run of the attack, if the first kept too much; otherwise `None`."""
     attack_seconds: float
     settle_seconds: float
     cpu_seconds: float
     """Processor time of the server during the attack."""
     latency_idle: Latency
     latency: Latency
-    """Of the calls that ran during the attack."""
+    """The latency of calls that ran during the attack."""
     lag: float
-    """Seconds that the clients woke up late at worst: the share of the machine in the worst latency."""
+    """The greatest delay of the clients' wakeups in seconds: the share of the machine in the worst latency."""
     sessions_lost: int
     statuses: Mapping[str, int]
     figures: Mapping[str, float]
     figures_below: float | None = None
-    """What each of the figures must be below."""
+    """The limit below which each figure must be."""
     stopped: str = ""
-    """Why the attack was broken off; empty if it was not."""
+    """Why the attack was aborted, or the empty string."""
     kept_mib: float = 0.0
-    """MiB that the server may keep after this attack in particular."""
+    """MiB that the server may keep after this attack."""
 
 
 def keeps_too_much(idle: Usage, kept: Usage, kept_mib: float, goals: Goals = GOALS) -> bool:
-    """Return whether a server keeps more after an attack than it may, by what it kept after the first run.
+    """Return whether a server keeps more after an attack than allowed, by the usage after the first run.
 
     Args:
-        idle: Before the attack.
-        kept: After it.
-        kept_mib: What it may keep after this attack in particular.
-        goals: What every attack may cost.
+        idle: The usage before the attack.
+        kept: The usage after it.
+        kept_mib: MiB that it may keep after this attack.
+        goals: The allowed cost of each attack.
     """
     return kept.rss_mib - idle.rss_mib > goals.kept_mib + kept_mib
 
 
 def may_be_scattered(idle: Usage, peak_mib: float, kept: Usage, kept_mib: float, goals: Goals = GOALS) -> bool:
-    """Return whether only a second run can tell if a server keeps too much: not if the attack has failed already.
+    """Return whether only a second run shows if a server keeps too much: not if the attack has failed already.
 
     Args:
-        idle: Before the attack.
-        peak_mib: The most resident memory during the attack.
-        kept: After it.
-        kept_mib: What the server may keep after this attack in particular.
-        goals: What every attack may cost.
+        idle: The usage before the attack.
+        peak_mib: The greatest resident memory during the attack.
+        kept: The usage after it.
+        kept_mib: MiB that the server may keep after this attack.
+        goals: The allowed cost of each attack.
     """
     over = kept.rss_mib - idle.rss_mib - kept_mib
     return peak_mib - idle.rss_mib <= goals.rise_mib and goals.kept_mib < over <= goals.scattered_mib
 
 
 def problems(measured: Measured, goals: Goals = GOALS) -> tuple[str, ...]:
-    """Return where an attack cost more than it may; nothing if it did not."""
+    """Return the goals that an attack missed."""
     idle, latency = measured.idle, measured.latency
     rise = measured.peak_mib - idle.rss_mib
     kept = measured.kept.rss_mib - idle.rss_mib
@@ -143,25 +143,25 @@ def problems(measured: Measured, goals: Goals = GOALS) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Soaked:
-    """What a soak came to."""
+    """The result of a soak."""
 
     first: Usage
-    """When the server came to rest for the first time: idle sessions and tasks had gone, garbage was collected and free
-    memory returned to the system."""
+    """The usage when the server came to rest for the first time: idle sessions and tasks had expired, garbage was collected,
+    and free memory was returned to the system."""
     last: Usage
-    """The same in the end."""
+    """The same at the end."""
     first_latency: Latency
-    """When it came to rest for the first time."""
+    """The latency when the server came to rest for the first time."""
     last_latency: Latency
-    """The same in the end."""
+    """The same at the end."""
     failed: int
-    """Calls of well-behaved clients that failed, and were not refused for lack of room."""
+    """Calls of well-behaved clients that failed for another reason than capacity."""
     stopped: str = ""
-    """Why the soak was broken off; empty if it was not."""
+    """Why the soak was aborted, or the empty string."""
 
 
 def growth(soaked: Soaked, goals: Goals = GOALS) -> tuple[str, ...]:
-    """Return what grew in a soak; nothing if nothing did."""
+    """Return what grew in a soak."""
     memory = soaked.last.rss_mib - soaked.first.rss_mib
     descriptors = soaked.last.descriptors - soaked.first.descriptors
     first, last = soaked.first_latency.median, soaked.last_latency.median

@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 
 
 async def main(revision: str, calls: int, at_once: int, command: list[str]) -> None:
-    """Calls, and prints CPU microseconds and wall microseconds per call."""
+    """Make the calls, and print CPU microseconds and wall microseconds per call."""
     mode = revision if revision == "2026-07-28" else "legacy"
     parameters = StdioServerParameters(command=command[0], args=command[1:])
     async with Client(parameters, mode=mode) as client:

@@ -12,7 +12,7 @@ from mcp import Client
 
 
 async def main(revision: str, calls: int, at_once: int, url: str) -> None:
-    """Calls, and prints CPU microseconds and wall microseconds per call."""
+    """Make the calls, and print CPU microseconds and wall microseconds per call."""
     logging.disable(logging.CRITICAL)
     async with Client(url, mode=revision if revision == "2026-07-28" else "legacy") as client:
 

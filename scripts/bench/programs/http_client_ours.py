@@ -1,4 +1,4 @@
-"""A client of this project that calls an echo over HTTP: so many calls, so many at once. Prints what it cost."""
+"""A client of this project that calls an echo over HTTP with a number of calls in flight, and prints the cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_core.revisions import REVISIONS
 
 
 async def main(revision: str, calls: int, at_once: int, url: str) -> None:
-    """Calls, and prints CPU microseconds and wall microseconds per call."""
+    """Make the calls, and print CPU microseconds and wall microseconds per call."""
     async with open_http(url, revisions=[REVISIONS[revision]]) as client:
 
         async def some(number: int) -> None:

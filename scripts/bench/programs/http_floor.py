@@ -1,4 +1,4 @@
-"""The least that an HTTP server on trio can do: it reads a request and answers it with the same bytes each time.
+"""A minimal HTTP server on trio: it reads a request and sends the same bytes each time.
 
 `python http_floor.py HOST`: HOST is `h11` or `hypercorn`. The first line that it prints is its port.
 """
@@ -22,7 +22,7 @@ HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % l
 
 
 async def on_h11(stream: trio.SocketStream) -> None:
-    """Serves one connection with h11 and nothing else."""
+    """Serve a connection with only h11."""
     import h11  # lazy: the other host does without
 
     connection = h11.Connection(h11.SERVER)
@@ -43,7 +43,7 @@ async def on_h11(stream: trio.SocketStream) -> None:
 async def on_asgi(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """Serves one request."""
+    """Serve a request."""
     if scope["type"] == "lifespan":
         while True:
             kind = str((await receive())["type"])
@@ -57,7 +57,7 @@ async def on_asgi(
 
 
 async def main() -> None:
-    """Serves until it is killed."""
+    """Serve until the process is killed."""
     if sys.argv[1] == "h11":
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         print(listener.socket.getsockname()[1], flush=True)
@@ -66,7 +66,7 @@ async def main() -> None:
         from hypercorn.config import Config  # lazy: the other host does without
         from hypercorn.trio import serve  # lazy: the other host does without
 
-        # An ASGI application, with types that say less than theirs.
+        # An ASGI application whose types are less precise than Hypercorn's.
         config = Config()
         config.bind = ["127.0.0.1:0"]
         config.backlog = 1024

@@ -1,4 +1,4 @@
-"""An HTTP server that costs next to nothing, to measure clients with. The first line that it prints is its port."""
+"""A minimal HTTP server, for measuring clients. The first line that it prints is its port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_ALLOWED = b"HTTP/1.1 405 Method Not Allowed\r\nallow: POST\r\ncontent-length
 
 
 def result_of(message: dict[str, object]) -> object:
-    """What a request is answered with."""
+    """Return the result of a request."""
     method = message["method"]
     if method == "tools/call":
         return {"content": [{"type": "text", "text": "hello"}], **MODERN}
@@ -33,18 +33,18 @@ def result_of(message: dict[str, object]) -> object:
 
 
 class Connection(asyncio.Protocol):
-    """One connection. It is only ever sent whole, well-formed requests with a content length."""
+    """A connection. It receives only whole, well-formed requests with a content length."""
 
     def __init__(self) -> None:
         self.pending = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It begins."""
+        """Store the transport."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answers each request that is complete."""
+        """Answer each complete request."""
         self.pending += data
         while b"\r\n\r\n" in self.pending:
             head, _, rest = self.pending.partition(b"\r\n\r\n")
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(self.answer(head, body))
 
     def answer(self, head: bytes, body: bytes) -> bytes:
-        """One response."""
+        """Return the response to a request."""
         if not head.startswith(b"POST"):
             return NOT_ALLOWED
         message = json.loads(body)
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
 
 
 async def main() -> None:
-    """Serves until it is killed."""
+    """Serve until the process is killed."""
     server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()

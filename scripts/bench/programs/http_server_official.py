@@ -15,11 +15,11 @@ server = MCPServer("bench", log_level="CRITICAL")
 
 @server.tool()
 async def echo(text: str, times: int = 1) -> str:
-    """Gives the text back.
+    """Return the text.
 
     Args:
-        text: What to give back.
-        times: How often.
+        text: The text.
+        times: The number of repetitions.
     """
     return text * times
 
@@ -32,13 +32,13 @@ def note() -> str:
 
 @server.tool()
 async def change(ctx: Context) -> str:
-    """Says that the note changed."""
+    """Notify about the changed note."""
     await ctx.notify_resource_updated("note://one")
     return "changed"
 
 
 async def main() -> None:
-    """Serves until it is killed."""
+    """Serve until the process is killed."""
     logging.disable(logging.CRITICAL)
     app = server.streamable_http_app(
         json_response=sys.argv[1] == "json", host="127.0.0.1", max_request_body_size=64 * 1024 * 1024, max_sessions=None

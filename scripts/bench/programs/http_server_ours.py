@@ -1,6 +1,6 @@
 """A server of this project over HTTP for the benchmark. The first line that it prints is its port.
 
-`python http_server_ours.py FORM`: FORM is `json` or `stream`, the form of answers.
+`python http_server_ours.py FORM`: FORM is `json` or `stream`, the form of responses.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ server = Server("bench", version="1", limits=Limits(message_bytes=64 * MIB, outg
 
 @server.tool()
 async def echo(text: str, times: int = 1) -> str:
-    """Gives the text back.
+    """Return the text.
 
     Args:
-        text: What to give back.
-        times: How often.
+        text: The text.
+        times: The number of repetitions.
     """
     return text * times
 
@@ -36,13 +36,13 @@ def note() -> str:
 
 @server.tool()
 async def change() -> str:
-    """Says that the note changed."""
+    """Notify about the changed note."""
     server.resource_updated("note://one")
     return "changed"
 
 
 async def main() -> None:
-    """Serves until it is killed."""
+    """Serve until the process is killed."""
     policy = EndpointPolicy(answer="stream" if sys.argv[1] == "stream" else "json")
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(lambda **started: serve_http(server, "127.0.0.1:0", policy=policy, **started))

@@ -1,4 +1,4 @@
-"""A server that costs next to nothing, to measure clients with: bare reads and writes, answers cut from a template."""
+"""A minimal server, for measuring clients: bare reads and writes, and responses from a template."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CACHE = {"ttlMs": 0, "cacheScope": "private"}
 
 
 def answer(message: dict[str, object]) -> dict[str, object] | None:
-    """The result of anything but a tool call."""
+    """Return the result of a request other than a tool call."""
     method = message.get("method")
     if method == "initialize":
         params = message["params"]
@@ -29,7 +29,7 @@ def answer(message: dict[str, object]) -> dict[str, object] | None:
 
 
 def main() -> None:
-    """Serves until the end of input."""
+    """Serve until the end of input."""
     rest = b""
     while data := os.read(0, 1 << 18):
         *lines, rest = (rest + data).split(b"\n")

@@ -11,17 +11,17 @@ server = MCPServer("bench")
 
 @server.tool()
 async def echo(text: str, times: int = 1) -> str:
-    """Gives the text back.
+    """Return the text.
 
     Args:
-        text: What to give back.
-        times: How often.
+        text: The text.
+        times: The number of repetitions.
     """
     return text * times
 
 
 async def do_nothing(city: str, days: int = 3, unit: str = "celsius") -> str:
-    """Does nothing, with a signature of the usual length.
+    """Do nothing, with a signature of the usual length.
 
     Args:
         city: The city.

@@ -1,4 +1,4 @@
-"""A server of this project for the benchmark: an echo, and as many tools as asked for."""
+"""A server of this project for the benchmark: an echo, and a given number of tools."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ server = Server("bench", version="1", limits=Limits(message_bytes=64 * 1024 * 10
 
 @server.tool()
 async def echo(text: str, times: int = 1) -> str:
-    """Gives the text back.
+    """Return the text.
 
     Args:
-        text: What to give back.
-        times: How often.
+        text: The text.
+        times: The number of repetitions.
     """
     return text * times
 
 
 async def do_nothing(city: str, days: int = 3, unit: str = "celsius") -> str:
-    """Does nothing, with a signature of the usual length.
+    """Do nothing, with a signature of the usual length.
 
     Args:
         city: The city.
