@@ -14,7 +14,7 @@ server = Server("bridged", version="1.0")
 
 @server.tool
 async def echo(text: str) -> str:
-    """Repeats a text."""
+    """Return the text."""
     return text
 
 

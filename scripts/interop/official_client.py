@@ -1,4 +1,4 @@
-"""A client of the official SDK that drives the notebook server and prints, as JSON, what it got.
+"""A client of the official SDK that uses the notebook server and prints the results as JSON.
 
     python official_client.py MODE (URL | PROGRAM [ARGUMENT ...])
 
@@ -26,22 +26,22 @@ from mcp.types import (
 
 
 async def confirm(context: object, params: ElicitRequestFormParams) -> ElicitResult:
-    """The user agrees."""
+    """Accept the form."""
     return ElicitResult(action="accept", content={"write": True, "kind": "log"})
 
 
 async def think(context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
-    """The model is brief."""
+    """Return a short answer of the model."""
     return CreateMessageResult(role="assistant", model="none", content=TextContent(type="text", text="In short: yes."))
 
 
 async def roots(context: object) -> ListRootsResult:
-    """There is one root."""
+    """Return one root."""
     return ListRootsResult(roots=[Root(uri="file:///nowhere", name="nowhere")])
 
 
 async def main(mode: str, command: list[str]) -> None:
-    """Drives the server and prints what came."""
+    """Use the server and print the results."""
     found: dict[str, object] = {}
     over_http = command[0].startswith("http")
     server = command[0] if over_http else StdioServerParameters(command=command[0], args=command[1:])

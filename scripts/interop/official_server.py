@@ -1,8 +1,8 @@
-"""A server made with the official SDK, with one of everything, for our client to drive.
+"""A server with one feature of each kind, made with the official SDK, for the client of this project.
 
     python official_server.py [http | http-json | sse]
 
-Over stdio, or over HTTP; then the first line that it prints is its port.
+Over HTTP, the first line that it prints is its port. The default is stdio.
 """
 
 from __future__ import annotations
@@ -24,80 +24,80 @@ server = MCPServer("official", instructions="For tests.")
 
 
 class Forecast(BaseModel):
-    """What the weather will be."""
+    """A weather forecast."""
 
     city: str
     degrees: float
 
 
 class Choice(BaseModel):
-    """What the user is asked for."""
+    """The fields of the form."""
 
-    colour: str
+    color: str
 
 
-async def ask_colour() -> Elicit[Choice]:
-    """Asks the user."""
-    return Elicit("Which colour?", Choice)
+async def ask_color() -> Elicit[Choice]:
+    """Request the color from the user."""
+    return Elicit("Which color?", Choice)
 
 
 async def ask_model() -> Sample:
-    """Asks the client's model."""
+    """Request a text from the client's model."""
     return Sample([SamplingMessage(role="user", content=TextContent(type="text", text="Say hello"))], max_tokens=10)
 
 
 async def ask_roots() -> ListRoots:
-    """Asks for the roots."""
+    """Request the roots."""
     return ListRoots()
 
 
 @server.tool()
 async def echo(text: str) -> str:
-    """Gives the text back."""
+    """Return the text."""
     return text
 
 
 @server.tool()
 async def forecast(city: str) -> Forecast:
-    """Says what the weather will be."""
+    """Return a weather forecast."""
     return Forecast(city=city, degrees=21.5)
 
 
 @server.tool()
 async def fail() -> str:
-    """Always fails."""
-    raise ValueError("it went wrong")
+    """Fail always."""
+    raise ValueError("it failed on purpose")
 
 
 @server.tool()
 async def steps(count: int, ctx: Context) -> str:
-    """Reports progress."""
+    """Report progress."""
     for number in range(count):
         await ctx.report_progress(number + 1, count, f"step {number + 1}")
     return f"{count} steps"
 
 
 @server.tool()
-async def paint(choice: Annotated[Choice, Resolve(ask_colour)]) -> str:
-    """Asks the user for a colour."""
-    return f"painted {choice.colour}"
+async def paint(choice: Annotated[Choice, Resolve(ask_color)]) -> str:
+    """Request a color from the user."""
+    return f"painted {choice.color}"
 
 
 @server.tool()
 async def think(answer: Annotated[CreateMessageResult, Resolve(ask_model)]) -> str:
-    """Asks the client's model."""
+    """Request a text from the client's model."""
     return f"the model said {answer.content.text if isinstance(answer.content, TextContent) else answer.content}"
 
 
 @server.tool()
 async def where(roots: Annotated[ListRootsResult, Resolve(ask_roots)]) -> str:
-    """Tells the roots."""
+    """Return the roots."""
     return " ".join(str(root.uri) for root in roots.roots)
 
 
 @server.tool()
 async def touch(ctx: Context) -> str:
-    """Says that a resource changed."""
+    """Notify about a changed resource."""
     await ctx.notify_resource_updated("note://one")
     await ctx.notify_tools_changed()
     return "touched"
@@ -123,12 +123,12 @@ def greet(name: str) -> str:
 
 @server.completion()
 async def complete(ref: object, argument: object, context: object) -> Completion:
-    """Completes every argument alike."""
+    """Complete every argument in the same way."""
     return Completion(values=["alice", "bob"], has_more=False)
 
 
 async def serve(app: Starlette) -> None:
-    """Serves over HTTP until the process is ended."""
+    """Serve over HTTP until the process is ended."""
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
     await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve(sockets=[listening])

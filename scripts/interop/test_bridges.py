@@ -1,6 +1,6 @@
-"""Bridges that reuse one stdio server for all their clients: each client is served, one after the other.
+"""Tests with bridges that use one stdio server for all their clients, one after the other.
 
-A bridge that passes messages on as they come sends the `initialize` of each client over the same pipe.
+A bridge that forwards messages unchanged sends the `initialize` of each client over the same pipe.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ PINNED = HERE / "bridges"
 PLACE = HERE.parents[1] / ".peers"
 NODE, PYTHON = PLACE / "bridges-node", PLACE / "bridges-python"
 MCP_PROXY = "mcp-proxy==0.13.0"
-"""Also in `python.txt`, with all that it needs."""
-PATIENCE = 60
-"""Seconds that a bridge has to start, and each client to be served."""
+"""The version, which is also in `python.txt` with all dependencies."""
+TIMEOUT = 60
+"""Timeout in seconds for the start of a bridge, and for each client."""
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def supergateway() -> list[str]:
-    """The command of the bridge from npm, which is installed if need be."""
+    """The command of the bridge from npm, which is installed if missing."""
     install("bridge supergateway", PINNED, NODE)
     return ["node", str(NODE / "node_modules" / "supergateway" / "dist" / "index.js")]
 
 
 @pytest.fixture(scope="module")
 def mcp_proxy() -> list[str]:
-    """The command of the bridge from PyPI, which is installed if need be."""
+    """The command of the bridge from PyPI, which is installed if missing."""
     versions = PINNED / "python.txt"
     stamp = PYTHON / "stamp"
     wanted = f"{MCP_PROXY}\n{versions.read_text()}"
@@ -55,7 +55,7 @@ def mcp_proxy() -> list[str]:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; these bridges cannot say which one the system gave them."""
+    """Return a port that was free a moment ago; these bridges cannot report a port chosen by the system."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -64,7 +64,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(command: Sequence[str], ready: str) -> Iterator[None]:
-    """Runs a bridge, once it has written `ready`."""
+    """Run a bridge for a block that begins when it has written `ready`."""
     said: list[str] = []
     is_ready = threading.Event()
 
@@ -78,16 +78,16 @@ def running(command: Sequence[str], ready: str) -> Iterator[None]:
         reader = threading.Thread(target=read, args=(process,))
         reader.start()
         try:
-            assert is_ready.wait(PATIENCE), "".join(said)[-3000:]
+            assert is_ready.wait(TIMEOUT), "".join(said)[-3000:]
             yield
         finally:
             process.terminate()
-            reader.join(PATIENCE)
+            reader.join(TIMEOUT)
 
 
 async def use(url: str, number: int) -> None:
-    """One client: lists the tools, and calls one."""
-    with trio.fail_after(PATIENCE):
+    """List the tools and call one, as one client."""
+    with trio.fail_after(TIMEOUT):
         async with open_http(url) as client:
             assert [tool.name for tool in await client.list_tools()] == ["echo"]
             result = await client.call_tool("echo", {"text": f"client {number}"})
@@ -98,23 +98,19 @@ def started_with(log: Path) -> list[str]:
     return [sys.executable, str(HERE / "bridged_server.py"), str(log)]
 
 
-async def test_bridge_that_passes_each_initialize_on_serves_its_clients_one_after_the_other(
-    supergateway: list[str], tmp_path: Path
-) -> None:
+async def test_bridge_forwarding_initialize_serves_successive_clients(supergateway: list[str], tmp_path: Path) -> None:
     log, port = tmp_path / "log.txt", free_port()
     command = [*supergateway, "--stdio", shlex.join(started_with(log)), "--port", str(port)]
     with running(command, "Listening on port"):
         for number in range(3):
             await use(f"http://127.0.0.1:{port}/sse", number)
     said = log.read_text()
-    # One process, of which the second and the third client took over the pipe.
+    # One process serves all clients: the second and the third client took over the pipe.
     assert said.count("process started") == 1
     assert said.count("session replaced by a second initialize") == 2
 
 
-async def test_bridge_with_a_session_of_its_own_serves_its_clients_one_after_the_other(
-    mcp_proxy: list[str], tmp_path: Path
-) -> None:
+async def test_bridge_with_own_session_serves_successive_clients(mcp_proxy: list[str], tmp_path: Path) -> None:
     log, port = tmp_path / "log.txt", free_port()
     command = [*mcp_proxy, "--port", str(port), *started_with(log)]
     with running(command, "Uvicorn running"):

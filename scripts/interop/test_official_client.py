@@ -1,4 +1,4 @@
-"""The official SDK's client drives our notebook server over each transport, by handshake and without."""
+"""Tests of the notebook server with the official SDK's client over each transport, with and without handshake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTEBOOK = HERE.parents[1] / "docs" / "examples" / "notebook" / "server.py"
 
 @contextmanager
 def served(way: str, folder: Path) -> Iterator[list[str]]:
-    """Gives what the client is started with: the command of the server, or the URL at which it is served meanwhile."""
+    """Yield the arguments of the client: the command of the server, or the URL of a running server."""
     command = [sys.executable, str(NOTEBOOK), str(folder)]
     if way == "stdio":
         yield command
@@ -35,12 +35,14 @@ def served(way: str, folder: Path) -> Iterator[list[str]]:
 
 
 MODES = [("legacy", "2025-11-25", -32002), ("2026-07-28", "2026-07-28", -32602), ("auto", "2026-07-28", -32602)]
-# The HTTP+SSE transport belongs to the handshake.
+# The HTTP+SSE transport needs the handshake.
 EVERYWHERE = [("stdio", *mode) for mode in MODES] + [("http", *mode) for mode in MODES] + [("sse", *MODES[0])]
 
 
 @pytest.mark.parametrize(("way", "mode", "version", "missing"), EVERYWHERE)
-def test_everything_works(tmp_path: Path, way: str, mode: str, version: str, missing: int) -> None:
+def test_notebook_server_works_with_official_client(
+    tmp_path: Path, way: str, mode: str, version: str, missing: int
+) -> None:
     (tmp_path / "first.md").write_text("# The first note\n\nIt says little.\n")
     with served(way, tmp_path) as server:
         command = [sys.executable, str(HERE / "official_client.py"), mode, *server]

@@ -1,4 +1,4 @@
-"""Our client drives a server of the official SDK, over each transport, in each revision that both speak."""
+"""Tests of this project's client with a server of the official SDK, over each transport, in each common revision."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SERVER = [sys.executable, str(Path(__file__).parent / "official_server.py")]
 
 
 async def paint_it_red(params: ElicitRequestFormParams) -> ElicitResult:
-    """The user likes red."""
-    return ElicitResult(action="accept", content={"colour": "red"})
+    """Answer red."""
+    return ElicitResult(action="accept", content={"color": "red"})
 
 
 async def say_hello(params: CreateMessageRequestParams) -> CreateMessageResult:
-    """The model is polite."""
+    """Answer with a greeting."""
     return CreateMessageResult(role="assistant", model="none", content=TextContent(text="hello"))
 
 
@@ -46,34 +46,34 @@ HANDLERS = Handlers(elicit=paint_it_red, sample=say_hello, roots=[Root(uri="file
 
 
 def text(result: CallToolResult) -> str:
-    """The text of a result."""
+    """Return the text of a result."""
     block = result.content[0]
     assert isinstance(block, TextContent)
     return block.text
 
 
 class Open(Protocol):
-    """Opens a client of the server."""
+    """A function that opens a client of the server."""
 
     def __call__(self, *, revisions: Sequence[Revision] = ..., handlers: Handlers = ...) -> Connector: ...
 
 
-# What the official SDK has: its HTTP+SSE endpoint takes every handshake, and knows nothing of 2026-07-28.
+# The official SDK's HTTP+SSE endpoint accepts every handshake, and does not support 2026-07-28.
 WAYS = ["stdio", "http", "sse"]
 EVERYWHERE = [(way, name) for way in WAYS for name in REVISIONS if way != "sse" or name != "2026-07-28"]
-# With answers in JSON it tells no progress and asks nothing; the rest works.
+# With JSON responses it sends no progress and no client requests; other features work.
 PLAIN = [*WAYS, "http-json"]
 
 
 @pytest.fixture
 def way(request: pytest.FixtureRequest) -> str:
-    """The transport: `stdio` unless the test says more."""
+    """The transport: `stdio` by default."""
     return str(getattr(request, "param", "stdio"))
 
 
 @pytest.fixture
 def opening(way: str) -> Iterator[Open]:
-    """Opens clients of a server, which runs as long as the test over HTTP, and as long as the client over stdio."""
+    """Opens clients of a server, which runs for the duration of the test over HTTP, or of the client over stdio."""
     if way == "stdio":
         yield partial(open_stdio, SERVER)
         return
@@ -89,14 +89,14 @@ def opening(way: str) -> Iterator[Open]:
 
 
 @pytest.mark.parametrize(("way", "name"), EVERYWHERE, indirect=["way"])
-async def test_everything_that_the_revision_has_works(opening: Open, name: str) -> None:
+async def test_features_of_revision_work(opening: Open, name: str) -> None:
     revision = REVISIONS[name]
     with trio.fail_after(60):
         async with opening(revisions=[revision], handlers=HANDLERS) as client:
             assert client.revision is revision
             await _tools(client)
             await _resources(client)
-            await _asking(client)
+            await _client_requests(client)
 
 
 async def _tools(client: Client) -> None:
@@ -129,11 +129,11 @@ async def _resources(client: Client) -> None:
     assert completion.values == ("alice", "bob")
 
 
-async def _asking(client: Client) -> None:
+async def _client_requests(client: Client) -> None:
     assert text(await client.call_tool("think")) == "the model said hello"
     assert text(await client.call_tool("where")).startswith("file:///tmp")
     if client.revision.name in ("2024-11-05", "2025-03-26"):
-        # These revisions cannot ask the user; the server says which capability it misses.
+        # These revisions have no elicitation; the server names the missing capability.
         with pytest.raises(RequestFailed):
             await client.call_tool("paint")
     else:
@@ -141,8 +141,8 @@ async def _asking(client: Client) -> None:
 
 
 @pytest.mark.parametrize("way", ["stdio", "http", "http-json"], indirect=True)
-async def test_changes_are_told(opening: Open) -> None:
-    # Its legacy sessions declare no such capability unless told to.
+async def test_changes_are_notified(opening: Open) -> None:
+    # Its legacy sessions declare this capability only on request.
     with trio.fail_after(60):
         async with opening(revisions=[REVISIONS["2026-07-28"]]) as client:
             async with client.listen(tools=True, uris=["note://one"]) as changes:
@@ -152,14 +152,14 @@ async def test_changes_are_told(opening: Open) -> None:
 
 
 @pytest.mark.parametrize("way", ["stdio", "http", "http-json"], indirect=True)
-async def test_the_newest_revision_is_found(opening: Open) -> None:
+async def test_latest_revision_is_negotiated(opening: Open) -> None:
     with trio.fail_after(60):
         async with opening() as client:
             assert client.revision.name == "2026-07-28"
 
 
 @pytest.mark.parametrize("way", PLAIN, indirect=True)
-async def test_many_calls_at_once_get_their_own_answers(opening: Open) -> None:
+async def test_concurrent_calls_get_matching_results(opening: Open) -> None:
     answers: dict[int, str] = {}
     with trio.fail_after(60):
         async with opening() as client, trio.open_nursery() as nursery:
@@ -173,7 +173,7 @@ async def test_many_calls_at_once_get_their_own_answers(opening: Open) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
-async def test_a_cancelled_call_leaves_the_connection_alive(opening: Open) -> None:
+async def test_connection_survives_cancelled_call(opening: Open) -> None:
     with trio.fail_after(60):
         async with opening() as client:
             with trio.CancelScope() as scope:

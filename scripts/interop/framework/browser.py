@@ -1,7 +1,7 @@
-"""Who an authorization server is there for: a client that registers, and a person at a browser.
+"""The user of an authorization server: a client that registers, and a scripted browser that logs in and consents.
 
-The person logs in, allows what is asked, and follows. The browser keeps cookies, sends forms as a browser does, and knows
-two of them: one with a password, which it fills in, and one with a button `decision` whose value is `allow`, which it presses.
+The browser keeps cookies and sends forms as a browser does. It handles two kinds of forms: a login form with a password,
+which it fills in, and a form with a button `decision` whose value is `allow`, which it presses.
 
     python scripts/interop/framework/browser.py USERNAME PASSWORD URL
 """
@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 STEPS = 5
 SECONDS = 60.0
-# Characters of a page in an error.
+# Characters of a page that an error quotes.
 SHOWN = 1000
 
 
@@ -29,15 +29,15 @@ class Form:
     """A form of a page."""
 
     action: str
-    """Where it goes."""
+    """The URL that it is sent to."""
     fields: list[tuple[str, str]] = field(default_factory=list)
-    """What it holds: hidden inputs, and boxes that are ticked."""
+    """Its values: hidden inputs, and checked boxes."""
     text: str | None = None
-    """The name of its field for text."""
+    """The name of its text field."""
     password: str | None = None
-    """The name of its field for a password."""
+    """The name of its password field."""
     buttons: set[tuple[str, str]] = field(default_factory=set)
-    """Name and value of its buttons."""
+    """Names and values of its buttons."""
 
 
 class _Page(HTMLParser):
@@ -71,21 +71,21 @@ def _take(form: Form, given: dict[str, str]) -> None:
 
 
 class Stuck(Exception):
-    """There is no way on from a page; the message has its beginning."""
+    """A page without a form to continue; the message quotes its beginning."""
 
 
 def consent(url: str, *, username: str, password: str, back_to: str) -> None:
-    """Opens the URL and does what is asked there, until the browser is back at the client.
+    """Open the URL and submit forms until the browser is redirected to the client.
 
     Args:
         url: An authorization URL.
-        username: Who logs in.
-        password: Their password.
-        back_to: What the redirect URI begins with.
+        username: The user name.
+        password: The password of the user.
+        back_to: The prefix of the redirect URI.
 
     Raises:
-        Stuck: It does not get there.
-        OSError: A page cannot be had.
+        Stuck: A page does not lead to the redirect.
+        OSError: A page is not available.
     """
     opener = urllib.request.build_opener(
         urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
@@ -103,7 +103,7 @@ def consent(url: str, *, username: str, password: str, back_to: str) -> None:
             return
         sent = _sent(_Page(html).forms, here, username, password)
         if sent is None:
-            raise Stuck(f"{here} has no form that leads on: {' '.join(html.split())[:SHOWN]}")
+            raise Stuck(f"{here} has no form to continue: {' '.join(html.split())[:SHOWN]}")
         request = sent
     raise Stuck(f"after {STEPS} pages the browser is still at {here}")
 
@@ -124,7 +124,7 @@ def _sent(forms: list[Form], here: str, username: str, password: str) -> urllib.
 
 
 def register(issuer: str, redirect_uri: str) -> str:
-    """Registers a public client, and gives its id. Raises `OSError` when that does not work."""
+    """Register a public client and return its id. Raise `OSError` when that fails."""
     with urllib.request.urlopen(f"{issuer}/.well-known/oauth-authorization-server") as answer:
         endpoint: str = json.load(answer)["registration_endpoint"]
     wanted = {"client_name": "official", "redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
@@ -136,10 +136,10 @@ def register(issuer: str, redirect_uri: str) -> str:
 
 
 def main() -> int:
-    """Logs in at the URL of the command line. Returns the exit status: 0 when the browser came back to the client."""
+    """Log in at the URL of the command line; return the exit status: 0 when the browser was redirected to the client."""
     parser = argparse.ArgumentParser(prog="official_browser", description="A browser for authorization servers.")
-    parser.add_argument("username", help="who logs in")
-    parser.add_argument("password", help="by which password")
+    parser.add_argument("username", help="the user name")
+    parser.add_argument("password", help="the password")
     parser.add_argument("url", help="an authorization URL")
     given = parser.parse_args()
     back_to = dict(parse_qsl(urlsplit(given.url).query))["redirect_uri"]

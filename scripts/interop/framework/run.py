@@ -1,16 +1,15 @@
-"""Runs the official conformance framework against this project: `nox -s official`.
+"""The command that runs the official conformance framework against this project: `nox -s official`.
 
     nox -s official                  every leg of every side
     nox -s official -- client        every client leg
     nox -s official -- server authorization
 
-npm brings the framework, and the Node.js that the framework needs, into `.official`, in the versions of
-`scripts/interop/framework`. The lock beside them has no addresses of a registry (`--omit-lockfile-registry-resolved`), so it
-works with any.
+npm installs the framework and the Node.js that it needs into `.official`, in the versions of `scripts/interop/framework`.
+The lock file in that folder has no registry URLs (`--omit-lockfile-registry-resolved`), so it works with any registry.
 
-The framework's own exit status is not enough: it lets warnings, skipped scenarios and the extensions of a requirement
-set pass. Here a scenario passes only if it was run, something was checked, and nothing failed, warned or was skipped; and
-a client has to have ended by itself, with 0 and without a word on its standard error.
+The exit status of the framework is not sufficient: it tolerates warnings, skipped scenarios and the extensions of a
+requirement set. Here a scenario passes only if it was run, something was checked, and nothing failed, warned or was
+skipped; and a client must have exited without a signal, with status 0 and an empty standard error.
 """
 
 from __future__ import annotations
@@ -48,21 +47,21 @@ FRAMEWORK = ("node_modules/.bin/node", "node_modules/@modelcontextprotocol/confo
 SERVER = "scripts/everything-server"
 CLIENT = "scripts/everything-client"
 CLIENT_DONE = "done"
-"""The last line of what it says, when its exit status is 0."""
+"""The last line of the framework's output, if its exit status is 0."""
 TURNS = "scripts/interop/framework/turns.py"
 AUTHORIZATION = "scripts/authorization-server"
-# Whom `scripts/authorization-server` knows, and what its tokens are for.
+# The user that `scripts/authorization-server` knows, and the resource of its tokens.
 USERNAME, PASSWORD = "ada", "correct horse battery staple"
 RESOURCE = "http://localhost:3000/mcp"
 REVISIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
-"""What the framework knows: no 2024-11-05."""
+"""The revisions that the framework supports: not 2024-11-05."""
 _SUITES: dict[str, tuple[str, ...]] = {
     "all": ("--suite", "all"),
     "set 2025-11-25": ("--requirements", "2025-11-25"),
     "set 2026-07-28": ("--requirements", "2026-07-28"),
     **{revision: ("--suite", "all", "--spec-version", revision) for revision in REVISIONS},
 }
-# Clients wait for their turn, and that counts.
+# Clients wait for their turn, which counts.
 _CLIENT_TIMEOUT = ("--timeout", "600000")
 LEGS: dict[str, dict[str, tuple[str, ...]]] = {
     "server": _SUITES,
@@ -73,33 +72,33 @@ LEGS: dict[str, dict[str, tuple[str, ...]]] = {
         **{revision: ("--spec-version", revision) for revision in REVISIONS},
     },
 }
-"""What each run of the framework is asked for, by the side that is under test."""
+"""The options of each run of the framework, by the side under test."""
 PREFIXES = {"server": "server-", "client": "", "authorization": "authorization-server-"}
-"""How the folders of results begin."""
+"""The prefix of the folders with results."""
 
 NEVER_RUN = frozenset(
     {
-        # The framework still has to learn to listen for them.
+        # The framework does not support these yet.
         "TasksStatusNotificationsScenario",
-        # No handshake belongs to the wire on which it looks for these headers.
+        # The connection on which the framework checks these headers has no handshake.
         "ClientMcpMethodHeader_initialize",
         "ClientMcpMethodHeader_notifications_initialized",
     }
 )
-"""The checks that the framework skips whatever one does, by name."""
+"""The checks that the framework always skips, by name."""
 
-# It is made for whatever was seen on the wire, beside the checks of the scenario.
+# The framework makes it for any traffic, in addition to the checks of the scenario.
 WIRE = "wire-schema-valid"
-# Ordered: the first that a scenario has is its verdict.
+# In order: the first status that occurs is the verdict of a scenario.
 FAILING = {"FAILURE": "FAIL", "WARNING": "warn", "SKIPPED": "skip"}
-# The verdict on a scenario that has nothing but checks of `NEVER_RUN`.
+# The verdict of a scenario that has only checks of `NEVER_RUN`.
 NEVER = "none"
-PATIENCE = 900
+TIMEOUT = 900
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One reason why a scenario did not pass."""
+    """A reason why a scenario did not pass."""
 
     verdict: str
     check: str
@@ -108,32 +107,32 @@ class Finding:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What became of a scenario in one leg."""
+    """The result of a scenario in one leg."""
 
     name: str
     verdict: str
     """`pass`, a value of `FAILING`, or `NEVER`."""
 
     findings: tuple[Finding, ...] = ()
-    """Why it did not pass."""
+    """The reasons why it did not pass."""
 
 
 @dataclass(frozen=True)
 class Leg:
-    """What became of one run of the framework."""
+    """The result of one run of the framework."""
 
     name: str
     scenarios: tuple[Scenario, ...]
     trouble: tuple[str, ...] = ()
-    """What is wrong with the run as a whole."""
+    """The problems of the run as a whole."""
 
 
 def read_scenario(name: str, text: str | None) -> Scenario:
-    """Judges a scenario.
+    """Evaluate a scenario.
 
     Args:
-        name: Its name.
-        text: Its `checks.json`; None if the framework left none, which it does where a scenario breaks off.
+        name: The name.
+        text: The content of `checks.json`; `None` if the framework aborted the scenario.
     """
     if text is None:
         return Scenario(name, "FAIL", (Finding("FAIL", "", "the framework left no result"),))
@@ -154,14 +153,14 @@ def read_scenario(name: str, text: str | None) -> Scenario:
 
 
 def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Leg:
-    """Judges a run of the framework.
+    """Evaluate a run of the framework.
 
     Args:
-        name: What to call it.
-        side: Which side was under test.
-        folder: Where the framework wrote its results: a folder for each scenario, `/` in names being a folder too.
-        output: What the framework said.
-        status: Its exit status.
+        name: The name of the leg.
+        side: The side under test.
+        folder: The folder with the results of the framework: a folder for each scenario; `/` in names is a folder too.
+        output: The output of the framework.
+        status: The exit status of the framework.
     """
     prefix = PREFIXES[side]
     found: dict[str, Path] = {}
@@ -185,7 +184,7 @@ def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Le
 
 
 def _with_ending(scenario: Scenario, folder: Path) -> Scenario:
-    """The scenario, failed if its client did not end well: the framework does not look at that in a suite."""
+    """Return the scenario, failed if its client did not exit cleanly: the framework does not check that in a suite."""
     said, complained = _text(folder / "stdout.txt") or "", (_text(folder / "stderr.txt") or "").strip()
     if said.splitlines()[-1:] == [CLIENT_DONE] and not complained:
         return scenario
@@ -201,7 +200,7 @@ def _text(path: Path) -> str | None:
 
 
 def table(legs: Sequence[Leg]) -> str:
-    """A line for each scenario, a column for each leg; a dot where a leg has no such scenario."""
+    """Return a line for each scenario, with a column for each leg; a dot where a leg has no such scenario."""
     names = sorted({scenario.name for leg in legs for scenario in leg.scenarios})
     verdicts = [{scenario.name: scenario.verdict for scenario in leg.scenarios} for leg in legs]
     heads = ["scenario", *(leg.name for leg in legs)]
@@ -214,8 +213,8 @@ def table(legs: Sequence[Leg]) -> str:
 
 
 def complaints(legs: Sequence[Leg]) -> list[str]:
-    """What keeps the legs from passing, a line for each reason: each once, with all the checks and legs that have it."""
-    # Dictionaries for their order: sets that remember it.
+    """Return a line for each reason why legs fail, with the checks and legs that have it."""
+    # Dictionaries as ordered sets.
     found: dict[tuple[str, str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for leg in legs:
         for trouble in leg.trouble:
@@ -233,20 +232,20 @@ def complaints(legs: Sequence[Leg]) -> list[str]:
 
 
 def install(what: str = "official framework", pinned: Path | None = None, place: Path | None = None) -> None:
-    """Brings something and its Node.js by npm, unless they are there in the versions asked for.
+    """Install a package and its Node.js with npm, unless they are present in the required versions.
 
     Args:
-        what: What it is called.
-        pinned: Where `package.json` and its lock are; without it, those of the framework.
-        place: Where it goes; without it, `.official`.
+        what: The name of the package in messages.
+        pinned: The folder of `package.json` and its lock file; by default that of the framework.
+        place: The target folder; by default `.official`.
 
     Raises:
-        SystemExit: It could not be done; the message says what to do.
+        SystemExit: The installation failed; the message says what to do.
     """
     pinned, place = pinned or PINNED, place or PLACE
     npm = shutil.which("npm")
     if npm is None:
-        sys.exit(f"The {what} comes by npm, and there is no npm here. Install Node.js, which has it.")
+        sys.exit(f"The {what} is installed by npm, which is missing. Install Node.js, which includes it.")
     stamp = place / "stamp"
     wanted = "".join((pinned / name).read_text() for name in ("package.json", "package-lock.json"))
     if _text(stamp) == wanted:
@@ -255,21 +254,21 @@ def install(what: str = "official framework", pinned: Path | None = None, place:
     stamp.unlink(missing_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(pinned / name, place / name)
-    # npm complains that its own Node.js is too old for the framework, which another one will run.
+    # npm warns that its own Node.js is too old for the framework, which another Node.js runs.
     command = [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error", "--omit-lockfile-registry-resolved"]
     if subprocess.run(command, cwd=place, check=False).returncode:
-        sys.exit(f"npm could not install the {what} (its own words are above). It needs a registry.")
+        sys.exit(f"npm could not install the {what} (its output is above). It needs a registry.")
     stamp.write_text(wanted)
 
 
 def run_leg(name: str, side: str, target: Sequence[str], consenting: Consent | None = None) -> Leg:
-    """Runs the framework once.
+    """Run the framework once.
 
     Args:
         name: A key of `LEGS[side]`.
-        side: Which side is under test.
-        target: The options that say what is under test.
-        consenting: Is called with each line that the framework says, where it waits for a person.
+        side: The side under test.
+        target: The options that identify the side under test.
+        consenting: A function called with each line of output, where the framework waits for a user.
     """
     folder = RESULTS / side / name.replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
@@ -281,7 +280,7 @@ def run_leg(name: str, side: str, target: Sequence[str], consenting: Consent | N
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child,
     ):
         assert child.stdout is not None
-        late = threading.Timer(PATIENCE, child.kill)
+        late = threading.Timer(TIMEOUT, child.kill)
         late.start()
         try:
             for line in child.stdout:
@@ -298,10 +297,10 @@ def run_leg(name: str, side: str, target: Sequence[str], consenting: Consent | N
 
 @contextlib.contextmanager
 def serving(program: str) -> Iterator[str]:
-    """Runs a server on a free port as long as the block runs, and gives the URL that it says.
+    """Run a server on a free port for the duration of the block, and yield the URL that it prints.
 
     Args:
-        program: The script that starts it.
+        program: The script that starts the server.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{Path(program).name}.log"
@@ -314,23 +313,23 @@ def serving(program: str) -> Iterator[str]:
             said = child.stdout.readline()
             url = re.search(r"http://\S+", said)
             if url is None:
-                sys.exit(f"{program} did not say where it serves, but {said!r}; it logs into {path}.")
+                sys.exit(f"{program} did not print its URL, but {said!r}; its log is {path}.")
             yield url[0]
             if child.poll() is not None:
-                sys.exit(f"{program} ended by itself, with {child.returncode}; it logs into {path}.")
+                sys.exit(f"{program} exited with status {child.returncode}; its log is {path}.")
         finally:
             child.terminate()
 
 
 def _found(program: str) -> str:
-    """The path of a program of this checkout. Raises `SystemExit` when it is not there."""
+    """Return the path of a program of this checkout. Raise `SystemExit` when it is missing."""
     if not (ROOT / program).exists():
-        sys.exit(f"The legs run {program}, and there is no such program.")
+        sys.exit(f"The legs run {program}, which does not exist.")
     return str(ROOT / program)
 
 
 def run_side(side: str) -> list[Leg]:
-    """Runs every leg of one side: those of a server against one and the same process."""
+    """Run every leg of one side; the legs of a server share one process."""
     return {"server": _server_legs, "client": _client_legs, "authorization": _authorization_legs}[side]()
 
 
@@ -340,10 +339,10 @@ def _server_legs() -> list[Leg]:
 
 
 def _client_legs() -> list[Leg]:
-    # The first run may have to prepare the environment, which says so.
+    # The first run may have to create the environment, and prints that.
     if subprocess.run([_found(CLIENT), "--help"], stdout=subprocess.DEVNULL, check=False).returncode:
-        sys.exit(f"The client legs run {CLIENT} URL, and that program does not start (its own words are above).")
-    # The framework leaves the words of the command to a shell.
+        sys.exit(f"The client legs run {CLIENT} URL, which does not start (its output is above).")
+    # The framework passes the command to a shell.
     command = shlex.join([sys.executable, str(ROOT / TURNS), str(RESULTS), _found(CLIENT)])
     return [run_leg(name, "client", ("--command", command)) for name in LEGS["client"]]
 
@@ -360,7 +359,7 @@ def _authorization_leg(name: str, issuer: str) -> Leg:
     refused: list[str] = []
 
     def consenting(line: str) -> None:
-        # The framework says it on a line of its own, and waits for a browser to come back.
+        # The framework prints the URL on its own line, and waits for the redirect.
         if line.startswith(f"{issuer}/") and "code_challenge=" in line:
             try:
                 consent(line.strip(), username=USERNAME, password=PASSWORD, back_to=back)
@@ -374,9 +373,9 @@ def _authorization_leg(name: str, issuer: str) -> Leg:
 
 
 def main() -> int:
-    """Returns the exit status: 0 if all legs pass."""
-    parser = argparse.ArgumentParser(prog="official", description="Runs the official conformance framework.")
-    parser.add_argument("sides", nargs="*", help=f"of {', '.join(LEGS)}; without it: all")
+    """Run the framework and return the exit status: 0 if all legs pass."""
+    parser = argparse.ArgumentParser(prog="official", description="Run the official conformance framework.")
+    parser.add_argument("sides", nargs="*", help=f"{', '.join(LEGS)}; default: all")
     sides: list[str] = parser.parse_args().sides or [*LEGS]
     if unknown := [side for side in sides if side not in LEGS]:
         parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(LEGS)}")
@@ -389,7 +388,7 @@ def main() -> int:
         print(f"\n{side} legs\n\n{table(legs)}\n")
         print("\n".join(wrong) if wrong else f"Every scenario of every {side} leg passes.", flush=True)
     if failed:
-        print(f"\nWhat the framework saw and said, and what servers and clients logged, is in {RESULTS}.", flush=True)
+        print(f"\nResults and output of the framework, and logs of servers and clients, are in {RESULTS}.", flush=True)
     return int(failed)
 
 

@@ -1,9 +1,9 @@
-"""Runs a program when it is its turn: `python official_turns.py FOLDER PROGRAM ARGUMENT...`
+"""The command that runs a program when it is its turn: `python official_turns.py FOLDER PROGRAM ARGUMENT...`
 
-The official framework starts all clients of a leg at once. Where they have to share few processors, each would get so little
-of them that deadlines pass which nobody would miss otherwise. So no more of them run at a time than there are processors.
+The official framework starts all clients of a leg at once. On few processors each client would get so little time that
+it misses deadlines. So at most as many clients run at a time as there are processors.
 
-A turn is a lock on a file in the folder. The program inherits it, and gives it up by its end, whatever that is.
+A turn is a lock on a file in the folder. The program inherits the lock, and releases it when it ends.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 
 def main(folder: str, *command: str) -> None:
-    """Waits for a turn, and becomes the program. It does not return."""
+    """Wait for a turn, and replace this process by the program."""
     turn = os.getpid() % (os.cpu_count() or 1)
     lock = os.open(Path(folder) / f"turn-{turn}", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    os.set_inheritable(lock, True)  # it has no name
+    os.set_inheritable(lock, True)  # the lock is inherited as a descriptor
     os.execv(command[0], command)
 
 

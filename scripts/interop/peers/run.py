@@ -1,15 +1,15 @@
-"""Puts the SDKs of others to the test, in the versions that are in use: `nox -s peers`.
+"""The command that runs the suite against other SDKs, in the versions in use: `nox -s peers`.
 
-    nox -s peers                                    every peer, as server and as client, over pipes and over HTTP
+        nox -s peers                                    every peer, as server and as client, over stdio and over HTTP
     nox -s peers -- typescript-2 --role server      one of them, in one role
     nox -s peers -- --transport http --reports out  with a JSON report for each run in the folder `out`
 
-The programs on each SDK are in `scripts/interop/peers/programs`, with the versions: what npm brings goes into `.peers/node`, and
-each major version of the Python SDK has an environment of its own in `.peers`.
+The programs on each SDK are in `scripts/interop/peers/programs`, with the versions. npm installs into `.peers/node`, and each
+major version of the Python SDK has an environment in `.peers`.
 
-What is known of each peer stands in `scripts/interop/peers/programs/known.toml`, with a sentence for each finding; `docs/topics/sdk-results.md`
-tells of them at length. So this fails when something else is found, which may be a false alarm of the suite; and when
-something is not found any more.
+The known findings of each peer are in `scripts/interop/peers/programs/known.toml`, with a sentence for each finding;
+`docs/topics/sdk-results.md` explains them. The command fails for other findings, which may be false positives of the suite, and
+for known findings that do not occur.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PYTHONS: Mapping[str, tuple[str, Path]] = {
     "python-1": ("mcp==1.30.0", PROGRAMS / "python_1.txt"),
     "python-2": ("mcp==2.3.0", ROOT / "scripts" / "constraints.txt"),
 }
-"""What is installed into each environment, and the versions of all that it needs."""
+"""The packages of each environment, and the file with the versions of all dependencies."""
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 PORT, AT = "{port}", "http://127.0.0.1:{port}/mcp"
 SUITE = str(Path(sys.executable).with_name("mcp-conformance"))
@@ -49,27 +49,27 @@ SUITE = str(Path(sys.executable).with_name("mcp-conformance"))
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of the suite."""
+    """A run of the suite."""
 
     peer: str
-    """Whom it puts to the test."""
+    """The peer under test."""
     role: str
     """`server` or `client`."""
     transport: str
     """`stdio` or `http`."""
     options: tuple[str, ...]
-    """The options that say how the peer starts."""
+    """The options that start the peer."""
     revisions: tuple[str, ...] = ()
-    """What the peer speaks; empty: everything."""
+    """The revisions of the peer, or an empty tuple for all."""
 
     @property
     def name(self) -> str:
-        """What its files are called."""
+        """The name of its files."""
         return f"{self.peer}-{self.role}-{self.transport}"
 
 
 def _python(peer: str, program: str) -> str:
-    """The command of a program on the Python SDK."""
+    """Return the command of a program on the Python SDK."""
     interpreter = PLACE / peer / "bin" / "python"
     return shlex.join(
         ["env", f"PYTHONPATH={ROOT / 'scripts'}", str(interpreter), "-m", f"interop.peers.programs.{program}"]
@@ -77,12 +77,12 @@ def _python(peer: str, program: str) -> str:
 
 
 def _node(program: str) -> str:
-    """The command of a program on the TypeScript SDK: Node.js finds the SDK from where the program lies."""
+    """Return the command of a program on the TypeScript SDK: Node.js finds the SDK from the folder of the program."""
     return shlex.join([str(NODE / "node_modules" / ".bin" / "node"), str(NODE / program)])
 
 
 def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: str | None = None) -> Iterator[Trial]:
-    """The runs of an SDK."""
+    """Yield the runs of an SDK."""
     older = () if sse is None else ("--sse-url", sse)
     yield Trial(peer, "server", "stdio", ("--command", server), revisions)
     yield Trial(peer, "server", "http", ("--start", f"{server} {PORT}", "--at", AT, *older), revisions)
@@ -91,7 +91,7 @@ def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: s
 
 
 def trials() -> tuple[Trial, ...]:
-    """All runs."""
+    """Return all runs."""
     everything = _node("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
     sse = "http://127.0.0.1:{port}/sse"
     return (
@@ -115,10 +115,10 @@ def trials() -> tuple[Trial, ...]:
 
 
 def prepare(peers: set[str]) -> None:
-    """Brings what the peers need.
+    """Install what the peers need.
 
     Raises:
-        SystemExit: It could not be done; the message says what to do.
+        SystemExit: The installation failed; the message says what to do.
     """
     if peers - PYTHONS.keys():
         install("TypeScript SDK", PROGRAMS, NODE)
@@ -137,14 +137,14 @@ def prepare(peers: set[str]) -> None:
 
 
 def run(trial: Trial, reports: Path) -> dict[str, object]:
-    """Runs the suite once, and gives its document.
+    """Run the suite once and return its report.
 
     Args:
-        trial: What to run.
-        reports: Where the reports go.
+        trial: The run.
+        reports: The folder for the reports.
 
     Raises:
-        SystemExit: The suite did not come to an end.
+        SystemExit: The suite did not finish.
     """
     report = reports / f"{trial.name}.json"
     report.unlink(missing_ok=True)
@@ -154,25 +154,25 @@ def run(trial: Trial, reports: Path) -> dict[str, object]:
     with (reports / f"{trial.name}.txt").open("w") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     if not report.exists():
-        sys.exit(f"{trial.name}: the suite ended with {done.returncode} and no report; its words: {log.name}")
+        sys.exit(f"{trial.name}: the suite ended with {done.returncode} and no report; its log: {log.name}")
     document: dict[str, object] = json.loads(report.read_text())
     return document
 
 
 def rows(trial: Trial, document: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
-    """A line of the table for each revision."""
-    lanes = document["lanes"]
-    assert isinstance(lanes, list)
-    for lane in lanes:
-        counts = lane["counts"]
-        told = ("not spoken", "", "")
-        if not lane["refusal"]:
-            told = (counts["passed"], counts["failed"] + counts["broken"], counts["not testable"])
-        yield (trial.peer, trial.role, lane["transport"], lane["revision"], *map(str, told))
+    """Yield a line of the table for each revision."""
+    legs = document["lanes"]
+    assert isinstance(legs, list)
+    for leg in legs:
+        counts = leg["counts"]
+        counts_of_leg = ("not spoken", "", "")
+        if not leg["refusal"]:
+            counts_of_leg = (counts["passed"], counts["failed"] + counts["broken"], counts["not testable"])
+        yield (trial.peer, trial.role, leg["transport"], leg["revision"], *map(str, counts_of_leg))
 
 
 def findings(documents: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """What failed: by check the places, each once, in order."""
+    """Return the failed legs by check, without duplicates, in order."""
     found: dict[str, list[str]] = {}
     for document in documents:
         verdicts = document["verdicts"]
@@ -184,30 +184,30 @@ def findings(documents: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
 
 
 def surprises(found: Mapping[str, list[str]], known: Mapping[str, str], *, whole: bool) -> list[str]:
-    """What is not as it is known, a line each.
+    """Return a line for each difference between the findings and the known ones.
 
     Args:
-        found: What failed, by check.
-        known: What is known to fail, by check, and why.
-        whole: Whether the peer was run over everything: only then what was not found is gone.
+        found: The failures, by check.
+        known: The reasons of known failures, by check.
+        whole: Whether the peer was run completely: only then missing findings count.
     """
     new = [f"new: {check} ({', '.join(places)})" for check, places in found.items() if check not in known]
     return new + [f"gone: {check}" for check in known if whole and check not in found]
 
 
 def table(lines: Sequence[tuple[str, ...]]) -> str:
-    """Lines with columns, one below the other."""
+    """Return lines with aligned columns."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     padded = ("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(line.rstrip() for line in padded)
 
 
 def main() -> int:
-    """Returns the exit status: 0 if every peer does as it is known to."""
+    """Run the suite and return the exit status: 0 if all findings are known."""
     every = trials()
     peers = list(dict.fromkeys(trial.peer for trial in every))
-    parser = argparse.ArgumentParser(prog="peers", description="Puts the SDKs of others to the test.")
-    parser.add_argument("peers", nargs="*", help=f"of {', '.join(peers)}; without it: all")
+    parser = argparse.ArgumentParser(prog="peers", description="Run the conformance suite against other SDKs.")
+    parser.add_argument("peers", nargs="*", help=f"{', '.join(peers)}; default: all")
     parser.add_argument("--role", choices=["server", "client"], help="only in this role")
     parser.add_argument("--transport", choices=["stdio", "http"], help="only over this transport")
     parser.add_argument("--reports", type=Path, default=PLACE / "reports", help="the folder for the reports")
@@ -237,7 +237,7 @@ def main() -> int:
 
 
 def tell(documents: Mapping[Trial, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
-    """Prints the findings of each peer in each role, and what of that is not as it is known. Whether there is such."""
+    """Print the findings of each peer in each role, and the differences from known ones; return whether there are any."""
     surprised = False
     for peer, role in dict.fromkeys((trial.peer, trial.role) for trial in documents):
         mine = {
@@ -245,11 +245,11 @@ def tell(documents: Mapping[Trial, Mapping[str, object]], known: Mapping[str, Ma
             for trial, document in documents.items()
             if (trial.peer, trial.role) == (peer, role)
         }
-        told = known.get(f"{peer} {role}", {})
+        counts_of_leg = known.get(f"{peer} {role}", {})
         found = findings(list(mine.values()))
         for check, places in found.items():
-            print(f"{peer} {role}: {check} ({', '.join(places)})\n    {told.get(check, '?')}")
-        for line in surprises(found, told, whole=len(mine) == 2):
+            print(f"{peer} {role}: {check} ({', '.join(places)})\n    {counts_of_leg.get(check, '?')}")
+        for line in surprises(found, counts_of_leg, whole=len(mine) == 2):
             print(f"{peer} {role}: {line}")
             surprised = True
     return surprised

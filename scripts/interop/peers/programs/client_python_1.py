@@ -1,4 +1,4 @@
-"""A client on the official Python SDK 1.x: `python -m interop.peers.programs.client_python_1 URL`, or with the words that start a server."""
+"""A client on the official Python SDK 1.x: `python -m interop.peers.programs.client_python_1 URL`, or a server command."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from interop.peers.programs.tour import answer, scenario, tour
 
 
 async def fill_in(context: object, params: object) -> ElicitResult:
-    """What the user does."""
+    """Answer an elicitation."""
     action, content = answer(getattr(params, "requestedSchema", None))
     return ElicitResult(action=action, content=content)
 
 
 async def think(context: object, params: object) -> CreateMessageResult:
-    """The model is brief."""
+    """Return a short answer of the model."""
     return CreateMessageResult(role="assistant", model="none", content=TextContent(type="text", text="Yes."))
 
 
 async def roots(context: object) -> ListRootsResult:
-    """There is one root."""
+    """Return one root."""
     return ListRootsResult(roots=[Root(uri="file:///nowhere")])
 
 
 async def main(words: list[str]) -> None:
-    """Connects, and goes on the tour."""
+    """Connect and run the tour."""
     if not words[0].startswith("http"):
         opening = stdio_client(StdioServerParameters(command=words[0], args=words[1:]))
     elif words[0].endswith("/sse"):

@@ -1,4 +1,4 @@
-// A client on the TypeScript SDK 1.x: `node client_typescript_1.mjs URL`, or with the words that start a server.
+// A client on the TypeScript SDK 1.x: `node client_typescript_1.mjs URL`, or with the command of a server.
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';

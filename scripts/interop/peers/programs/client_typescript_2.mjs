@@ -1,4 +1,4 @@
-// A client on the TypeScript SDK 2.x: `node client_typescript_2.mjs URL`, or with the words that start a server.
+// A client on the TypeScript SDK 2.x: `node client_typescript_2.mjs URL`, or with the command of a server.
 
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
@@ -15,7 +15,7 @@ const transport = !first.startsWith('http')
       : new StreamableHTTPClientTransport(new URL(first));
 const revision = process.env.MCP_CONFORMANCE_PROTOCOL_VERSION;
 const mode = revision === undefined ? 'auto' : revision === MODERN ? { pin: MODERN } : 'legacy';
-// Without a limit of its own, the probe of a silent server lasts a minute: longer than the suite waits for a client.
+// By default the probe of a silent server times out after a minute, which is longer than the suite waits for a client.
 const options = { capabilities, versionNegotiation: { mode, probe: { timeoutMs: 5000 } } };
 if (revision !== undefined && revision !== MODERN) options.supportedProtocolVersions = LEGACY.slice(LEGACY.indexOf(revision));
 const client = new Client({ name: 'peer-typescript-2', version: '1.0.0' }, options);

@@ -1,7 +1,7 @@
-// What the servers on the TypeScript SDK offer: the fixtures of the conformance suite, as far as the SDK lends itself to them.
+// The features of the servers on the TypeScript SDK: the fixtures of the conformance suite, as far as the SDK allows them.
 //
-// One module for both major versions: they register things alike. What differs comes as `sdk`. There is no sound: 2024-11-05
-// has none, and what is registered is the same in each revision.
+// Both major versions share this module: they register features in the same way. Differences are in `sdk`. There is no audio:
+// 2024-11-05 has no such content, and the registered features are the same in each revision.
 
 import * as z from 'zod/v4';
 
@@ -9,7 +9,7 @@ const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwA
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
 const CANDIDATES = Array.from({ length: 150 }, (_, number) => `word${String(number).padStart(3, '0')}`);
 
-/** What the user is asked for. */
+/** The fields of a form. */
 export const PERSON = z.object({ username: z.string(), email: z.email() });
 const FORM = {
     type: 'object',
@@ -22,16 +22,16 @@ const text = (words) => ({ content: [{ type: 'text', text: words }] });
 const message = (content) => ({ messages: [{ role: 'user', content }] });
 const embedded = (uri) => ({ type: 'resource', resource: { uri, mimeType: 'text/plain', text: 'An embedded resource.' } });
 
-/** What became of the calls of `conformance_wait`, by key: all servers of the process share it. */
+/** The outcomes of the calls of `conformance_wait`, by key, shared by all servers of the process. */
 const waiting = new Map();
 
 /**
- * Registers everything.
+ * Registers all features.
  *
  * @param server An `McpServer`.
- * @param sdk `completable` and `ResourceTemplate` of the SDK, and what a handler can do with its context: `progress`, `log`,
- *     `signal`, `elicit`, `sample`; `touched`, which tells that a resource has changed, and `changed`, which tells that a list
- *     has, where the SDK does not tell that by itself.
+ * @param sdk `completable` and `ResourceTemplate` of the SDK, and functions for a handler's context: `progress`, `log`,
+ *     `signal`, `elicit`, `sample`; `touched`, which notifies about a changed resource, and `changed`, which notifies about a
+ *     changed list, where the SDK does not do so automatically.
  */
 export function addOffers(server, sdk) {
     addTools(server, sdk);

@@ -1,7 +1,7 @@
-"""What the servers on the official Python SDK offer: the fixtures of the suite, as far as the SDK lends itself to them.
+"""The features of the servers on the official Python SDK: the fixtures of the suite, as far as the SDK allows them.
 
-One module for both major versions: they register things alike. There is no sound: 2024-11-05 has none, and what is registered
-is the same in each revision.
+Both major versions share this module: they register features in the same way. There is no audio: 2024-11-05 has no such
+content, and the registered features are the same in each revision.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-__all__ = ["Person", "add_offers"]
+__all__ = ["UserForm", "add_offers"]
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -39,24 +39,24 @@ WORDS = ("test", "testing", "tested")
 STEP = 0.02
 
 waiting: dict[str, tuple[anyio.Event, list[str]]] = {}
-"""How the calls of `conformance_wait` are released, and what became of them, by key."""
+"""The events that release calls of `conformance_wait`, and the outcomes of the calls, by key."""
 
 
-class Person(BaseModel):
-    """What the user is asked for."""
+class UserForm(BaseModel):
+    """The fields of a form."""
 
     username: str
     email: str
 
 
-class Structured(BaseModel):
+class StructuredNumber(BaseModel):
     """A number, as data."""
 
     value: float
 
 
 def embedded(uri: str) -> EmbeddedResource:
-    """A resource within something."""
+    """Return an embedded resource."""
     contents = TextResourceContents.model_validate(
         {"uri": uri, "mimeType": "text/plain", "text": "An embedded resource."}
     )
@@ -64,10 +64,10 @@ def embedded(uri: str) -> EmbeddedResource:
 
 
 def add_offers(server: MCPServer) -> None:
-    """Registers everything that asks nobody."""
+    """Register all features without client requests."""
     for function in TOOLS:
         server.tool()(function)
-    # In 1.x the SDK makes an output schema of any annotation unless it is told not to.
+    # By default the SDK 1.x makes an output schema of any annotation.
     server.tool(structured_output=False)(test_embedded_resource)
     server.tool(structured_output=False)(test_image_content)
     server.resource("test://static-text", mime_type="text/plain")(static_text)
@@ -81,7 +81,7 @@ def add_offers(server: MCPServer) -> None:
 
 
 def invalid_params(message: str) -> Exception:
-    """The error -32602: what it is made of differs between the versions."""
+    """Return the error -32602, whose class differs between the versions."""
     try:
         return MCPError(-32602, message)
     except TypeError:
@@ -89,27 +89,27 @@ def invalid_params(message: str) -> Exception:
 
 
 async def test_simple_text() -> str:
-    """Returns a text."""
+    """Return a text."""
     return "A simple text."
 
 
 async def test_image_content() -> Image:
-    """Returns a picture."""
+    """Return an image."""
     return Image(data=base64.b64decode(PNG), format="png")
 
 
 async def test_embedded_resource() -> EmbeddedResource:
-    """Returns a resource."""
+    """Return a resource."""
     return embedded("test://embedded-resource")
 
 
 async def test_error_handling() -> str:
-    """Always fails."""
+    """Fail always."""
     raise ValueError("This tool always fails.")
 
 
 async def test_tool_with_logging(ctx: Context) -> str:
-    """Logs three times."""
+    """Log three times."""
     for words in ("started", "at work", "done"):
         await ctx.log("info", words)
         await anyio.sleep(STEP)
@@ -117,38 +117,38 @@ async def test_tool_with_logging(ctx: Context) -> str:
 
 
 async def test_logging_tool(ctx: Context) -> str:
-    """Logs once."""
+    """Log once."""
     await ctx.log("info", "once")
     return "Logged once."
 
 
 async def test_tool_with_progress(ctx: Context) -> str:
-    """Tells how far it is."""
+    """Report progress."""
     for done in (0, 50, 100):
         await ctx.report_progress(done, 100)
         await anyio.sleep(STEP)
-    return "Told three times."
+    return "Reported three times."
 
 
 async def conformance_constrained(count: Annotated[int, Field(ge=1, le=10)]) -> str:
-    """Takes a number from 1 to 10."""
+    """Accept a number from 1 to 10."""
     return f"The number is {count}."
 
 
-async def conformance_structured(value: float) -> Structured:
-    """Returns a number."""
-    return Structured(value=value)
+async def conformance_structured(value: float) -> StructuredNumber:
+    """Return a number."""
+    return StructuredNumber(value=value)
 
 
 async def conformance_logging(secret: str, ctx: Context) -> str:
-    """Logs at each level."""
+    """Log at each level."""
     for level in LEVELS:
         await ctx.log(level, f"This is {level}.", logger_name="conformance")
     return f"Logged at each level, and kept {len(secret)} characters to itself."
 
 
 async def conformance_slow(ctx: Context) -> str:
-    """Works for two seconds."""
+    """Work for two seconds."""
     for step in range(1, 101):
         await ctx.report_progress(step, 100)
         await anyio.sleep(STEP)
@@ -156,7 +156,7 @@ async def conformance_slow(ctx: Context) -> str:
 
 
 async def conformance_wait(key: str, ctx: Context) -> str:
-    """Waits until it is released."""
+    """Wait until it is released."""
     released, state = waiting[key] = (anyio.Event(), ["running"])
     await ctx.report_progress(1)
     try:
@@ -169,74 +169,74 @@ async def conformance_wait(key: str, ctx: Context) -> str:
 
 
 async def conformance_release(key: str) -> str:
-    """Releases a call."""
+    """Release a call."""
     if key in waiting:
         waiting[key][0].set()
     return "Released."
 
 
 async def conformance_outcome(key: str) -> str:
-    """Says what became of a call."""
+    """Return the outcome of a call."""
     return waiting[key][1][0] if key in waiting else "unknown"
 
 
 async def static_text() -> str:
-    """A text."""
+    """Return a text."""
     return "A static text."
 
 
 async def static_binary() -> bytes:
-    """A picture."""
+    """Return an image."""
     return base64.b64decode(PNG)
 
 
 async def failing() -> str:
-    """Cannot be read."""
-    raise ValueError("It cannot be read.")
+    """Fail to be read."""
+    raise ValueError("The resource cannot be read.")
 
 
 async def template(id: str) -> str:
-    """Data by number."""
+    """Return data by number."""
     return json.dumps({"id": id})
 
 
 def test_simple_prompt() -> str:
-    """A text."""
+    """Return a text."""
     return "A simple prompt."
 
 
 def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
-    """A text with two arguments."""
+    """Return a text with two arguments."""
     return f"The arguments are {arg1} and {arg2}."
 
 
 def test_prompt_with_image() -> list[dict[str, object]]:
-    """A picture."""
+    """Return an image."""
     return [{"role": "user", "content": ImageContent(type="image", data=PNG, mimeType="image/png")}]
 
 
 def test_prompt_with_embedded_resource(resourceUri: str) -> list[dict[str, object]]:  # noqa: N803  its name on the wire
-    """A resource."""
+    """Return a resource."""
     return [{"role": "user", "content": embedded(resourceUri)}]
 
 
 def conformance_prompt_with_many_completions(word: str) -> str:
-    """A text."""
+    """Return a text."""
     return word
 
 
 def conformance_failing_prompt(word: str) -> str:
-    """Cannot be made."""
-    raise ValueError(f"It cannot be made of {word}.")
+    """Fail always."""
+    raise ValueError(f"The prompt fails for {word}.")
 
 
 async def complete(ref: object, argument: object, context: object) -> Completion | None:
-    """Completes the words that have candidates."""
+    """Complete the words that have candidates."""
     name = ref.name if isinstance(ref, PromptReference) else ""
     if name == "conformance_failing_prompt":
-        raise ValueError("It cannot be completed.")
+        raise ValueError("Completion fails.")
     if name and name not in [prompt.__name__ for prompt in PROMPTS]:
-        raise invalid_params(f"There is no prompt {name}.")
+        raise invalid_params(f"Unknown prompt {name}.")
     candidates = {"test_prompt_with_arguments": WORDS, "conformance_prompt_with_many_completions": CANDIDATES}
     found = [each for each in candidates.get(name, ()) if each.startswith(argument.value)]
     return Completion.model_validate({"values": found[:100], "total": len(found), "hasMore": len(found) > 100})

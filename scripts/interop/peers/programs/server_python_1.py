@@ -1,6 +1,6 @@
 """A server on the official Python SDK 1.x.
 
-python -m interop.peers.programs.server_python_1            over its pipes
+python -m interop.peers.programs.server_python_1            over stdio
 python -m interop.peers.programs.server_python_1 PORT       over Streamable HTTP, at /mcp
 python -m interop.peers.programs.server_python_1 PORT sse   over HTTP+SSE, at /sse
 """
@@ -12,7 +12,7 @@ import sys
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import SamplingMessage, TextContent
 
-from interop.peers.programs.offers import Person, add_offers
+from interop.peers.programs.offers import UserForm, add_offers
 
 port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 server = FastMCP("peer-python-1", port=port, log_level="WARNING")
@@ -21,28 +21,28 @@ add_offers(server)
 
 @server.tool()
 async def test_elicitation(message: str, ctx: Context) -> str:
-    """Asks the user."""
-    return str(await ctx.elicit(message, Person))
+    """Request a form from the user."""
+    return str(await ctx.elicit(message, UserForm))
 
 
 @server.tool()
 async def test_sampling(prompt: str, ctx: Context) -> str:
-    """Asks the model."""
-    asked = SamplingMessage(role="user", content=TextContent(type="text", text=prompt))
-    answer = await ctx.session.create_message([asked], max_tokens=100, related_request_id=ctx.request_id)
+    """Request a text from the model."""
+    message = SamplingMessage(role="user", content=TextContent(type="text", text=prompt))
+    answer = await ctx.session.create_message([message], max_tokens=100, related_request_id=ctx.request_id)
     return answer.model_dump_json()
 
 
 @server.tool()
 async def test_trigger_tool_change(ctx: Context) -> str:
-    """Changes the list of tools and changes it back."""
+    """Change the list of tools and restore it."""
     await ctx.session.send_tool_list_changed()
     return "The list of tools has changed."
 
 
 @server.tool()
 async def test_trigger_prompt_change(ctx: Context) -> str:
-    """Changes the list of prompts and changes it back."""
+    """Change the list of prompts and restore it."""
     await ctx.session.send_prompt_list_changed()
     return "The list of prompts has changed."
 

@@ -1,4 +1,4 @@
-// A server on the TypeScript SDK 1.x: `node server_typescript_1.mjs` over its pipes, `node server_typescript_1.mjs PORT` over Streamable HTTP
+// A server on the TypeScript SDK 1.x: `node server_typescript_1.mjs` over stdio, `node server_typescript_1.mjs PORT` over Streamable HTTP
 // (at /mcp, with sessions) and HTTP+SSE (at /sse).
 
 import { randomUUID } from 'node:crypto';

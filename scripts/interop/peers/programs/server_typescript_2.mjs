@@ -1,4 +1,4 @@
-// A server on the TypeScript SDK 2.x: `node server_typescript_2.mjs` over its pipes, `node server_typescript_2.mjs PORT` over Streamable HTTP, at
+// A server on the TypeScript SDK 2.x: `node server_typescript_2.mjs` over stdio, `node server_typescript_2.mjs PORT` over Streamable HTTP, at
 // /mcp: both eras, the legacy one with sessions.
 
 import { randomUUID } from 'node:crypto';
@@ -8,7 +8,7 @@ import { McpServer, ResourceTemplate, acceptedContent, completable, createMcpHan
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { PERSON, addOffers } from './offers.mjs';
 
-/** Tells those who listen in the modern era over HTTP, where each request has a server of its own. */
+/** Notifies the subscribers of the modern era over HTTP, where each request has its own server. */
 let notify;
 
 function makeServer({ era }) {
@@ -64,7 +64,7 @@ function makeServer({ era }) {
 
 const sessions = new Map();
 
-/** The transport of a legacy session; of a new one for a request that names none. */
+/** Returns the transport of a legacy session, or of a new session for a request without a session id. */
 async function legacyTransport(id) {
     if (id !== undefined) return sessions.get(id);
     const transport = new NodeStreamableHTTPServerTransport({

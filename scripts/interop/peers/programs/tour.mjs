@@ -1,5 +1,5 @@
-// What the clients on the TypeScript SDK do with a connection: all is listed, and each thing used once.
-// One module for both major versions: the methods have the same names.
+// The tour of the clients on the TypeScript SDK: it lists all features and uses each once.
+// Both major versions share this module: their methods have the same names.
 
 const PATIENCE = 5000;
 const PLAIN = { integer: 1, number: 0.5, boolean: true, null: null, array: [], object: {} };
@@ -7,7 +7,7 @@ const PLAIN = { integer: 1, number: 0.5, boolean: true, null: null, array: [], o
 export const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? '';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT || '{}');
 
-/** What the client declares, and how its user and its model answer. */
+/** The client capabilities, and the answers of its user and its model. */
 export const capabilities = scenario === 'conformance_asks_undeclared' ? {} : { elicitation: { form: {}, url: {} }, roots: {}, sampling: {} };
 
 export function fillIn({ params }) {
@@ -22,9 +22,9 @@ export const think = () => ({ role: 'assistant', model: 'none', content: { type:
 export const roots = () => ({ roots: [{ uri: 'file:///nowhere' }] });
 
 /**
- * Uses what the server offers, part after part. Whatever is refused ends nothing.
+ * Uses the features of the server, part by part. A rejected request does not end the tour.
  *
- * @param client A `Client` that is connected.
+ * @param client A connected `Client`.
  * @param call Calls a tool: the one method whose parameters differ between the versions.
  */
 export async function tour(client, call) {

@@ -1,6 +1,6 @@
-"""What the clients on the official Python SDK do with a connection: all is listed, and each thing used once.
+"""The tour of the clients on the official Python SDK: it lists all features and uses each once.
 
-One module for both major versions: the methods have the same names.
+Both major versions share this module: their methods have the same names.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pydantic import AnyUrl
 
 __all__ = ["answer", "example", "scenario", "tour"]
 
-PATIENCE = 5.0
-"""Seconds that one thing may take: some wait for what nobody here does."""
+TIMEOUT = 5.0
+"""Timeout of each request in seconds: some requests wait for an action that no client here takes."""
 PLAIN = {"integer": 1, "number": 0.5, "boolean": True, "null": None, "array": [], "object": {}}
 
 scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -24,11 +24,11 @@ context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 
 
 async def tour(client: object, offered: object) -> None:
-    """Uses what the server offers, part after part. Whatever is refused ends nothing.
+    """Use the features of the server, part by part. A rejected request does not end the tour.
 
     Args:
-        client: A connection.
-        offered: The capabilities of the server; `None`: they are not known.
+        client: The connection.
+        offered: The capabilities of the server, or `None` if they are unknown.
     """
     if scenario == "http-custom-headers":
         await tried(client.list_tools())
@@ -47,14 +47,14 @@ async def tour(client: object, offered: object) -> None:
 
 
 async def call_tools(client: object) -> None:
-    """Calls each tool."""
+    """Call each tool."""
     for tool in await listed(client.list_tools, "tools"):
         schema = getattr(tool, "inputSchema", None) or getattr(tool, "input_schema", None) or {}
         await tried(client.call_tool(tool.name, arguments(schema)))
 
 
 async def get_prompts(client: object, *, completing: bool) -> None:
-    """Gets each prompt, and asks what its arguments could be."""
+    """Get each prompt, and request completions of its arguments."""
     for prompt in await listed(client.list_prompts, "prompts"):
         wanted = {each.name: "example" for each in prompt.arguments or () if each.required}
         await tried(client.get_prompt(prompt.name, wanted or None))
@@ -66,7 +66,7 @@ async def get_prompts(client: object, *, completing: bool) -> None:
 
 
 async def listed(method: object, *members: str) -> list:
-    """All pages of a list."""
+    """Return all pages of a list."""
     found: list = []
     cursor = None
     for _ in range(20):
@@ -80,18 +80,18 @@ async def listed(method: object, *members: str) -> list:
     return found
 
 
-async def tried(asked: object) -> object:
-    """What comes of a request; `None` where it fails or takes too long. It is told either way."""
-    with anyio.move_on_after(PATIENCE):
+async def tried(request: object) -> object:
+    """Return the result of a request, or `None` if it fails or times out; print either."""
+    with anyio.move_on_after(TIMEOUT):
         try:
-            return await asked
-        except Exception as error:  # noqa: BLE001  whatever the SDK makes of what it got, the tour goes on
+            return await request
+        except Exception as error:  # noqa: BLE001  the tour continues after any error of the SDK
             print(f"{type(error).__name__}: {error}"[:200], file=sys.stderr)
     return None
 
 
 def answer(schema: dict | None) -> tuple[str, dict | None]:
-    """What the user does with a form, or with a page where there is none; declines in one scenario."""
+    """Return the user's answer to a form, or to a page without a form; decline in one scenario."""
     if scenario == "conformance_declines":
         return "decline", None
     if schema is None:
@@ -100,13 +100,13 @@ def answer(schema: dict | None) -> tuple[str, dict | None]:
 
 
 def arguments(schema: dict) -> dict:
-    """Arguments that a tool needs."""
+    """Return the arguments that a tool requires."""
     properties = schema.get("properties") or {}
     return {name: example(properties.get(name)) for name in schema.get("required") or ()}
 
 
 def example(schema: object) -> object:
-    """A value, well enough for a tool to be called."""
+    """Return an example value for a tool argument."""
     if not isinstance(schema, dict):
         return "example"
     for word in ("const", "default"):
