@@ -231,12 +231,12 @@ def main() -> int:
     heads = ("peer", "role", "transport", "revision", "passed", "failed", "not testable")
     lines = [heads, *(row for trial, document in documents.items() for row in rows(trial, document))]
     print(f"\n{table(lines)}\n")
-    surprised = tell(documents, tomllib.loads(KNOWN.read_text()))
+    surprised = print_findings(documents, tomllib.loads(KNOWN.read_text()))
     print(f"\nThe reports are in {reports}.")
     return int(surprised)
 
 
-def tell(documents: Mapping[Trial, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
+def print_findings(documents: Mapping[Trial, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
     """Print the findings of each peer in each role, and the differences from known ones; return whether there are any."""
     surprised = False
     for peer, role in dict.fromkeys((trial.peer, trial.role) for trial in documents):
