@@ -75,8 +75,8 @@ def row(measured: Measured) -> str:
 def details(measured: Measured) -> list[str]:
     """Return the details without a column in the table."""
     lines = [f"problem: {problem}" for problem in problems(measured)]
-    said = ", ".join(f"{times} x {status}" for status, times in sorted(measured.statuses.items()))
-    lines.append(f"the attackers got: {said or 'nothing'}")
+    statuses = ", ".join(f"{times} x {status}" for status, times in sorted(measured.statuses.items()))
+    lines.append(f"the attackers got: {statuses or 'nothing'}")
     if measured.figures:
         lines.append(", ".join(f"{name}: {figure:g}" for name, figure in measured.figures.items()))
     if measured.kept_again is not None:

@@ -719,8 +719,8 @@ def _client_rows() -> Iterator[Row]:
     )
     yield Row("client: structured content", result('{"content":[],"structuredContent":{', '"%d":0,', "}}"), called)
     prompts = answered(m.PROMPTS_GET, t.GetPromptRequestParams(name="x"))
-    said = '{"role":"","content":""},'
-    yield Row("client: messages to be repaired", result('{"messages":[', said, "]}"), prompts)
+    prompt_message = '{"role":"","content":""},'
+    yield Row("client: messages with repairs", result('{"messages":[', prompt_message, "]}"), prompts)
     complete = answered(
         m.COMPLETION_COMPLETE,
         t.CompleteRequestParams(ref=t.PromptReference(name="x"), argument=t.CompletionArgument(name="a", value="")),

@@ -286,11 +286,11 @@ def _reply(request: JsonObject) -> JsonObject | None:
         # The user never answers.
         return None
     if "id" not in request:
-        said = f"{request['method']} {request.get('params')}"
-        if any(wrong(fault) and word in said for fault, word in _DEADLY.items()):
+        text = f"{request['method']} {request.get('params')}"
+        if any(wrong(fault) and word in text for fault, word in _DEADLY.items()):
             raise ClientError("unknown message")
-        speaks = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
-        return {"jsonrpc": "2.0", "id": 4712, "result": {}} if speaks else None
+        responds = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
+        return {"jsonrpc": "2.0", "id": 4712, "result": {}} if responds else None
     answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
     if request["method"] == "ping":
         answer["result"] = {"pong": True} if wrong("full-pong") else {"_meta": []} if wrong("meta-as-list") else {}

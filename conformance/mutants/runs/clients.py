@@ -61,7 +61,7 @@ async def try_client_fault(fault: ClientFault, *, own: bool = False) -> FaultRes
     for looked_at in (_PASSIVE_SCENARIOS, None) if own else (None,):
         run = await try_client(f"--fault {fault.name}", fault.transport, [fault.revision], chosen, looked_at)
         failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
-        failed |= {f"not spoken: {leg.refusal}" for leg in run.lanes if leg.refusal is not None}
+        failed |= {f"unsupported leg: {leg.refusal}" for leg in run.lanes if leg.refusal is not None}
         if set(fault.caught_by) <= failed:
             break
     return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)

@@ -73,7 +73,7 @@ async def _failed(
             run = await run_server(target, _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
     legs = [leg for leg in run.lanes if leg.transport == transport]
     verdicts = [verdict for leg in legs for verdict in run.of(leg) if verdict.outcome in NOT_PASSED]
-    refusals = {f"not spoken: {leg.refusal}" for leg in legs if leg.refusal is not None}
+    refusals = {f"unsupported leg: {leg.refusal}" for leg in legs if leg.refusal is not None}
     return frozenset({verdict.check for verdict in verdicts} | refusals)
 
 

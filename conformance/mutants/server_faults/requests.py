@@ -176,36 +176,36 @@ class _GreetsFirst(Fault):
         return result
 
 
-def _saying(
+def _sending(
     name: str,
     *caught_by: str,
-    said: JsonObject,
+    message: JsonObject,
     revisions: tuple[str, ...],
     transports: tuple[str, ...] = (*_PIPES, *_HTTP),
 ) -> None:
     """Add a fault that sends a message before the response of one tool."""
 
-    class _Says(Fault):
+    class _Sends(Fault):
         def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
             if name_of(inbound) == "test_simple_text":
-                inbound.send({"jsonrpc": "2.0", **said})
+                inbound.send({"jsonrpc": "2.0", **message})
             return result
 
-    fault(name, *caught_by, revisions=revisions, transports=transports)(_Says)
+    fault(name, *caught_by, revisions=revisions, transports=transports)(_Sends)
 
 
 _LOG: Final[JsonObject] = {"level": "emergency", "data": "help"}
-_saying(
+_sending(
     "notification-with-id",
     "jsonrpc.notification-no-id",
-    said={"id": "told", "method": "notifications/message", "params": _LOG},
+    message={"id": "told", "method": "notifications/message", "params": _LOG},
     revisions=LEGACY,
 )
-_saying(
+_sending(
     "asks-by-request",
     "jsonrpc.server-no-requests",
     "mrtr.no-requests",
-    said={"id": "asked", "method": "ping"},
+    message={"id": "asked", "method": "ping"},
     revisions=MODERN,
     # Over HTTP there is no endpoint for the response, so the call itself fails.
     transports=_PIPES,

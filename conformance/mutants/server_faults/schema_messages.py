@@ -66,27 +66,27 @@ notification_fault("complete-number", "schema.elicitation-complete", "elicitatio
      method="notifications/elicitation/complete", revisions=_NEW, change=lambda _: {"elicitationId": 5})  # fmt: skip
 
 
-def _saying(name: str, *caught_by: str, said: JsonObject, revisions: tuple[str, ...] | None = None) -> None:
+def _sending(name: str, *caught_by: str, message: JsonObject, revisions: tuple[str, ...] | None = None) -> None:
     """Add a fault that sends a message before the response of one tool."""
 
-    class _Says(Fault):
+    class _Sends(Fault):
         def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
             if name_of(inbound) == _SIMPLE:
-                id: JsonObject = {"id": f"asked{next(inbound.session.numbers)}"} if said.get("id") else {}
-                inbound.send({"jsonrpc": "2.0", **said, **id})
+                id: JsonObject = {"id": f"asked{next(inbound.session.numbers)}"} if message.get("id") else {}
+                inbound.send({"jsonrpc": "2.0", **message, **id})
             return result
 
-    fault(name, *caught_by, revisions=revisions)(_Says)
+    fault(name, *caught_by, revisions=revisions)(_Sends)
 
 
-_saying("params-list", "schema.params-object",
-        said={"method": "notifications/prompts/list_changed", "params": []}, revisions=LEGACY)  # fmt: skip
-_saying("asks-for-tools", "schema.server-requests", said={"id": "asked", "method": "tools/list"}, revisions=LEGACY)
-_saying("tells-news", "schema.server-notifications", said={"method": "notifications/news"}, revisions=LEGACY)
-_saying("cancels-no-id", "schema.cancelled", "cancellation.of-own-requests",
-        said={"method": "notifications/cancelled", "params": {"requestId": 1.5}}, revisions=LEGACY)  # fmt: skip
-_saying("error-of-nobody", "schema.error-id",
-        said={"id": None, "error": {"code": -32603, "message": "by the way"}}, revisions=LEGACY)  # fmt: skip
+_sending("params-list", "schema.params-object",
+        message={"method": "notifications/prompts/list_changed", "params": []}, revisions=LEGACY)  # fmt: skip
+_sending("asks-for-tools", "schema.server-requests", message={"id": "asked", "method": "tools/list"}, revisions=LEGACY)
+_sending("tells-news", "schema.server-notifications", message={"method": "notifications/news"}, revisions=LEGACY)
+_sending("cancels-no-id", "schema.cancelled", "cancellation.of-own-requests",
+        message={"method": "notifications/cancelled", "params": {"requestId": 1.5}}, revisions=LEGACY)  # fmt: skip
+_sending("error-of-nobody", "schema.error-id",
+        message={"id": None, "error": {"code": -32603, "message": "by the way"}}, revisions=LEGACY)  # fmt: skip
 
 
 @fault("update-of-number", "schema.resource-updated", revisions=LEGACY)

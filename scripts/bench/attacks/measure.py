@@ -105,17 +105,17 @@ class Calls:
 
     def read(self, line: str) -> None:
         """Read a line of `bench.attacks.client`."""
-        said = json.loads(line)
-        kind, number = str(said["kind"]), int(said["number"])
+        fields = json.loads(line)
+        kind, number = str(fields["kind"]), int(fields["number"])
         if kind == "lag":
-            self._lags.append((float(said["began"]), float(said["ended"])))
+            self._lags.append((float(fields["began"]), float(fields["ended"])))
         elif kind == "session lost":
             self.sessions_lost += 1
-        elif "began" in said:
-            self._calls[number] = Call(kind=kind, began=float(said["began"]))
+        elif "began" in fields:
+            self._calls[number] = Call(kind=kind, began=float(fields["began"]))
         else:
-            call = self._calls.setdefault(number, Call(kind=kind, began=float(said["ended"])))
-            call.ended, call.error = float(said["ended"]), said["error"]
+            call = self._calls.setdefault(number, Call(kind=kind, began=float(fields["ended"])))
+            call.ended, call.error = float(fields["ended"]), fields["error"]
 
     def between(self, since: float, until: float) -> Latency:
         """Return the latency of the calls that ran in a period, by the monotonic clock.

@@ -137,7 +137,7 @@ def chosen(patterns: Sequence[str]) -> list[Attack]:
     """
     for pattern in patterns:
         if not fnmatch.filter(ATTACKS, pattern):
-            raise ValueError(f"there is no attack {pattern!r}; --list prints the names")
+            raise ValueError(f"unknown attack {pattern!r}; --list prints the names")
     return [
         each for each in ATTACKS.values() if not patterns or any(fnmatch.fnmatch(each.name, one) for one in patterns)
     ]
@@ -169,8 +169,8 @@ class Attackers:
 
     def read(self, line: str) -> None:
         """Read a line of `bench.attacks.attacker`."""
-        said = json.loads(line)
-        self.statuses, self.figures, self.held = said["statuses"], said["figures"], said["held"]
+        fields = json.loads(line)
+        self.statuses, self.figures, self.held = fields["statuses"], fields["figures"], fields["held"]
 
 
 async def read_calls(client: Child, calls: Calls) -> None:

@@ -185,10 +185,14 @@ def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Le
 
 def _with_ending(scenario: Scenario, folder: Path) -> Scenario:
     """Return the scenario, failed if its client did not exit cleanly: the framework does not check that in a suite."""
-    said, complained = _text(folder / "stdout.txt") or "", (_text(folder / "stderr.txt") or "").strip()
-    if said.splitlines()[-1:] == [CLIENT_DONE] and not complained:
+    output, complained = _text(folder / "stdout.txt") or "", (_text(folder / "stderr.txt") or "").strip()
+    if output.splitlines()[-1:] == [CLIENT_DONE] and not complained:
         return scenario
-    finding = Finding("FAIL", "", f"the client did not end with 0 and in silence, but said: {complained[-300:]!r}")
+    finding = Finding(
+        "FAIL",
+        "",
+        f"the client did not exit with status 0 and an empty standard error, which was: {complained[-300:]!r}",
+    )
     return Scenario(scenario.name, "FAIL", (*scenario.findings, finding))
 
 
@@ -310,10 +314,10 @@ def serving(program: str) -> Iterator[str]:
     ):
         try:
             assert child.stdout is not None
-            said = child.stdout.readline()
-            url = re.search(r"http://\S+", said)
+            output = child.stdout.readline()
+            url = re.search(r"http://\S+", output)
             if url is None:
-                sys.exit(f"{program} did not print its URL, but {said!r}; its log is {path}.")
+                sys.exit(f"{program} did not print its URL, but {output!r}; its log is {path}.")
             yield url[0]
             if child.poll() is not None:
                 sys.exit(f"{program} exited with status {child.returncode}; its log is {path}.")
