@@ -203,10 +203,10 @@ async def test_closed_stream_is_resumed_for_result() -> None:
         assert any("retry" in event.fields for event in events)
         assert not any(event.data for event in events)
         last = [event.fields["id"] for event in events if "id" in event.fields][-1]
-        async with client.open_get(last) as response:
-            assert response.status == 200
-            response = await response.response(message["id"])
-        assert text_of(obj(response["result"])) == "Reconnection test completed successfully."
+        async with client.open_get(last) as resumed:
+            assert resumed.status == 200
+            answer = await resumed.response(message["id"])
+        assert text_of(obj(answer["result"])) == "Reconnection test completed successfully."
 
 
 async def test_requests_succeed_beside_standalone_stream() -> None:

@@ -104,13 +104,13 @@ class _SupportPerhaps(Fault):
         tools = result.get("tools")
         if inbound.request["method"] != "tools/list" or not isinstance(tools, list):
             return result
-        tools: list[JsonValue] = [
+        changed: list[JsonValue] = [
             {**each, "execution": {"taskSupport": "perhaps"}}
             if isinstance(each, dict) and each["name"] == _SIMPLE
             else each
             for each in tools
         ]
-        return {**result, "tools": tools}
+        return {**result, "tools": changed}
 
 
 changed("address-unchecked", "schema.validates-2020-12", method="tools/call", of=_NEXT,
