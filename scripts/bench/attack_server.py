@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.attacks.catalogue import Attack
-    from bench.attacks.verdicts import Measured
+    from bench.attacks.verdicts import AttackResult
 
 _ROW: Final = "{:<20} {:>5} {:>6} {:>6} {:>6}  {:>16}  {:>7} {:>7} {:>6}  {}"
 _TITLES: Final = ("attack", "idle", "peak", "after", "kept", "descriptors", "median", "worst", "cpu", "verdict")
 _UNITS: Final = ("", "MiB", "MiB", "MiB", "MiB", "idle/peak/after", "s", "s", "s", "")
 
 
-def row(measured: Measured) -> str:
+def row(measured: AttackResult) -> str:
     """Return the line of an attack in the table."""
     idle, after, latency = measured.idle, measured.after, measured.latency
     return _ROW.format(
@@ -72,7 +72,7 @@ def row(measured: Measured) -> str:
     )
 
 
-def details(measured: Measured) -> list[str]:
+def details(measured: AttackResult) -> list[str]:
     """Return the details without a column in the table."""
     lines = [f"problem: {problem}" for problem in problems(measured)]
     statuses = ", ".join(f"{times} x {status}" for status, times in sorted(measured.statuses.items()))
@@ -88,7 +88,7 @@ def details(measured: Measured) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def as_json(measured: Measured) -> dict[str, object]:
+def as_json(measured: AttackResult) -> dict[str, object]:
     """Return the figures of an attack as a JSON object."""
     found = problems(measured)
     whole: dict[str, object] = attrs.asdict(measured)
@@ -117,7 +117,7 @@ async def run(attacks: Sequence[Attack], setting: Setting, *, as_json_document: 
     """Run attacks one after the other, and print the table or the JSON document. Return the exit status."""
     progress = Progress()
     out = sys.stderr if as_json_document else sys.stdout
-    done: list[Measured] = []
+    done: list[AttackResult] = []
     failed = False
     print(_ROW.format(*_TITLES), _ROW.format(*_UNITS), sep="\n", file=out, flush=True)
     try:

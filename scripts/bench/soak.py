@@ -45,14 +45,14 @@ from bench.attacks.trial import (
     server_arguments,
     until_stopped,
 )
-from bench.attacks.verdicts import Soaked, growth
+from bench.attacks.verdicts import SoakResult, growth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.attacks.catalogue import Attack
     from bench.attacks.measure import Calls, Latency, Usage
-    from bench.attacks.trial import Watched
+    from bench.attacks.trial import MonitoredServer
 
 _KINDS: Final = (
     "legacy",
@@ -87,7 +87,7 @@ def fit_for_soak(patterns: Sequence[str]) -> list[Attack]:
 class Minutes:
     """The lines that are printed each minute."""
 
-    def __init__(self, watched: Watched, calls: Calls) -> None:
+    def __init__(self, watched: MonitoredServer, calls: Calls) -> None:
         self._watched: Final = watched
         self._calls: Final = calls
         self._begins = time.monotonic()
@@ -194,7 +194,7 @@ async def soak(attacks: Sequence[Attack], minutes: float, seed: int) -> int:
         lines.print("end")
         stopped = running.obituary() or soaking.stopped
         nursery.cancel_scope.cancel()
-    soaked = Soaked(
+    soaked = SoakResult(
         first=first,
         last=last,
         first_latency=first_latency,
@@ -205,7 +205,7 @@ async def soak(attacks: Sequence[Attack], minutes: float, seed: int) -> int:
     return _conclude(soaked, max((each.worst for each in lines.latencies if each.calls), default=math.nan))
 
 
-def _conclude(soaked: Soaked, worst: float) -> int:
+def _conclude(soaked: SoakResult, worst: float) -> int:
     """Print the result. Return the exit status."""
     first, last = soaked.first, soaked.last
     print(

@@ -2,20 +2,20 @@
 
 The tables below are the rules; a finding names the file, the line and the rule.
 
-`circle`    Modules of a package do not import each other in a circle.
-`room`      In mcp_core, imports point to lower sub-packages, as listed in `ROOMS`.
-`layer`     In the packages of `LAYERS`, imports point to lower layers.
-`arrow`     Packages of this project import each other only as listed in `ARROWS`, and the suite imports nothing of
-            `JUDGED`. Tests may import any package.
-`pure`      mcp_core imports nothing that does I/O, reads a clock or draws random numbers: only the lists `PURE_...`.
-`lazy`      An import inside a function has its reason on its line: `# lazy: reason`.
-`fresh`     Importing a package loads no module that `FRESH` lists for it.
-`size`      A module has at most 400 lines, a function 50 without its docstring. A warning, not a failure.
+`circle`     Modules of a package do not import each other in a circle.
+`subpackage` In mcp_core, imports point to lower sub-packages, as listed in `SUBPACKAGES`.
+`layer`      In the packages of `LAYERS`, imports point to lower layers.
+`arrow`      Packages of this project import each other only as listed in `ARROWS`, and the suite imports nothing
+             of `JUDGED`. Tests may import any package.
+`pure`       mcp_core imports nothing that does I/O, reads a clock or draws random numbers: only the lists `PURE_...`.
+`lazy`       An import inside a function has its reason on its line: `# lazy: reason`.
+`fresh`      Importing a package loads no module that `FRESH` lists for it.
+`size`       A module has at most 400 lines, a function 50 without its docstring. A warning, not a failure.
 
 There are three kinds of imports. One at the top of a module is subject to all rules. One under `if TYPE_CHECKING:` is
-not executed: it cannot close a circle and does no I/O, but it is a dependency of types, so `room`, `layer` and `arrow`
-apply (a sub-package may have more such dependencies, see `AllowedImports.types`). One inside a function is subject to all rules
-except `circle`, which it is a legitimate way to break.
+not executed: it cannot close a circle and does no I/O, but it is a dependency of types, so `subpackage`, `layer` and
+`arrow` apply (a sub-package may have more such dependencies, see `AllowedImports.types`). One inside a function is subject
+to all rules except `circle`, which it is a legitimate way to break.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _allow(below: str = "", *, types: str = "") -> AllowedImports:
     return AllowedImports(_names(below), _names(types))
 
 
-ROOMS: Final[Mapping[str, AllowedImports]] = {
+SUBPACKAGES: Final[Mapping[str, AllowedImports]] = {
     # The package itself re-exports its modules.
     "": _allow(),
     # The base. An error quotes its message.
@@ -176,7 +176,7 @@ class Law(enum.Enum):
     """The rules, see the docstring of the module."""
 
     CIRCLE = "circle"
-    ROOM = "room"
+    SUBPACKAGE = "subpackage"
     LAYER = "layer"
     ARROW = "arrow"
     PURE = "pure"
@@ -363,16 +363,18 @@ def _subpackage_of(name: str) -> str:
 
 def _judge_subpackage(name: str, imported: Import, place: str) -> Iterator[Finding]:
     ours, theirs = _subpackage_of(name), _subpackage_of(imported.target)
-    if ours not in ROOMS:
-        yield Finding(place, Law.ROOM, f"mcp_core.{ours} has no row in ROOMS; add one with its allowed imports")
+    if ours not in SUBPACKAGES:
+        yield Finding(
+            place, Law.SUBPACKAGE, f"mcp_core.{ours} has no row in SUBPACKAGES; add one with its allowed imports"
+        )
         return
-    row = ROOMS[ours]
+    row = SUBPACKAGES[ours]
     allowed = row.below | row.types if imported.kind is Kind.TYPES else row.below
     if theirs != ours and theirs not in allowed:
         text = f"{name} imports {imported.target} {imported.kind.value}; mcp_core.{ours} may import " + (
             ", ".join(sorted(allowed)) or "no other sub-package"
         )
-        yield Finding(place, Law.ROOM, text)
+        yield Finding(place, Law.SUBPACKAGE, text)
 
 
 def _layer_of(name: str) -> tuple[str, int] | None:

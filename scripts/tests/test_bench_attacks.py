@@ -32,11 +32,11 @@ from bench.attacks.messages import (
 )
 from bench.attacks.progress import Progress
 from bench.attacks.trial import Setting, chosen, server_arguments
-from bench.attacks.verdicts import Goals, Measured, Soaked, growth, may_be_scattered, problems
+from bench.attacks.verdicts import AttackResult, Goals, SoakResult, growth, may_be_scattered, problems
 
 LATENCY = Latency(calls=100, median=0.01, worst=0.5, slowest="legacy", failed=0, failure="")
 IDLE = Usage(40.0, 13)
-HARMLESS = Measured(
+HARMLESS = AttackResult(
     attack="initialize",
     idle=IDLE,
     peak_mib=100.0,
@@ -53,7 +53,7 @@ HARMLESS = Measured(
     statuses={"200": 3, "429": 5},
     figures={"lived (s)": 3.0},
 )
-CALM = Soaked(first=IDLE, last=Usage(50.0, 15), first_latency=LATENCY, last_latency=LATENCY, failed=0)
+CALM = SoakResult(first=IDLE, last=Usage(50.0, 15), first_latency=LATENCY, last_latency=LATENCY, failed=0)
 
 
 # --- messages ----------------------------------------------------------------------------------------------------------

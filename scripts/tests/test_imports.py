@@ -11,9 +11,9 @@ from checks.imports import (
     FUNCTION_LINES,
     LAYERS,
     MODULE_LINES,
-    ROOMS,
     ROOT,
     SOURCES,
+    SUBPACKAGES,
     Finding,
     Law,
     check,
@@ -68,9 +68,9 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     ],
 )
 def test_upward_import_in_core_found(tmp_path: Path, importer: str, statement: str) -> None:
-    tree = {f"mcp_core/{part}/__init__.py": "" for part in ROOMS if part not in ("", importer.partition("/")[0])}
+    tree = {f"mcp_core/{part}/__init__.py": "" for part in SUBPACKAGES if part not in ("", importer.partition("/")[0])}
     found = findings(tmp_path, tree | {f"mcp_core/{importer}.py": f"\n{statement}\n"})
-    assert laws(found) == [(f"mcp_core/{importer}.py:2", Law.ROOM)]
+    assert laws(found) == [(f"mcp_core/{importer}.py:2", Law.SUBPACKAGE)]
     assert found[0].fails
 
 
@@ -80,7 +80,7 @@ def test_upward_import_for_annotations_found(tmp_path: Path) -> None:
         if TYPE_CHECKING:
             from mcp_core.engine.server import ServerConnection
         """
-    assert laws(findings(tmp_path, {"mcp_core/methods.py": text})) == [("mcp_core/methods.py:3", Law.ROOM)]
+    assert laws(findings(tmp_path, {"mcp_core/methods.py": text})) == [("mcp_core/methods.py:3", Law.SUBPACKAGE)]
 
 
 @pytest.mark.parametrize("part", ["errors", "oauth"])
@@ -95,8 +95,8 @@ def test_errors_and_oauth_may_import_messages_for_annotations(tmp_path: Path, pa
 
 def test_core_module_without_row_found(tmp_path: Path) -> None:
     found = findings(tmp_path, {"mcp_core/attic.py": "from mcp_core.errors import McpError\n"})
-    assert laws(found) == [("mcp_core/attic.py:1", Law.ROOM)]
-    assert "no row in ROOMS" in found[0].text
+    assert laws(found) == [("mcp_core/attic.py:1", Law.SUBPACKAGE)]
+    assert "no row in SUBPACKAGES" in found[0].text
 
 
 LAYER_EDGES = [
@@ -140,10 +140,10 @@ def test_package_parts_have_one_layer(package: str) -> None:
 def test_rooms_have_no_cycle() -> None:
     def visit(part: str, path: tuple[str, ...]) -> None:
         assert part not in path, path
-        for below in ROOMS[part].below:
+        for below in SUBPACKAGES[part].below:
             visit(below, (*path, part))
 
-    for part in ROOMS:
+    for part in SUBPACKAGES:
         visit(part, ())
 
 

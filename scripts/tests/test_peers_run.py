@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 
-from interop.peers.run import KNOWN, PROGRAMS, PYTHONS, Trial, findings, rows, surprises, table, trials
+from interop.peers.run import KNOWN, PROGRAMS, PYTHONS, SuiteRun, findings, rows, surprises, table, trials
 
 _COUNTS = {"passed": 5, "failed": 2, "broken": 1, "not testable": 3}
 _DOCUMENT: dict[str, object] = {
@@ -39,7 +39,7 @@ def test_programs_of_peers_exist() -> None:
 
 
 def test_rows_have_counts_per_revision() -> None:
-    trial = Trial("some", "server", "http", ())
+    trial = SuiteRun("some", "server", "http", ())
     assert list(rows(trial, _DOCUMENT)) == [
         ("some", "server", "http", "2025-11-25", "5", "3", "3"),
         ("some", "server", "http", "2026-07-28", "not spoken", "", ""),

@@ -86,7 +86,7 @@ class Latency:
 
 
 @attrs.define(kw_only=True)
-class Call:
+class ClientCall:
     """A call of a well-behaved client."""
 
     kind: str
@@ -99,7 +99,7 @@ class Call:
 class Calls:
     """All calls of the well-behaved clients, from the lines that they print."""
 
-    _calls: dict[int, Call] = attrs.field(factory=dict)
+    _calls: dict[int, ClientCall] = attrs.field(factory=dict)
     _lags: list[tuple[float, float]] = attrs.field(factory=list)
     sessions_lost: int = 0
 
@@ -112,9 +112,9 @@ class Calls:
         elif kind == "session lost":
             self.sessions_lost += 1
         elif "began" in fields:
-            self._calls[number] = Call(kind=kind, began=float(fields["began"]))
+            self._calls[number] = ClientCall(kind=kind, began=float(fields["began"]))
         else:
-            call = self._calls.setdefault(number, Call(kind=kind, began=float(fields["ended"])))
+            call = self._calls.setdefault(number, ClientCall(kind=kind, began=float(fields["ended"])))
             call.ended, call.error = float(fields["ended"]), fields["error"]
 
     def between(self, since: float, until: float) -> Latency:

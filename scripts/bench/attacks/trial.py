@@ -18,7 +18,7 @@ import trio
 from bench.attacks.attacks import ATTACKS
 from bench.attacks.measure import Calls, Usage, peak_mib, reset_peak, usage
 from bench.attacks.processes import Child, ChildFailed, start
-from bench.attacks.verdicts import Measured, may_be_scattered
+from bench.attacks.verdicts import AttackResult, may_be_scattered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CLIENTS",
     "Certificate",
+    "MonitoredServer",
     "Running",
     "Setting",
-    "Watched",
     "attended_server",
     "chosen",
     "raise_descriptor_limit",
@@ -85,7 +85,7 @@ class Setting:
 
 
 @attrs.define
-class Watched:
+class MonitoredServer:
     """A monitored server, and its peaks."""
 
     pid: int
@@ -112,7 +112,7 @@ class Watched:
         self.peak_descriptors = max(self.peak_descriptors, self.now.descriptors)
 
 
-async def watch(watched: Watched) -> None:
+async def watch(watched: MonitoredServer) -> None:
     """Sample a process until it ends."""
     while not watched.ended.is_set():
         watched.sample()
@@ -187,7 +187,7 @@ class Running:
     server: Child
     port: int
     calls: Calls
-    watched: Watched
+    watched: MonitoredServer
 
     async def free(self) -> None:
         """Make the server collect its garbage and return free memory to the system."""
@@ -216,7 +216,7 @@ async def attended_server(setting: Setting, kinds: Sequence[str], arguments: Seq
     async with start("server", *arguments) as server:
         port = await serving(server)
         async with start("client", *client_arguments(setting, port, kinds)) as client, trio.open_nursery() as nursery:
-            calls, watched = Calls(), Watched(server.pid, usage(server.pid))
+            calls, watched = Calls(), MonitoredServer(server.pid, usage(server.pid))
             nursery.start_soon(read_calls, client, calls)
             nursery.start_soon(watch, watched)
             with trio.move_on_after(_START_SECONDS):
@@ -228,7 +228,7 @@ async def attended_server(setting: Setting, kinds: Sequence[str], arguments: Seq
             nursery.cancel_scope.cancel()
 
 
-async def try_attack(attack: Attack, setting: Setting, show: Callable[[str], None]) -> Measured:
+async def try_attack(attack: Attack, setting: Setting, show: Callable[[str], None]) -> AttackResult:
     """Run one attack.
 
     Args:
@@ -257,7 +257,7 @@ def _only_failure(group: ExceptionGroup[Exception]) -> ChildFailed:
     return failure
 
 
-async def _try_attack(attack: Attack, setting: Setting, show: Callable[[str], None]) -> Measured:
+async def _try_attack(attack: Attack, setting: Setting, show: Callable[[str], None]) -> AttackResult:
     show("starting")
     async with attended_server(setting, CLIENTS, server_arguments(setting, attack.nofile)) as running:
         calls, watched = running.calls, running.watched
@@ -282,7 +282,7 @@ async def _try_attack(attack: Attack, setting: Setting, show: Callable[[str], No
             await running.free()
             kept_again = watched.now
         stopped = running.obituary() or stopped
-    return Measured(
+    return AttackResult(
         attack=attack.name,
         idle=idle,
         peak_mib=peak,

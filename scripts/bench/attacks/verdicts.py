@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from bench.attacks.measure import Latency, Usage
 
-__all__ = ["GOALS", "Goals", "Measured", "Soaked", "growth", "keeps_too_much", "may_be_scattered", "problems"]
+__all__ = ["GOALS", "AttackResult", "Goals", "SoakResult", "growth", "keeps_too_much", "may_be_scattered", "problems"]
 
 _LATENCY_GROWTH: Final = 2.0
 _LATENCY_NOISE: Final = 0.01
@@ -43,7 +43,7 @@ GOALS: Final = Goals()
 
 
 @attrs.frozen(kw_only=True)
-class Measured:
+class AttackResult:
     """The cost of an attack."""
 
     attack: str
@@ -102,7 +102,7 @@ def may_be_scattered(idle: Usage, peak_mib: float, kept: Usage, kept_mib: float,
     return peak_mib - idle.rss_mib <= goals.rise_mib and goals.kept_mib < over <= goals.scattered_mib
 
 
-def problems(measured: Measured, goals: Goals = GOALS) -> tuple[str, ...]:
+def problems(measured: AttackResult, goals: Goals = GOALS) -> tuple[str, ...]:
     """Return the goals that an attack missed."""
     idle, latency = measured.idle, measured.latency
     rise = measured.peak_mib - idle.rss_mib
@@ -142,7 +142,7 @@ def problems(measured: Measured, goals: Goals = GOALS) -> tuple[str, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class Soaked:
+class SoakResult:
     """The result of a soak."""
 
     first: Usage
@@ -160,7 +160,7 @@ class Soaked:
     """Why the soak was aborted, or the empty string."""
 
 
-def growth(soaked: Soaked, goals: Goals = GOALS) -> tuple[str, ...]:
+def growth(soaked: SoakResult, goals: Goals = GOALS) -> tuple[str, ...]:
     """Return what grew in a soak."""
     memory = soaked.last.rss_mib - soaked.first.rss_mib
     descriptors = soaked.last.descriptors - soaked.first.descriptors

@@ -48,7 +48,7 @@ SUITE = str(Path(sys.executable).with_name("mcp-conformance"))
 
 
 @dataclass(frozen=True)
-class Trial:
+class SuiteRun:
     """A run of the suite."""
 
     peer: str
@@ -81,16 +81,16 @@ def _node(program: str) -> str:
     return shlex.join([str(NODE / "node_modules" / ".bin" / "node"), str(NODE / program)])
 
 
-def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: str | None = None) -> Iterator[Trial]:
+def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: str | None = None) -> Iterator[SuiteRun]:
     """Yield the runs of an SDK."""
     older = () if sse is None else ("--sse-url", sse)
-    yield Trial(peer, "server", "stdio", ("--command", server), revisions)
-    yield Trial(peer, "server", "http", ("--start", f"{server} {PORT}", "--at", AT, *older), revisions)
-    yield Trial(peer, "client", "stdio", ("--stdio-command", client + " {command}"), revisions)
-    yield Trial(peer, "client", "http", ("--command", client + " {url}"), revisions)
+    yield SuiteRun(peer, "server", "stdio", ("--command", server), revisions)
+    yield SuiteRun(peer, "server", "http", ("--start", f"{server} {PORT}", "--at", AT, *older), revisions)
+    yield SuiteRun(peer, "client", "stdio", ("--stdio-command", client + " {command}"), revisions)
+    yield SuiteRun(peer, "client", "http", ("--command", client + " {url}"), revisions)
 
 
-def trials() -> tuple[Trial, ...]:
+def trials() -> tuple[SuiteRun, ...]:
     """Return all runs."""
     everything = _node("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
     sse = "http://127.0.0.1:{port}/sse"
@@ -103,8 +103,8 @@ def trials() -> tuple[Trial, ...]:
         ),
         *_sdk("typescript-1", _node("server_typescript_1.mjs"), _node("client_typescript_1.mjs"), LEGACY, sse),
         *_sdk("typescript-2", _node("server_typescript_2.mjs"), _node("client_typescript_2.mjs"), ()),
-        Trial("server-everything", "server", "stdio", ("--command", f"{everything} stdio"), LEGACY),
-        Trial(
+        SuiteRun("server-everything", "server", "stdio", ("--command", f"{everything} stdio"), LEGACY),
+        SuiteRun(
             "server-everything",
             "server",
             "http",
@@ -136,7 +136,7 @@ def prepare(peers: set[str]) -> None:
         stamp.write_text(text)
 
 
-def run(trial: Trial, reports: Path) -> dict[str, object]:
+def run(trial: SuiteRun, reports: Path) -> dict[str, object]:
     """Run the suite once and return its report.
 
     Args:
@@ -159,7 +159,7 @@ def run(trial: Trial, reports: Path) -> dict[str, object]:
     return document
 
 
-def rows(trial: Trial, document: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+def rows(trial: SuiteRun, document: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
     """Yield a line of the table for each revision."""
     legs = document["lanes"]
     assert isinstance(legs, list)
@@ -224,7 +224,7 @@ def main() -> int:
     reports: Path = given.reports.resolve()
     reports.mkdir(parents=True, exist_ok=True)
     prepare({trial.peer for trial in chosen})
-    documents: dict[Trial, dict[str, object]] = {}
+    documents: dict[SuiteRun, dict[str, object]] = {}
     for trial in chosen:
         print(f"{trial.name} ...", flush=True)
         documents[trial] = run(trial, reports)
@@ -236,7 +236,7 @@ def main() -> int:
     return int(surprised)
 
 
-def print_findings(documents: Mapping[Trial, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
+def print_findings(documents: Mapping[SuiteRun, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
     """Print the findings of each peer in each role, and the differences from known ones; return whether there are any."""
     surprised = False
     for peer, role in dict.fromkeys((trial.peer, trial.role) for trial in documents):
