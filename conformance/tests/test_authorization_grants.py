@@ -131,7 +131,7 @@ NO_FORM = [sys.executable, "-c", "import sys; sys.exit('there is no form')", "{u
 @pytest.mark.parametrize(
     ("login", "why"),
     [
-        (lambda: Login(no_redirect, timeout=0.05), "nobody came to http://127.0.0.1:"),
+        (lambda: Login(no_redirect, timeout=0.05), "no request to http://127.0.0.1:"),
         (lambda: Login(command_browser(NO_FORM), timeout=60.0), "ended with the status 1: there is no form"),
         (lambda: Login(command_browser(["/no/such/browser", "{url}"]), timeout=60.0), "cannot be started"),
     ],

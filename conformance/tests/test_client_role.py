@@ -136,7 +136,9 @@ async def test_client_of_other_revision_has_no_verdicts() -> None:
     )
     assert run.verdicts == ()
     (leg,) = run.lanes
-    assert str(leg.refusal).startswith("the client offered 2025-06-18, and does not continue with 2025-11-25: it ended with")
+    assert str(leg.refusal).startswith(
+        "the client offered 2025-06-18, and does not continue with 2025-11-25: it ended with"
+    )
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])

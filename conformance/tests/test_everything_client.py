@@ -189,7 +189,7 @@ async def test_client_with_invalid_environment_exits_with_2() -> None:
     ("name", "value", "message"),
     [
         ("MCP_CONFORMANCE_PROTOCOL_VERSION", "draft", "has to be one of"),
-        ("MCP_CONFORMANCE_CONTEXT", "{", "no JSON"),
+        ("MCP_CONFORMANCE_CONTEXT", "{", "is not JSON"),
         ("MCP_CONFORMANCE_CONTEXT", "[]", "JSON object"),
     ],
 )

@@ -175,7 +175,7 @@ async def test_invalid_result_of_scenario_is_suite_fault() -> None:
         answer = await post(Endpoint(url), message, *modern_headers(message, LATEST.name, {}))
     assert code_of(answer) == -32603
     assert len(server.faults) == 1
-    assert "wrong result of tools/list" in server.faults[0]
+    assert "invalid result of tools/list" in server.faults[0]
 
 
 async def test_scenario_replies_with_raw_bytes_or_nothing() -> None:

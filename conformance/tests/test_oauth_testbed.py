@@ -126,7 +126,7 @@ def test_violation_names_requirement_reason_and_request() -> None:
     RawOAuthClient(testbed).send("GET", "http://10.0.0.1/")
     (violation,) = testbed.violations
     assert isinstance(violation, Violation)
-    assert str(violation) == "security.block-private-ranges: a request leads astray: 'http://10.0.0.1/'"
+    assert str(violation) == "security.block-private-ranges: a request to an unknown server: 'http://10.0.0.1/'"
     assert violation.request is testbed.requests[0]
 
 

@@ -12,7 +12,7 @@ def test_task_advances_one_step_per_request() -> None:
     task = ScriptedTask(script=TaskScript(name="t", steps=("working", "working", "failed"), intervals=(10, 20)))
     assert task.status() == "working"
     assert [(task.look(), task.interval) for _ in range(3)] == [("working", 20), ("failed", 20), ("failed", 20)]
-    assert task.shown("failed", modern=False)["statusMessage"] == "it could not be done"
+    assert task.shown("failed", modern=False)["statusMessage"] == "the task failed"
 
 
 def test_task_waits_for_all_input_responses() -> None:
