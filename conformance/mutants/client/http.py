@@ -238,7 +238,7 @@ class SessionHttp(_Http):
                 message = _json(event.get("data", "").encode())
                 if "method" in message:
                     self._reply(message)
-                elif message and message.get("id") != "nobody asked" and "id" in message:
+                elif message and message.get("id") != "unsolicited" and "id" in message:
                     return message
             if not last or wrong("never-resumes"):
                 raise ClientError("the stream ended before the response")
@@ -326,7 +326,7 @@ class ModernHttp(_Http):
                 answer = reply(message)
                 if answer is not None:
                     self.post(answer).read()
-            elif message and message.get("id") != "nobody asked":
+            elif message and message.get("id") != "unsolicited":
                 return message
         raise ClientError("the stream ended before the response")
 

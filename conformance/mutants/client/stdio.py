@@ -65,7 +65,7 @@ class _Lines(ABC):
                     self.send(answer)
                 for each in late_notifications():
                     self.send(each)
-            elif message.get("id") == "nobody asked" and wrong("dies-of-stray"):
+            elif message.get("id") == "unsolicited" and wrong("dies-of-stray"):
                 raise ClientError("response to an unknown request")
             elif "id" not in message and wrong("dies-without-id"):
                 raise ClientError("response without an id")

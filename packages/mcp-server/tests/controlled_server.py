@@ -12,7 +12,7 @@ from mcp_core.revisions import REVISIONS, Revision
 from mcp_server import Context, Server
 
 
-class Gate:
+class ControlledServer:
     """The tools of a server, their calls, and the events that they wait for."""
 
     def __init__(

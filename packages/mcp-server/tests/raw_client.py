@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import trio
 import trio.testing
-from wire_oracle import check_result, check_told
+from wire_oracle import check_notification, check_result
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2026_07_28, Era, Revision
@@ -209,13 +209,13 @@ class RawClient:
             if "method" not in message:
                 await self._dispatch_response(message)
             elif "id" in message:
-                check_told(self.revision, message)
+                check_notification(self.revision, message)
                 if message["method"] in self.answers:
                     await self.send({"jsonrpc": "2.0", "id": message["id"], "result": self._answer(message)})
                 else:
                     self.client_requests.append(message)
             else:
-                check_told(R2026_07_28 if _is_of_subscription(message) else self.revision, message)
+                check_notification(R2026_07_28 if _is_of_subscription(message) else self.revision, message)
                 self.notifications.append(message)
 
     async def _dispatch_response(self, message: JsonObject) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 import trio
-from http_gate import Gate
+from controlled_server import ControlledServer
 
 from mcp_core.oauth.access_token import AccessToken
 from mcp_core.oauth.challenge import Challenge, read_challenges
@@ -85,7 +85,7 @@ def protected(
     table: Table, *, server: Server | None = None, scopes: Scopes | None = None, store: SessionStore | None = None
 ) -> HttpEndpoint:
     """Return an endpoint with all options on."""
-    return (server or Gate().server).asgi(
+    return (server or ControlledServer().server).asgi(
         auth=guard(table, scopes=scopes), store=store, legacy_sse=True, healthz="/healthz"
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from asgi_host import Client, Reply, as_object, hosted
-from http_gate import Gate
+from controlled_server import ControlledServer
 from resource_world import OTHER_ISSUER, Table, access, protected
 from task_server import WITH_TASKS, ToolControl, make_server
 
@@ -166,7 +166,7 @@ async def _nothing() -> str:
 @OTHERS
 @pytest.mark.spec("mrtr.state-bind-principal", "elicitation.state-associated-with-user", "elicitation.bind-identity")
 async def test_request_state_bound_to_principal(other: str) -> None:
-    async with hosted(protected(table(), server=Gate().server), R2026_07_28) as client:
+    async with hosted(protected(table(), server=ControlledServer().server), R2026_07_28) as client:
         use_token(client, "own")
         first = as_object((await client.post(client.call("look")).json())["result"])
         (key,) = as_object(first["inputRequests"])
@@ -196,8 +196,8 @@ async def test_request_state_bound_to_principal(other: str) -> None:
 async def test_task_bound_to_principal(
     other: str, revision: Revision, method: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    gates = ToolControl()
-    server = make_server(gates)
+    control = ToolControl()
+    server = make_server(control)
     async with server.running(), hosted(protected(table(), server=server), revision) as client:
         task = await start_task(client)
         if revision is R2025_11_25:

@@ -14,7 +14,7 @@ from asgi_host import Client, as_object, hosted
 from auth_keys import EC, JKT, proof, public
 from auth_keys import ISSUER as JWT_ISSUER
 from auth_keys import token as jwt
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 from http_hosts import HOSTS, RawHttp, served
 from resource_world import ISSUER, METADATA, RESOURCE, Table, access, challenge_of, guard, protected, register_recorder
 
@@ -47,7 +47,7 @@ async def begin(client: Client) -> None:
 @EVERY
 @pytest.mark.spec("auth.bearer-header", "auth.every-request", "auth.bearer-every-request")
 async def test_valid_token_identifies_principal_for_handlers(revision: Revision) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     calls = register_recorder(tools.server)
     app = protected(Table(t1=access(scopes="a b")), server=tools.server)
     async with hosted(app, revision) as client:
@@ -115,7 +115,7 @@ async def test_invalid_credentials_rejected_on_every_route(
     method: str, path: str, kind: str, wrong: tuple[str | None, int, str | None]
 ) -> None:
     authorization, status, error = wrong
-    tools = Gate()
+    tools = ControlledServer()
     calls = register_recorder(tools.server)
     app = tools.server.asgi(
         auth=guard(TABLE, scopes=Scopes(base="base"), clock=lambda: 1000.0), legacy_sse=True, healthz="/healthz"
@@ -289,7 +289,7 @@ def test_invalid_configuration_raises() -> None:
 @EVERY
 async def test_credentials_reach_neither_handler_nor_log(revision: Revision, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    tools = Gate()
+    tools = ControlledServer()
     calls = register_recorder(tools.server)
     app = protected(Table(swordfish=access()), server=tools.server)
     async with hosted(app, revision) as client:
@@ -596,7 +596,7 @@ async def test_newer_token_extends_http_sse_session(autojump_clock: trio.testing
 
 
 async def test_running_call_continues_when_token_expires(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     table = Table(t1=access(expires_at=trio.current_time() + 10))
     for revision in (R2025_11_25, R2026_07_28):
         async with hosted(protected(table, server=tools.server), revision) as client:
@@ -634,7 +634,7 @@ async def send_call(client: Client, authorization: str, *proofs: str) -> tuple[i
 
 @pytest.mark.spec("dpop.server-validates-proof", "dpop.server-reject-401", "dpop.server-audience", "dpop.client-scheme")
 async def test_dpop_bound_token_requires_proof_for_each_request() -> None:
-    app = Gate().server.asgi(auth=dpop_resource_server())
+    app = ControlledServer().server.asgi(auth=dpop_resource_server())
     token = jwt(cnf={"jkt": JKT})
     plain = jwt()
     async with hosted(app) as client:
@@ -685,7 +685,7 @@ async def test_repeated_dpop_proof_or_token_rejected() -> None:
             ("dpop", proof(token)),
         ],
     }
-    app = Gate().server.asgi(auth=dpop_resource_server())
+    app = ControlledServer().server.asgi(auth=dpop_resource_server())
     for given in credentials.values():
         pairs = [("host", "127.0.0.1"), ("accept", "application/json"), ("content-type", "application/json"), *given]
         headers = [(name.encode(), value.encode()) for name, value in pairs]
@@ -703,7 +703,7 @@ async def test_repeated_dpop_proof_or_token_rejected() -> None:
 
 @pytest.mark.spec("dpop.server-nonce", "dpop.client-rs-nonce")
 async def test_dpop_nonce_required_when_configured() -> None:
-    app = Gate().server.asgi(auth=dpop_resource_server("required", nonces=b"k" * 32))
+    app = ControlledServer().server.asgi(auth=dpop_resource_server("required", nonces=b"k" * 32))
     token = jwt(cnf={"jkt": JKT})
     async with hosted(app) as client:
         status, error, headers = await send_call(client, f"DPoP {token}", proof(token))
@@ -716,11 +716,11 @@ async def test_dpop_nonce_required_when_configured() -> None:
 @pytest.mark.spec("dpop.optional", "dpop.server-no-bearer-downgrade")
 async def test_dpop_use_decides_accepted_tokens() -> None:
     free, tied = jwt(), jwt(cnf={"jkt": JKT})
-    async with hosted(Gate().server.asgi(auth=dpop_resource_server("required"))) as client:
+    async with hosted(ControlledServer().server.asgi(auth=dpop_resource_server("required"))) as client:
         status, error, headers = await send_call(client, f"Bearer {free}")
         assert (status, error, challenge_of(headers).scheme) == (401, None, "DPoP")
         assert (await send_call(client, f"DPoP {tied}", proof(tied)))[0] == 200
-    async with hosted(Gate().server.asgi(auth=dpop_resource_server("off"))) as client:
+    async with hosted(ControlledServer().server.asgi(auth=dpop_resource_server("off"))) as client:
         assert (await send_call(client, f"Bearer {free}"))[0] == 200
         for authorization, error in ((f"DPoP {tied}", None), (f"Bearer {tied}", "invalid_token")):
             status, found, headers = await send_call(client, authorization, proof(tied))

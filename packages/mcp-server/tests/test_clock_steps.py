@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, as_object, hosted, session
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 from hypothesis import given
 from hypothesis import strategies as st
 from resource_world import Table, access, guard
@@ -138,7 +138,7 @@ def test_age_is_bounded_by_elapsed_time_and_backward_steps(changes: list[tuple[f
 async def test_session_in_use_survives_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
-    store, held = MemoryStore(), Gate()
+    store, held = MemoryStore(), ControlledServer()
     app = held.server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
     async with session(app) as client:
         interrupted = client.post(client.call("steps", name="a", token=1))
@@ -157,7 +157,7 @@ async def test_session_in_use_survives_clock_step(
         record = await store.load(client.session or "")
         assert record is not None
         assert clock.wall - 300 <= record.used_at <= clock.wall
-        other = copy_client(client, Gate().server.asgi(store=store))
+        other = copy_client(client, ControlledServer().server.asgi(store=store))
         assert "result" in await other.ask("ping")
         assert text_of(json.loads((await other.get(first_event.id).rest())[-1].data)) == "a"
 
@@ -167,9 +167,9 @@ async def test_stored_session_survives_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = MemoryStore()
-    async with session(Gate().server.asgi(store=store)) as client:
+    async with session(ControlledServer().server.asgi(store=store)) as client:
         await client.ask("ping")
-    app = Gate().server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
+    app = ControlledServer().server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
     clock.advance(60)
     clock.step(seconds)
     async with session(app) as client_before:
@@ -185,9 +185,9 @@ async def test_idle_stored_session_expires_after_clock_step(
     seconds: float, clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     store = MemoryStore()
-    async with session(Gate().server.asgi(store=store)) as client:
+    async with session(ControlledServer().server.asgi(store=store)) as client:
         idle_session = client.session or ""
-    app = Gate().server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
+    app = ControlledServer().server.asgi(store=store, policy=EndpointPolicy(session_idle=IDLE))
     clock.step(seconds)
     async with session(app) as client_before:
         for _ in range(6):
@@ -265,7 +265,7 @@ async def test_token_expires_by_wall_clock_and_open_stream_continues(
     clock: SystemClock, autojump_clock: trio.testing.MockClock
 ) -> None:
     table = Table(t=attrs.evolve(access(expires_at=clock.wall + 600), issued_at=clock.wall))
-    app = Gate().server.asgi(auth=guard(table, clock=clock.time))
+    app = ControlledServer().server.asgi(auth=guard(table, clock=clock.time))
     async with hosted(app, R2025_11_25) as client:
         client.headers["authorization"] = "Bearer t"
         await client.open()
@@ -308,7 +308,7 @@ async def test_request_state_expires_after_forward_step_and_eventually_after_bac
 
 
 async def test_cursor_expires_after_forward_step_and_not_after_backward(clock: SystemClock) -> None:
-    server = Gate(Limits(page_items=2)).server
+    server = ControlledServer(Limits(page_items=2)).server
     async with hosted(server.asgi(), R2026_07_28) as client:
         for seconds, accepted in ((2 * HOUR, False), (-2 * HOUR, True)):
             page = as_object((await client.ask("tools/list"))["result"])

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, hosted
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,7 +103,7 @@ async def test_connection_broken_at_every_point_leaves_no_state(
 class ResumingClient:
     """A client that loses its connections and resumes."""
 
-    def __init__(self, client: Client, tools: Gate, count: int) -> None:
+    def __init__(self, client: Client, tools: ControlledServer, count: int) -> None:
         self.client = client
         self.tools = tools
         self.count = count
@@ -159,7 +159,7 @@ class ResumingClient:
 @settings(max_examples=100, deadline=None)
 def test_resuming_client_receives_each_event_once(count: int, actions: list[str]) -> None:
     async def scenario() -> None:
-        tools = Gate()
+        tools = ControlledServer()
         async with hosted(tools.server.asgi(), R2025_11_25) as client:
             await client.open()
             resuming = ResumingClient(client, tools, count)

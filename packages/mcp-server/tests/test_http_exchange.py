@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import as_object, hosted
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 
 from mcp_core.errors import ErrorCode, LocalProtocolError
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -39,7 +39,7 @@ def code_of(answer: JsonObject) -> JsonValue:
     "compat.server-dual-modern-request",
 )
 async def test_call_without_notifications_answered_with_json(hooked: bool) -> None:
-    async with hosted(Gate().server.asgi(), hooked=hooked) as client:
+    async with hosted(ControlledServer().server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call("echo", text="hello"))
         assert text_of(await reply.json()) == "hello"
         assert reply.status == 200
@@ -59,7 +59,7 @@ async def test_call_without_notifications_answered_with_json(hooked: bool) -> No
     "progress.on-request-stream",
 )
 async def test_first_notification_starts_event_stream(hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call("steps", name="a", token="t"))
         first = await reply.message()
@@ -75,7 +75,7 @@ async def test_first_notification_starts_event_stream(hooked: bool) -> None:
 
 
 async def test_progress_without_token_starts_no_stream() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a1", "a2")
     async with hosted(tools.server.asgi()) as client:
         assert text_of(await client.post(client.call("steps", name="a")).json()) == "a"
@@ -85,7 +85,7 @@ async def test_progress_without_token_starts_no_stream() -> None:
 async def test_slow_response_becomes_stream_with_keep_alive_comments(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(policy=EndpointPolicy(stream_after=5, keep_alive=15))
     async with hosted(app, hooked=hooked) as client:
         reply = client.post(client.call("hold", name="a"))
@@ -102,7 +102,7 @@ async def test_slow_response_becomes_stream_with_keep_alive_comments(
 
 @pytest.mark.spec("http.sse-comment-keepalive")
 async def test_keep_alive_comment_only_on_silent_stream(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10))) as client:
         reply = client.post(client.call("steps", name="a", token=1, count=3))
         await trio.sleep(8)
@@ -114,7 +114,7 @@ async def test_keep_alive_comment_only_on_silent_stream(autojump_clock: trio.tes
 
 
 async def test_answer_policy_stream_prefers_event_stream() -> None:
-    async with hosted(Gate().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
+    async with hosted(ControlledServer().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
         reply = client.post(client.call("echo", text="hello"))
         assert text_of(await reply.message()) == "hello"
         refused = client.post(client.request("no/such"))
@@ -125,7 +125,7 @@ async def test_answer_policy_stream_prefers_event_stream() -> None:
     ("accept", "media"), [("application/json", "application/json"), ("text/event-stream", "text/event-stream")]
 )
 async def test_accept_header_selects_response_form(accept: str, media: str) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a1", "a2")
     async with hosted(tools.server.asgi()) as client:
         for message in (
@@ -142,7 +142,7 @@ async def test_accept_header_selects_response_form(accept: str, media: str) -> N
 async def test_client_accepting_only_json_waits_for_response(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("hold", name="a"), accept="application/json")
         await trio.sleep(1000)
@@ -180,7 +180,7 @@ async def test_notifications_of_handler_tasks_share_one_stream() -> None:
     "method", ["no/such", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"]
 )
 async def test_unknown_method_returns_404(method: str) -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         reply = client.post(client.request(method))
         assert code_of(await reply.json()) == ErrorCode.METHOD_NOT_FOUND
         assert reply.status == 404
@@ -188,7 +188,7 @@ async def test_unknown_method_returns_404(method: str) -> None:
 
 @pytest.mark.spec("http.header-mismatch-400", "http.unsupported-version-400", "http.missing-capability-400")
 async def test_request_errors_return_400() -> None:
-    server = Gate().server
+    server = ControlledServer().server
     async with hosted(server.asgi()) as client:
         reply = client.post(client.call("echo", text="a"), mcp_name="other")
         assert code_of(await reply.json()) == ErrorCode.HEADER_MISMATCH
@@ -211,14 +211,14 @@ async def test_request_errors_return_400() -> None:
 
 @pytest.mark.spec("http.other-error-status-unspecified")
 async def test_handler_errors_return_200() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         reply = client.post(client.call("nobody"))
         assert code_of(await reply.json()) == ErrorCode.INVALID_PARAMS
         assert reply.status == 200
 
 
 async def test_result_not_encodable_as_json_returns_internal_error(caplog: pytest.LogCaptureFixture) -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         for accept in ("application/json", "text/event-stream"):
             answer = await client.post(client.call("half"), accept=accept).answer()
             assert answer["error"] == {"code": ErrorCode.INTERNAL_ERROR, "message": "Internal error"}
@@ -226,7 +226,7 @@ async def test_result_not_encodable_as_json_returns_internal_error(caplog: pytes
 
 
 async def test_handler_exception_text_not_sent(caplog: pytest.LogCaptureFixture) -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         reply = client.post(client.call("fail"))
         assert b"secret" not in await reply.body()
     assert "a secret" in caplog.text
@@ -237,7 +237,7 @@ async def test_handler_exception_text_not_sent(caplog: pytest.LogCaptureFixture)
 
 @pytest.mark.spec("http.notification-accepted-202", "cancellation.unknown-id-ignored", "cancellation.malformed-ignored")
 async def test_notifications_return_202() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         await client.notify("notifications/progress", {"progressToken": 1, "progress": 1})
         await client.notify("notifications/cancelled", {"requestId": 77})
         await client.notify("notifications/cancelled", {"requestId": [1]})
@@ -245,7 +245,7 @@ async def test_notifications_return_202() -> None:
 
 
 async def test_cancelled_notification_does_not_reach_other_request_with_same_id() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("hold", name="a", id=1))
         await tools.until_running("a")
@@ -256,7 +256,7 @@ async def test_cancelled_notification_does_not_reach_other_request_with_same_id(
 
 @pytest.mark.spec("http.batch-rejected")
 async def test_batch_or_response_returns_400() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         for message in ([client.call("echo", text="a")], {"jsonrpc": "2.0", "id": 1, "result": {}}):
             reply = client.start("POST", json.dumps(message).encode(), mcp_protocol_version=R2026_07_28.name)
             assert code_of(await reply.json()) == ErrorCode.INVALID_REQUEST
@@ -265,7 +265,7 @@ async def test_batch_or_response_returns_400() -> None:
 
 @pytest.mark.spec("http.get-405", "http.delete-405", "http.session-id-ignored", "http.last-event-id-ignored")
 async def test_get_and_delete_at_modern_only_server_return_405() -> None:
-    async with hosted(Gate(revisions=MODERN).server.asgi()) as client:
+    async with hosted(ControlledServer(revisions=MODERN).server.asgi()) as client:
         for method in ("GET", "DELETE"):
             reply = client.start(method)
             assert (await reply.body(), reply.status)[1] == 405
@@ -276,7 +276,7 @@ async def test_get_and_delete_at_modern_only_server_return_405() -> None:
 
 @pytest.mark.spec("http.multiple-clients")
 async def test_concurrent_requests_with_same_id_answered() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         replies = [client.post(client.call("hold", name=name, id=1)) for name in "abc"]
         await tools.until_running("a", "b", "c")
@@ -288,7 +288,7 @@ async def test_concurrent_requests_with_same_id_answered() -> None:
     "elicitation.state-associated-with-user", "elicitation.bind-identity", "jsonrpc.stateless-no-connection-affinity"
 )
 async def test_mrtr_retry_bound_to_principal() -> None:
-    tools = Gate()
+    tools = ControlledServer()
 
     async def identify(request: HttpRequest) -> str | None:
         return request.headers.get("authorization")
@@ -307,12 +307,12 @@ async def test_mrtr_retry_bound_to_principal() -> None:
 
 
 async def test_context_has_principal_and_http_request() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         assert text_of(await client.post(client.call("who"), user_agent="test").json()) == "None POST test"
 
 
 async def test_release_stream_has_no_effect() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a")
     async with hosted(tools.server.asgi()) as client:
         reply = client.post(client.call("release", name="a", token=1))
@@ -331,7 +331,7 @@ async def test_release_stream_has_no_effect() -> None:
 )
 @pytest.mark.parametrize("tool", ["hold", "steps"])
 async def test_disconnect_cancels_request(tool: str, hooked: bool, autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call(tool, name="a", token=1))
         await tools.until_running("a")
@@ -346,7 +346,7 @@ async def test_disconnect_cancels_request(tool: str, hooked: bool, autojump_cloc
 async def test_disconnect_of_blocked_client_cancels_handler(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
         await tools.until_running("a")
@@ -361,7 +361,7 @@ async def test_disconnect_of_blocked_client_cancels_handler(
 async def test_response_ready_during_stream_start_sent_on_stream(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(policy=EndpointPolicy(stream_after=1)), hooked=hooked) as client:
         reply = client.start("POST", client.call("hold", name="a"), blocked=True)
         await trio.sleep(2)
@@ -374,7 +374,7 @@ async def test_response_ready_during_stream_start_sent_on_stream(
 async def test_host_shutdown_does_not_wait_for_blocked_client(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         client.start("POST", client.call("steps", name="a", token=1), blocked=True)
         await trio.sleep(5)
@@ -382,7 +382,7 @@ async def test_host_shutdown_does_not_wait_for_blocked_client(
 
 
 async def test_blocked_client_abandoned_after_one_minute(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
         await trio.sleep(61)
@@ -391,7 +391,7 @@ async def test_blocked_client_abandoned_after_one_minute(autojump_clock: trio.te
 
 
 async def test_disconnect_within_body_ends_request() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app) as client:
         reply = client.start("POST", b'{"jsonrpc"', whole=False)
@@ -403,7 +403,7 @@ async def test_disconnect_within_body_ends_request() -> None:
 
 
 async def test_body_in_parts_accepted_up_to_limit() -> None:
-    async with hosted(Gate(Limits(message_bytes=1000)).server.asgi()) as client:
+    async with hosted(ControlledServer(Limits(message_bytes=1000)).server.asgi()) as client:
         message = client.call("echo", text="a")
         text = json.dumps(message).encode()
         headers = {"mcp_protocol_version": R2026_07_28.name, "mcp_method": "tools/call", "mcp_name": "echo"}
@@ -417,7 +417,7 @@ async def test_body_in_parts_accepted_up_to_limit() -> None:
 
 
 async def test_ended_request_frees_its_state() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app) as client:
         for leave in (False, True):
@@ -452,7 +452,7 @@ async def test_handler_cancelled_during_send_keeps_stream_intact() -> None:
 
 
 async def test_client_request_in_modern_revision_raises() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         client.post(client.call("hold", name="a"))
         await tools.until_running("a")
@@ -463,7 +463,7 @@ async def test_client_request_in_modern_revision_raises() -> None:
 
 async def test_tolerated_deviation_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", logger="mcp_server")
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         message = client.call("echo", text="a")
         del message["jsonrpc"]
         reply = client.post(message)
@@ -480,7 +480,7 @@ async def identify(request: HttpRequest) -> str | None:
 
 @HOOKED
 async def test_request_queue_of_principal_full_returns_429(hooked: bool) -> None:
-    tools = Gate(Limits(running_requests=1, waiting_requests=1))
+    tools = ControlledServer(Limits(running_requests=1, waiting_requests=1))
     app = tools.server.asgi(authenticate=identify)
     async with hosted(app, hooked=hooked) as client:
         client.headers["authorization"] = "me"
@@ -510,7 +510,7 @@ async def test_request_queue_of_principal_full_returns_429(hooked: bool) -> None
 
 
 async def test_request_queue_without_authentication_is_per_request() -> None:
-    tools = Gate(Limits(running_requests=1, waiting_requests=0))
+    tools = ControlledServer(Limits(running_requests=1, waiting_requests=0))
     async with hosted(tools.server.asgi()) as client:
         replies = [client.post(client.call("hold", name=name)) for name in "abc"]
         await tools.until_running("a", "b", "c")
@@ -519,7 +519,7 @@ async def test_request_queue_without_authentication_is_per_request() -> None:
 
 
 async def test_request_queue_of_principal_without_requests_is_removed() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(authenticate=identify)
     async with hosted(app) as client:
         for who in "abc":
@@ -534,7 +534,7 @@ async def test_request_queue_of_principal_without_requests_is_removed() -> None:
 
 @pytest.mark.spec("http.notification-rejected-4xx", "http.notification-rejected-body")
 async def test_rejected_notification_has_error_without_id() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         params: JsonObject = {"requestId": 5}
         note = {**client.request("notifications/cancelled", params)}
         del note["id"]
@@ -548,7 +548,7 @@ async def test_rejected_notification_has_error_without_id() -> None:
 
 @pytest.mark.spec("header.validation-precedence-unspecified")
 async def test_request_with_several_errors_returns_400() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         whole = client.call("echo", text="x")
         bare: JsonObject = {**whole, "params": {"name": "echo", "arguments": {"text": "x"}}}
         for message, headers in (
@@ -565,7 +565,7 @@ async def test_request_with_several_errors_returns_400() -> None:
 @pytest.mark.spec("compat.http-sse-server", "http.sse-transport-not-adopted", "http.sse-transport-migrate")
 async def test_legacy_sse_endpoints_only_when_enabled() -> None:
     for enabled in (False, True):
-        async with hosted(Gate().server.asgi(legacy_sse=enabled)) as client:
+        async with hosted(ControlledServer().server.asgi(legacy_sse=enabled)) as client:
             client.path = "/sse"
             old = client.get()
             if enabled:
@@ -578,7 +578,7 @@ async def test_legacy_sse_endpoints_only_when_enabled() -> None:
 
 @pytest.mark.spec("subscription.method-available")
 async def test_declared_change_notifications_can_be_subscribed() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         offered = as_object(as_object((await client.ask("server/discover"))["result"])["capabilities"])
         assert as_object(offered["tools"])["listChanged"] is True
         assert as_object(offered["resources"])["subscribe"] is True
@@ -591,7 +591,7 @@ async def test_declared_change_notifications_can_be_subscribed() -> None:
 
 @pytest.mark.spec("compat.no-core-tasks")
 async def test_tasks_capability_absent_in_modern_revision() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         offered = as_object(as_object((await client.ask("server/discover"))["result"])["capabilities"])
         assert "tasks" not in offered
         tools = as_object((await client.ask("tools/list"))["result"])["tools"]

@@ -18,7 +18,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import as_object
-from http_gate import text_of
+from controlled_server import text_of
 from raw_connection import (
     UNCUT,
     Body,

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
-from http_gate import text_of
+from controlled_server import text_of
 from raw_connection import RawConnection, call, connector, http, initialize, legacy, modern, notification
 from raw_connection import request as rpc_request
 

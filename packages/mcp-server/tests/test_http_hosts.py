@@ -10,7 +10,7 @@ import h11
 import pytest
 import trio
 from asgi_host import BOTH, as_object
-from http_gate import Gate, text_of, until
+from controlled_server import ControlledServer, text_of, until
 from http_hosts import served
 
 from mcp_core.framing.sse import Event, SseParser
@@ -122,7 +122,7 @@ def legacy(
 
 
 async def test_modern_requests_answered_streamed_and_cancelled(host: str) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with served(tools.server.asgi(), host) as url:
         reply = await RawExchange.start(*modern(url, "echo", text="hi"))
         assert text_of(await reply.json()) == "hi"
@@ -142,7 +142,7 @@ async def test_modern_requests_answered_streamed_and_cancelled(host: str) -> Non
 
 
 async def test_slow_response_becomes_stream_with_keep_alive_comments(host: str) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     policy = EndpointPolicy(stream_after=0.05, keep_alive=0.05)
     async with served(tools.server.asgi(policy=policy), host) as url:
         reply = await RawExchange.start(*modern(url, "hold", name="a"))
@@ -155,7 +155,7 @@ async def test_slow_response_becomes_stream_with_keep_alive_comments(host: str) 
 
 
 async def test_subscription_notified_until_drain(host: str) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with served(app, host) as url:
         body: JsonObject = {
@@ -184,7 +184,7 @@ async def test_subscription_notified_until_drain(host: str) -> None:
 
 
 async def test_session_streams_resumption_and_client_requests(host: str) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(policy=EndpointPolicy(retry=0.001))
     async with served(app, host) as url:
         params: JsonObject = {

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, as_object, hosted, session
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 
 from mcp_core.errors import ErrorCode
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -55,7 +55,7 @@ async def next_notification(reply: Reply) -> tuple[object, object]:
 )
 @pytest.mark.parametrize("id", [0, "0", "", 7])
 async def test_subscription_stream_has_requested_notifications(id: JsonValue, hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), hooked=hooked) as client:
         reply = listen(client, id, toolsListChanged=True, promptsListChanged=True, resourceSubscriptions=["memo://x"])
         message = await reply.message()
@@ -102,7 +102,7 @@ async def test_change_in_worker_thread_notifies_subscription(hooked: bool) -> No
 
 @pytest.mark.spec("subscription.server-multiple-concurrent", "subscription.server-stops-after-cancel")
 async def test_concurrent_subscriptions_notified_until_disconnect() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app) as client:
         replies = [listen(client, "same", toolsListChanged=True) for _ in range(3)]
@@ -123,7 +123,7 @@ async def test_concurrent_subscriptions_notified_until_disconnect() -> None:
 
 
 async def test_blocked_subscriber_does_not_delay_others(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         blocked_reply = client.start(
             "POST", client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -149,7 +149,7 @@ async def test_blocked_subscriber_does_not_delay_others(autojump_clock: trio.tes
 async def test_silent_subscription_has_keep_alive_comments_without_companion(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10)), hooked=hooked) as client:
         reply = listen(client, toolsListChanged=True)
         await trio.sleep(35)
@@ -159,7 +159,7 @@ async def test_silent_subscription_has_keep_alive_comments_without_companion(
 
 @pytest.mark.spec("http.listen-not-request-scoped", "subscription.no-unsubscribed-notifications")
 async def test_change_notifications_only_on_subscription_stream() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         call = client.post(client.call("steps", name="a", token=1))
         await call.message()
@@ -173,7 +173,7 @@ async def test_change_notifications_only_on_subscription_stream() -> None:
 
 
 async def test_change_during_acknowledgment_sent_afterward() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi()) as client:
         message = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="s")
         reply = client.start("POST", message, blocked=True)
@@ -185,7 +185,7 @@ async def test_change_during_acknowledgment_sent_afterward() -> None:
 
 
 async def test_subscription_started_during_drain_ends_with_result() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app) as client:
         message = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="s")
@@ -221,7 +221,7 @@ async def test_notification_of_undeclared_capability_dropped() -> None:
 
 @pytest.mark.spec("subscription.filter-missing-invalid")
 async def test_subscription_without_filter_or_stream_rejected() -> None:
-    async with hosted(Gate().server.asgi()) as client:
+    async with hosted(ControlledServer().server.asgi()) as client:
         reply = client.post(client.request("subscriptions/listen"))
         assert as_object((await reply.json())["error"])["code"] == ErrorCode.INVALID_PARAMS
         assert reply.status == 400
@@ -269,7 +269,7 @@ async def test_engine_template_follows_registrations() -> None:
     "cancellation.server-only-for-listen",
 )
 async def test_drain_ends_subscription_with_result(hooked: bool, autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, hooked=hooked) as client:
         reply = listen(client, 5, toolsListChanged=True)
@@ -285,7 +285,7 @@ async def test_drain_ends_subscription_with_result(hooked: bool, autojump_clock:
 
 @HOOKED
 async def test_request_body_completed_during_drain_returns_503(hooked: bool) -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     rest = trio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -309,7 +309,7 @@ async def test_request_body_completed_during_drain_returns_503(hooked: bool) -> 
 async def test_running_calls_complete_during_drain_until_timeout(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(healthz="/healthz")
     async with hosted(app, hooked=hooked) as client, trio.open_nursery() as nursery:
         quick = client.post(client.call("hold", name="quick"))
@@ -335,7 +335,7 @@ async def test_running_calls_complete_during_drain_until_timeout(
 
 @pytest.mark.spec("sse.get-retry")
 async def test_drain_ends_sessions_with_retry(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(policy=EndpointPolicy(retry=3))
     async with session(app) as client:
         standalone = client.get()
@@ -356,7 +356,7 @@ async def test_drain_ends_sessions_with_retry(autojump_clock: trio.testing.MockC
 
 
 async def test_lifespan_events_answered_and_websocket_raises() -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     inbound = ["lifespan.startup", "lifespan.shutdown"]
     outbound: list[object] = []
 
@@ -392,7 +392,7 @@ async def test_lifespan_events_answered_and_websocket_raises() -> None:
     ],
 )
 async def test_endpoint_path_relative_to_root_path(path: str, root: str, status: int) -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, "root_path": root}, receive, send)
@@ -406,13 +406,13 @@ async def test_endpoint_path_relative_to_root_path(path: str, root: str, status:
 
 
 async def test_endpoint_path_may_be_root() -> None:
-    async with hosted(Gate().server.asgi(path="/")) as client:
+    async with hosted(ControlledServer().server.asgi(path="/")) as client:
         client.path = "/"
         assert text_of(await client.post(client.call("echo", text="a")).json()) == "a"
 
 
 async def test_drain_ends_http_sse_stream(autojump_clock: trio.testing.MockClock) -> None:
-    app = Gate().server.asgi(legacy_sse=True)
+    app = ControlledServer().server.asgi(legacy_sse=True)
     async with hosted(app, R2024_11_05) as client:
         client.path = "/sse"
         stream = client.get()
@@ -423,14 +423,14 @@ async def test_drain_ends_http_sse_stream(autojump_clock: trio.testing.MockClock
 
 
 async def test_healthz_returns_200_for_any_host() -> None:
-    async with hosted(Gate().server.asgi(healthz="/healthz")) as client:
+    async with hosted(ControlledServer().server.asgi(healthz="/healthz")) as client:
         client.path = "/healthz"
         reply = client.start("GET", host="10.1.2.3")
         assert (await reply.body(), reply.status) == (b"ok\n", 200)
 
 
 async def test_http_sse_endpoints_when_enabled_with_failing_authentication() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), R2024_11_05) as client:
         client.path = "/sse"
         reply = client.get()

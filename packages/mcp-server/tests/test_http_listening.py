@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, as_object, hosted
-from http_gate import Gate
+from controlled_server import ControlledServer
 
 from mcp_core.errors import ErrorCode
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -46,7 +46,7 @@ async def next_method(reply: Reply) -> str:
 
 @pytest.mark.spec("subscription.resource-updated", "subscription.http-sse")
 async def test_change_written_without_waking_subscription_task() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         reply = await listen(client, "memo://x")
         for number in range(1, 4):
@@ -57,7 +57,7 @@ async def test_change_written_without_waking_subscription_task() -> None:
 
 
 async def test_concurrent_changes_written_together_once() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         reply = await listen(client, "memo://x", "memo://y", tools=True)
         for uri in ("memo://x", "memo://y", "memo://x"):
@@ -71,7 +71,7 @@ async def test_concurrent_changes_written_together_once() -> None:
 
 
 async def test_change_outside_filter_not_written() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         reply = await listen(client, "memo://x")
         tools.server.resource_updated("memo://y")
@@ -81,7 +81,7 @@ async def test_change_outside_filter_not_written() -> None:
 
 
 async def test_change_not_encodable_as_json_dropped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     caplog.set_level(logging.DEBUG, "mcp_server")
     async with hosted(tools.server.asgi(), prompt=True) as client:
         reply = await listen(client, "memo://x")
@@ -93,7 +93,7 @@ async def test_change_not_encodable_as_json_dropped_and_logged(caplog: pytest.Lo
 
 
 async def test_subscriptions_notified_in_batches() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         replies = [await listen(client, "memo://x") for _ in range(150)]
         tools.server.resource_updated("memo://x")
@@ -109,7 +109,7 @@ async def test_subscriptions_notified_in_batches() -> None:
 
 
 async def test_write_failure_does_not_affect_other_subscriptions(caplog: pytest.LogCaptureFixture) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         bad, good = await listen(client, "memo://x"), await listen(client, "memo://x")
         bad.complete = True  # the next write fails
@@ -120,7 +120,7 @@ async def test_write_failure_does_not_affect_other_subscriptions(caplog: pytest.
 
 
 async def test_subscription_without_acknowledgment_is_closed() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     failures = [ZeroDivisionError("the host fails")]
 
@@ -145,7 +145,7 @@ async def test_subscription_without_acknowledgment_is_closed() -> None:
 
 @pytest.mark.parametrize("capacity", [0, 1, 30])
 async def test_unwritten_bytes_precede_later_changes(capacity: int) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x", tools=True)
@@ -176,7 +176,7 @@ async def test_unwritten_bytes_precede_later_changes(capacity: int) -> None:
 
 
 async def test_change_before_task_resumes_follows_unwritten_bytes() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:
         reply = await listen(client, "memo://x", tools=True)
         reply.capacity = 10
@@ -192,7 +192,7 @@ async def test_change_before_task_resumes_follows_unwritten_bytes() -> None:
 
 @pytest.mark.spec("http.sse-comment-keepalive")
 async def test_keep_alive_interval_starts_at_last_notification(autojump_clock: Clock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10)), prompt=True) as client:
         reply = await listen(client, "memo://x")
         await trio.sleep(6)
@@ -206,7 +206,7 @@ async def test_keep_alive_interval_starts_at_last_notification(autojump_clock: C
 
 
 async def test_change_during_keep_alive_comment_sent(autojump_clock: Clock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10)), prompt=True) as client:
         reply = await listen(client, "memo://x")
         reply.reading = trio.Event()
@@ -223,7 +223,7 @@ async def test_change_during_keep_alive_comment_sent(autojump_clock: Clock) -> N
 @pytest.mark.spec("subscription.graceful-result", "subscription.server-teardown-http-closes")
 @pytest.mark.parametrize("capacity", [None, 0, 10])
 async def test_drain_sends_result_after_pending_notifications(capacity: int | None, autojump_clock: Clock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x")
@@ -239,7 +239,7 @@ async def test_drain_sends_result_after_pending_notifications(capacity: int | No
 
 
 async def test_drain_during_blocked_write_sends_result(autojump_clock: Clock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x")
@@ -255,7 +255,7 @@ async def test_drain_during_blocked_write_sends_result(autojump_clock: Clock) ->
 
 
 async def test_drain_with_blocked_client_ends_after_timeout(autojump_clock: Clock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         reply = await listen(client, "memo://x")
@@ -269,7 +269,7 @@ async def test_drain_with_blocked_client_ends_after_timeout(autojump_clock: Cloc
 
 @pytest.mark.spec("subscription.server-stops-after-cancel")
 async def test_disconnected_client_receives_no_more_notifications() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         closed, open_reply = await listen(client, "memo://x"), await listen(client, "memo://x")
@@ -289,7 +289,7 @@ async def test_disconnected_client_receives_no_more_notifications() -> None:
 
 
 async def test_closed_subscription_removed_from_pending_notifications() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with hosted(app, prompt=True) as client:
         await listen(client, "memo://x")

@@ -15,7 +15,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 from raw_connection import RawConnection, call, http, initialize, legacy, modern, notification
 from raw_connection import request as rpc_request
 
@@ -43,7 +43,7 @@ TIMEOUT = 100_000
 class MemoryTestbed:
     """A server over HTTP whose clients have an address each."""
 
-    tools: Gate
+    tools: ControlledServer
     endpoint: HttpEndpoint
     host: HttpHost
     nursery: trio.Nursery
@@ -86,7 +86,7 @@ async def open_testbed(
     timeouts: HostTimeouts | None = None,
     identify: Callable[[HttpRequest], Awaitable[str | None]] | None = None,
 ) -> AsyncIterator[MemoryTestbed]:
-    tools = Gate(limits or Limits(total_bytes=TOTAL))
+    tools = ControlledServer(limits or Limits(total_bytes=TOTAL))
     endpoint = tools.server.asgi(legacy_sse=True, authenticate=identify)
     with trio.fail_after(TIMEOUT):
         async with trio.open_nursery() as nursery:

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, as_object
-from http_gate import Gate
+from controlled_server import ControlledServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ class Process:
     """A process of the server: a server, its endpoint, and its open store."""
 
     def __init__(self, folder: Path) -> None:
-        self.tools = Gate()
+        self.tools = ControlledServer()
         self.store = SqliteStore(folder / "sessions.sqlite")
         self.app = self.tools.server.asgi(store=self.store)
 
@@ -58,7 +58,7 @@ def new_client(revision: Revision = R2025_11_25) -> Client:
     """Return a client that can be connected to each process."""
     nursery = trio.lowlevel.current_task().parent_nursery
     assert nursery is not None
-    return Client(Gate().server.asgi(), nursery, revision)
+    return Client(ControlledServer().server.asgi(), nursery, revision)
 
 
 async def wait_until_settled(store: SqliteStore) -> None:
@@ -118,7 +118,7 @@ LISTS = [
 ]
 
 
-def change_lists(tools: Gate) -> None:
+def change_lists(tools: ControlledServer) -> None:
     """Remove a tool, and add a prompt and a resource."""
     server = tools.server
     server.remove_tool("fail")
@@ -257,7 +257,7 @@ async def test_change_announced_in_worker_thread_is_stored(tmp_path: Path) -> No
 
 def test_registration_before_server_runs_is_not_stored(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(store=store)
     tools.server.remove_tool("fail")
     tools.server.resource_updated("memo://x")

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, as_object, hosted, session
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 
 from mcp_core.framing.sse import Event
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -41,7 +41,7 @@ async def events_of(reply: Reply, count: int) -> list[Event]:
 
 @pytest.mark.spec("sse.priming-event", "resume.optional-event-id")
 async def test_stream_begins_with_event_id() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         first = client.post(client.call("steps", name="a", token=1))
         event = await first.event()
@@ -53,7 +53,7 @@ async def test_stream_begins_with_event_id() -> None:
 
 @pytest.mark.parametrize("revision", [R2025_03_26, R2025_06_18], ids=str)
 async def test_older_revisions_receive_no_event_without_data(revision: Revision) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a1", "a2")
     async with session(tools.server.asgi(), revision) as client:
         events = await client.post(client.call("steps", name="a", token=1)).rest()
@@ -62,7 +62,7 @@ async def test_older_revisions_receive_no_event_without_data(revision: Revision)
 
 @pytest.mark.spec("resume.event-id-unique", "resume.event-id-encodes-stream", "resume.event-id-per-stream")
 async def test_event_ids_unique_in_session() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         replies = [client.post(client.call("steps", name=name, token=name)) for name in "ab"]
         standalone = client.get()
@@ -82,7 +82,7 @@ async def test_event_ids_unique_in_session() -> None:
     "resume.replay", "resume.no-cross-stream", "resume.always-get", "sse.response-eventually", "sse.no-broadcast"
 )
 async def test_resumed_stream_replays_lost_events_and_continues(revision: Revision) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), revision) as client:
         reply = client.post(client.call("steps", name="a", token="a", count=4))
         other = client.post(client.call("steps", name="b", token="b", count=4))
@@ -106,7 +106,7 @@ async def test_resumed_stream_replays_lost_events_and_continues(revision: Revisi
 
 
 async def test_response_replayed_after_handler_has_ended() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("steps", name="a", token=1))
         primed = await reply.event()
@@ -126,7 +126,7 @@ async def test_response_replayed_after_handler_has_ended() -> None:
 
 
 async def test_stream_resumed_after_each_event() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a1", "a2", "a3")
     async with session(tools.server.asgi()) as client:
         events = await client.post(client.call("steps", name="a", token=1, count=3)).rest()
@@ -136,7 +136,7 @@ async def test_stream_resumed_after_each_event() -> None:
 
 
 async def test_resumption_closes_previous_connection() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("steps", name="a", token=1))
         primed = await reply.event()
@@ -150,7 +150,7 @@ async def test_resumption_closes_previous_connection() -> None:
 async def test_resumption_replaces_blocked_connection(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
         await tools.until_running("a")
@@ -165,7 +165,7 @@ async def test_resumption_replaces_blocked_connection(
 
 @pytest.mark.parametrize("id", ["nonsense", "9-0", "1-99", "1-", "0-0", "-1-0", "99999999999999999999-1"])
 async def test_unknown_event_id_returns_400(id: str) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("steps", name="a", token=1))
         await reply.event()
@@ -175,7 +175,7 @@ async def test_unknown_event_id_returns_400(id: str) -> None:
 
 
 async def test_client_request_sent_again_after_resumption() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("look"))
         primed = await reply.event()
@@ -188,7 +188,7 @@ async def test_client_request_sent_again_after_resumption() -> None:
 
 
 async def test_resumed_stream_has_keep_alive_comments(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(policy=EndpointPolicy(keep_alive=10))) as client:
         reply = client.post(client.call("steps", name="a", token=1))
         primed = await reply.event()
@@ -199,7 +199,7 @@ async def test_resumed_stream_has_keep_alive_comments(autojump_clock: trio.testi
 
 
 async def test_replay_log_over_limit_disables_event_ids() -> None:
-    tools = Gate(Limits(replay_events=3))
+    tools = ControlledServer(Limits(replay_events=3))
     tools.let("a1", "a2")
     async with session(tools.server.asgi()) as client:
         for _ in range(5):
@@ -216,7 +216,7 @@ async def test_replay_log_over_limit_disables_event_ids() -> None:
 async def test_resumption_during_blocked_notification_replays_events(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("steps", name="a", token=1))
         primed = await reply.event()
@@ -234,7 +234,7 @@ async def test_resumption_during_blocked_notification_replays_events(
 async def test_resumption_during_blocked_response_replays_response(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("steps", name="a", token=1, count=1))
         primed = await reply.event()
@@ -248,7 +248,7 @@ async def test_resumption_during_blocked_response_replays_response(
 
 
 async def test_stream_being_replaced_can_be_resumed(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         first = client.get()
         primed = await first.event()
@@ -268,7 +268,7 @@ async def test_stream_being_replaced_can_be_resumed(autojump_clock: trio.testing
 
 
 async def test_delivered_events_free_replay_log() -> None:
-    tools = Gate(Limits(replay_events=3))
+    tools = ControlledServer(Limits(replay_events=3))
     tools.let("a1", "a2")
     async with session(tools.server.asgi()) as client:
         for resumed in (False, True) * 5:
@@ -283,7 +283,7 @@ async def test_delivered_events_free_replay_log() -> None:
 
 
 async def test_resumption_broken_by_client_can_be_repeated() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("steps", name="a", token=1))
         primed = await reply.event()
@@ -302,7 +302,7 @@ async def test_resumption_broken_by_client_can_be_repeated() -> None:
 
 @pytest.mark.spec("sse.server-close-connection", "sse.retry-before-close")
 async def test_released_stream_resumed_by_client() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(policy=EndpointPolicy(retry=2.5))) as client:
         reply = client.post(client.call("release", name="a", token=1))
         events = await reply.rest()
@@ -317,7 +317,7 @@ async def test_released_stream_resumed_by_client() -> None:
 
 
 async def test_stream_released_before_first_event_can_be_resumed() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("release", name="a"))
         events = await reply.rest()
@@ -328,7 +328,7 @@ async def test_stream_released_before_first_event_can_be_resumed() -> None:
 
 
 async def test_release_of_broken_connection_has_no_effect() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     server = tools.server
 
     @server.tool
@@ -355,7 +355,7 @@ async def test_release_of_broken_connection_has_no_effect() -> None:
 @pytest.mark.parametrize("revision", [R2025_03_26, R2025_06_18], ids=str)
 @pytest.mark.spec("sse.not-close-before-response")
 async def test_release_has_no_effect_in_older_revisions(revision: Revision) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a")
     async with session(tools.server.asgi(), revision) as client:
         reply = client.post(client.call("release", name="a", token=1))
@@ -363,7 +363,7 @@ async def test_release_has_no_effect_in_older_revisions(revision: Revision) -> N
 
 
 async def test_release_has_no_effect_on_json_response() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a")
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("release", name="a", token=1), accept="application/json")
@@ -376,7 +376,7 @@ async def test_release_has_no_effect_on_json_response() -> None:
 @RESUMABLE
 @pytest.mark.spec("http.get-response", "sse.get-server-messages", "sse.get-unrelated", "sse.get-no-response")
 async def test_notifications_queued_for_standalone_stream_sent_once(revision: Revision) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), revision) as client:
         await client.ask("resources/subscribe", {"uri": "memo://x"})
         for _ in range(3):
@@ -395,7 +395,7 @@ async def test_notifications_queued_for_standalone_stream_sent_once(revision: Re
 
 
 async def test_second_standalone_stream_replaces_first() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         first = client.get()
         await first.event()
@@ -408,7 +408,7 @@ async def test_second_standalone_stream_replaces_first() -> None:
 
 
 async def test_standalone_stream_resumed_replays_events() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         first = client.get()
         primed = await first.event()
@@ -432,7 +432,7 @@ async def test_standalone_stream_resumed_replays_events() -> None:
 
 
 async def test_silent_standalone_stream_has_keep_alive_comments(autojump_clock: trio.testing.MockClock) -> None:
-    async with session(Gate().server.asgi(), R2025_06_18) as client:
+    async with session(ControlledServer().server.asgi(), R2025_06_18) as client:
         standalone = client.get()
         await trio.sleep(46)
         assert standalone.chunks == [b": still here\n\n"] * 4
@@ -440,7 +440,7 @@ async def test_silent_standalone_stream_has_keep_alive_comments(autojump_clock: 
 
 @pytest.mark.spec("sse.get-close-any-time")
 async def test_standalone_stream_ends_at_disconnect() -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     async with session(app) as client:
         standalone = client.get()
         await standalone.event()
@@ -462,7 +462,7 @@ def twin(client: Client, app: Application) -> Client:
 
 async def test_session_continues_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
-    tools = Gate()
+    tools = ControlledServer()
     store = await open_store(path)
     async with hosted(tools.server.asgi(store=store), R2025_11_25) as client:
         client.capabilities = {"roots": {}}
@@ -477,7 +477,7 @@ async def test_session_continues_in_another_process(tmp_path: Path) -> None:
         await store.aclose()
         old = client
         client.nursery.cancel_scope.cancel()
-    second = Gate()
+    second = ControlledServer()
     store = await open_store(path)
     app = second.server.asgi(store=store)
     async with hosted(app, R2025_11_25) as fresh:
@@ -507,7 +507,7 @@ async def test_session_continues_in_another_process(tmp_path: Path) -> None:
 async def test_expired_or_unusable_session_of_another_process_returns_404(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     store = await open_store(path)
-    async with session(Gate().server.asgi(store=store)) as client:
+    async with session(ControlledServer().server.asgi(store=store)) as client:
         old = client
     record = await store.load(str(old.session))
     assert record is not None
@@ -518,7 +518,7 @@ async def test_expired_or_unusable_session_of_another_process_returns_404(tmp_pa
         attrs.evolve(record, principal="another-principal"),
     ):
         await store.save(changed)
-        app = Gate().server.asgi(store=store)
+        app = ControlledServer().server.asgi(store=store)
         async with hosted(app, R2025_11_25) as fresh:
             fresh.session = old.session
             reply = fresh.post(fresh.request("ping"))
@@ -529,8 +529,8 @@ async def test_expired_or_unusable_session_of_another_process_returns_404(tmp_pa
 
 async def test_http_sse_session_continues_in_another_process() -> None:
     store = MemoryStore()
-    first = Gate().server.asgi(store=store)
-    second = Gate().server.asgi(store=store)
+    first = ControlledServer().server.asgi(store=store)
+    second = ControlledServer().server.asgi(store=store)
     async with session(first, R2024_11_05) as client:
         other = twin(client, second)
         assert "result" in await other.ask("ping")

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, as_object, hosted, session
-from http_gate import Gate, text_of
+from controlled_server import ControlledServer, text_of
 
 from mcp_core.errors import AccessDenied, ErrorCode, LocalProtocolError
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -55,7 +55,7 @@ async def identify(request: HttpRequest) -> str | None:
     "security.session-id-nondeterministic",
 )
 async def test_initialize_opens_session_in_each_legacy_revision(revision: Revision) -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     async with session(app, revision) as client:
         assert client.session is not None
         assert len(client.session) >= 43
@@ -68,7 +68,7 @@ async def test_initialize_opens_session_in_each_legacy_revision(revision: Revisi
 
 
 async def test_initialize_with_session_id_opens_second_session() -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     async with session(app) as client:
         first = client.session
         params: JsonObject = {
@@ -86,7 +86,7 @@ async def test_initialize_with_session_id_opens_second_session() -> None:
 @pytest.mark.spec("http.notification-202")
 @SESSIONS
 async def test_notification_or_response_returns_202(revision: Revision) -> None:
-    async with session(Gate().server.asgi(), revision) as client:
+    async with session(ControlledServer().server.asgi(), revision) as client:
         await client.notify("notifications/roots/list_changed")
         await client.notify("notifications/cancelled", {"requestId": 99})
         reply = client.post({"jsonrpc": "2.0", "id": 5, "result": {}})
@@ -95,7 +95,7 @@ async def test_notification_or_response_returns_202(revision: Revision) -> None:
 
 @pytest.mark.spec("http.notification-reject")
 async def test_invalid_post_returns_400() -> None:
-    async with session(Gate().server.asgi()) as client:
+    async with session(ControlledServer().server.asgi()) as client:
         for body in (b"nonsense", b"[]", b'{"jsonrpc": "2.0", "id": 5}'):
             reply = client.start("POST", body)
             assert (await reply.body() != b"", reply.status) == (True, 400)
@@ -103,7 +103,7 @@ async def test_invalid_post_returns_400() -> None:
 
 @pytest.mark.spec("session.missing-400")
 async def test_request_without_session_id_returns_400() -> None:
-    async with hosted(Gate().server.asgi(), R2025_11_25) as client:
+    async with hosted(ControlledServer().server.asgi(), R2025_11_25) as client:
         reply = client.post(client.request("tools/list"))
         assert code_of(await reply.json()) == ErrorCode.INVALID_REQUEST
         assert reply.status == 400
@@ -112,7 +112,7 @@ async def test_request_without_session_id_returns_400() -> None:
 @pytest.mark.spec("session.terminated-404", "session.terminate-any-time")
 @SESSIONS
 async def test_deleted_session_returns_404(revision: Revision) -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     async with session(app, revision) as client:
         ended = client.start("DELETE")
         assert (await ended.body(), ended.status) == (b"", 200)
@@ -133,7 +133,7 @@ async def test_deleted_session_returns_404(revision: Revision) -> None:
 
 @pytest.mark.spec("elicitation.bind-user", "elicitation.state-per-user", "elicitation.state-not-session-only")
 async def test_session_of_other_principal_returns_404() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(authenticate=identify)
     async with hosted(app, R2025_11_25) as client:
         client.headers["authorization"] = "a"
@@ -158,7 +158,7 @@ async def test_session_of_other_principal_returns_404() -> None:
 
 @HOOKED
 async def test_deleted_session_ends_its_requests_and_streams(hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), hooked=hooked) as client:
         standalone = client.get()
         await standalone.event()
@@ -177,7 +177,7 @@ async def test_deleted_session_ends_its_requests_and_streams(hooked: bool) -> No
 
 
 async def test_idle_session_expires(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(policy=EndpointPolicy(session_idle=100))
     async with session(app) as client:
         await trio.sleep(99)
@@ -201,7 +201,7 @@ async def test_idle_session_expires(autojump_clock: trio.testing.MockClock) -> N
 
 async def test_session_table_full_evicts_longest_idle_session() -> None:
     store = MemoryStore()
-    server = Gate(Limits(sessions=2)).server
+    server = ControlledServer(Limits(sessions=2)).server
     app = server.asgi(store=store)
     async with hosted(app, R2025_11_25) as client:
         clients = [Client(app, client.nursery, R2025_11_25) for _ in range(3)]
@@ -230,7 +230,7 @@ async def test_session_table_full_evicts_longest_idle_session() -> None:
 
 
 async def test_rejected_initialize_creates_no_session() -> None:
-    app = Gate().server.asgi()
+    app = ControlledServer().server.asgi()
     async with hosted(app, R2025_11_25) as client:
         params: JsonObject = {
             "protocolVersion": "2025-11-25",
@@ -248,7 +248,7 @@ async def test_rejected_initialize_creates_no_session() -> None:
 
 @pytest.mark.spec("compat.server-modern-initialize-error-http", "compat.server-modern-initialize-names-versions")
 async def test_initialize_at_modern_only_server_returns_400() -> None:
-    async with hosted(Gate(revisions=MODERN).server.asgi(), R2025_11_25) as client:
+    async with hosted(ControlledServer(revisions=MODERN).server.asgi(), R2025_11_25) as client:
         reply = client.post(client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))
         assert b"2026-07-28" in await reply.body()
         assert reply.status == 400
@@ -256,7 +256,7 @@ async def test_initialize_at_modern_only_server_returns_400() -> None:
 
 @pytest.mark.spec("http.protocol-version-assume", "http.protocol-version-400")
 async def test_protocol_version_header_missing_accepted_unknown_returns_400() -> None:
-    async with session(Gate().server.asgi()) as client:
+    async with session(ControlledServer().server.asgi()) as client:
         assert "result" in await client.post(client.request("ping"), mcp_protocol_version=None).answer()
         for reply in (
             client.post(client.request("ping"), mcp_protocol_version="1999-01-01"),
@@ -275,7 +275,7 @@ async def test_protocol_version_header_missing_accepted_unknown_returns_400() ->
 )
 @SESSIONS
 async def test_response_is_json_or_event_stream(revision: Revision, hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a1", "a2")
     async with session(tools.server.asgi(), revision, hooked=hooked) as client:
         reply = client.post(client.call("echo", text="hi"))
@@ -289,7 +289,7 @@ async def test_response_is_json_or_event_stream(revision: Revision, hooked: bool
 
 
 async def test_client_accepting_only_event_stream_gets_stream() -> None:
-    async with hosted(Gate().server.asgi(), R2025_11_25) as client:
+    async with hosted(ControlledServer().server.asgi(), R2025_11_25) as client:
         client.headers["accept"] = "text/event-stream"
         await client.open()
         reply = client.post(client.request("ping"))
@@ -298,14 +298,14 @@ async def test_client_accepting_only_event_stream_gets_stream() -> None:
 
 
 async def test_unknown_method_returns_json_rpc_error_with_200() -> None:
-    async with session(Gate().server.asgi()) as client:
+    async with session(ControlledServer().server.asgi()) as client:
         reply = client.post(client.request("no/such"))
         assert code_of(await reply.json()) == ErrorCode.METHOD_NOT_FOUND
         assert reply.status == 200
 
 
 async def test_request_id_in_use_is_rejected() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         held = client.post(client.call("hold", name="a", id=7))
         await tools.until_running("a")
@@ -317,7 +317,7 @@ async def test_request_id_in_use_is_rejected() -> None:
 
 
 async def test_same_request_ids_in_two_sessions_are_independent() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with session(app) as one:
         other = Client(app, one.nursery, R2025_11_25)
@@ -335,7 +335,7 @@ async def test_same_request_ids_in_two_sessions_are_independent() -> None:
 @pytest.mark.spec("cancellation.stop-processing", "cancellation.no-response", "cancellation.free-resources")
 @pytest.mark.parametrize(("tool", "accept"), [("hold", None), ("hold", "application/json"), ("steps", None)])
 async def test_cancelled_request_has_no_response(tool: str, accept: str | None, hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi()
     async with session(app, R2025_03_26, hooked=hooked) as client:
         if accept:
@@ -359,7 +359,7 @@ async def test_cancelled_request_has_no_response(tool: str, accept: str | None, 
 @HOOKED
 @pytest.mark.parametrize("tool", ["hold", "steps"])
 async def test_disconnect_does_not_cancel_request(tool: str, hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), hooked=hooked) as client:
         reply = client.post(client.call(tool, name="a", token=1))
         await tools.until_running("a")
@@ -378,7 +378,7 @@ async def test_disconnect_does_not_cancel_request(tool: str, hooked: bool) -> No
 @HOOKED
 @SESSIONS
 async def test_client_request_is_sent_on_stream_of_its_call(revision: Revision, hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), revision, hooked=hooked) as client:
         reply = client.post(client.call("look"))
         client_request = await reply.message()
@@ -391,7 +391,7 @@ async def test_client_request_is_sent_on_stream_of_its_call(revision: Revision, 
 
 
 async def test_client_request_without_stream_uses_standalone_stream() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         reply = client.post(client.call("look"), accept="application/json")
         assert "failed" in text_of(await reply.answer())
@@ -406,7 +406,7 @@ async def test_client_request_without_stream_uses_standalone_stream() -> None:
 async def test_client_request_without_response_ends_with_expired_session(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(policy=EndpointPolicy(session_idle=1000))) as client:
         reply = client.post(client.call("look"))
         await reply.message()
@@ -444,7 +444,7 @@ async def test_abandoned_client_request_sends_cancelled_notification(autojump_cl
 )
 @SESSIONS
 async def test_unreadable_response_fails_client_request(revision: Revision, body: bytes) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     app = tools.server.asgi(authenticate=identify)
     async with hosted(app, revision) as client:
         client.headers["authorization"] = "me"
@@ -466,7 +466,7 @@ async def test_unreadable_response_fails_client_request(revision: Revision, body
 
 
 async def test_unreadable_response_in_batch_fails_client_request() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post(client.call("look"))
         request_id = (await reply.message())["id"]
@@ -500,7 +500,7 @@ def batch_of(client: Client) -> list[JsonValue]:
 @HOOKED
 @pytest.mark.spec("batch.receive")
 async def test_batch_response_is_one_json_array(hooked: bool) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), R2025_03_26, hooked=hooked) as client:
         reply = client.post(batch_of(client))
         await tools.until_running("a")
@@ -512,7 +512,7 @@ async def test_batch_response_is_one_json_array(hooked: bool) -> None:
 
 
 async def test_batch_response_that_becomes_stream_sends_events(autojump_clock: trio.testing.MockClock) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post(batch_of(client))
         await trio.sleep(10)
@@ -524,7 +524,7 @@ async def test_batch_response_that_becomes_stream_sends_events(autojump_clock: t
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
 async def test_batch_without_handler_calls_answered_immediately(accept: str) -> None:
-    async with session(Gate().server.asgi(), R2025_03_26) as client:
+    async with session(ControlledServer().server.asgi(), R2025_03_26) as client:
         client.headers["accept"] = accept
         reply = client.post([{"jsonrpc": "1.0"}, {"jsonrpc": "1.0"}, client.request("ping", id=1)])
         if accept == "application/json":
@@ -536,7 +536,7 @@ async def test_batch_without_handler_calls_answered_immediately(accept: str) -> 
 
 
 async def test_batch_member_without_readable_id_answered_with_null_id() -> None:
-    async with session(Gate().server.asgi(), R2025_03_26) as client:
+    async with session(ControlledServer().server.asgi(), R2025_03_26) as client:
         unreadable: list[JsonValue] = [{"jsonrpc": "2.0"}, 7]
         for broken in unreadable:
             batch: list[JsonValue] = [broken, client.request("ping", id="p")]
@@ -545,7 +545,7 @@ async def test_batch_member_without_readable_id_answered_with_null_id() -> None:
 
 
 async def test_batch_omits_response_of_cancelled_member() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post([client.call("hold", name="a", id=1), client.call("echo", text="b", id=2)])
         await tools.until_running("a")
@@ -556,14 +556,14 @@ async def test_batch_omits_response_of_cancelled_member() -> None:
 
 @pytest.mark.parametrize("revision", [R2025_06_18, R2025_11_25], ids=str)
 async def test_batch_in_later_revision_returns_400(revision: Revision) -> None:
-    async with session(Gate().server.asgi(), revision) as client:
+    async with session(ControlledServer().server.asgi(), revision) as client:
         reply = client.post([client.request("ping")])
         assert code_of(await reply.json()) == ErrorCode.INVALID_REQUEST
         assert reply.status == 400
 
 
 async def test_running_requests_of_session_are_limited() -> None:
-    tools = Gate(Limits(running_requests=2))
+    tools = ControlledServer(Limits(running_requests=2))
     async with session(tools.server.asgi(), R2025_03_26) as client:
         reply = client.post([client.call("hold", name=name, id=name) for name in "abcd"])
         await trio.testing.wait_all_tasks_blocked()
@@ -582,7 +582,7 @@ async def test_running_requests_of_session_are_limited() -> None:
 @HOOKED
 @SESSIONS
 async def test_request_queue_full_returns_429(revision: Revision, hooked: bool) -> None:
-    tools = Gate(Limits(running_requests=1, waiting_requests=1))
+    tools = ControlledServer(Limits(running_requests=1, waiting_requests=1))
     async with session(tools.server.asgi(), revision, hooked=hooked) as client:
         running = client.post(client.call("hold", name="a"))
         await tools.until_running("a")
@@ -609,7 +609,7 @@ async def test_request_queue_full_returns_429(revision: Revision, hooked: bool) 
 
 
 async def test_queued_bytes_over_limit_return_429() -> None:
-    tools = Gate(Limits(running_requests=1, waiting_bytes=200))
+    tools = ControlledServer(Limits(running_requests=1, waiting_bytes=200))
     async with session(tools.server.asgi()) as client:
         client.post(client.call("hold", name="a"))
         await tools.until_running("a")
@@ -621,7 +621,7 @@ async def test_queued_bytes_over_limit_return_429() -> None:
 
 
 async def test_batch_members_over_queue_limit_rejected_individually() -> None:
-    tools = Gate(Limits(running_requests=1, waiting_requests=1))
+    tools = ControlledServer(Limits(running_requests=1, waiting_requests=1))
     async with session(tools.server.asgi(), R2025_03_26) as client:
         batch: list[JsonValue] = [client.call("hold", name=name, id=name) for name in "abc"]
         tools.let("a", "b")
@@ -644,7 +644,7 @@ async def test_access_denied_returns_401_with_challenge(caplog: pytest.LogCaptur
             raise ZeroDivisionError("a secret")
         return "a"
 
-    async with hosted(Gate().server.asgi(authenticate=strict), R2025_11_25) as client:
+    async with hosted(ControlledServer().server.asgi(authenticate=strict), R2025_11_25) as client:
         reply = client.post(client.request("ping"))
         assert b"a token is needed" in await reply.body()
         assert (reply.status, reply.headers["www-authenticate"]) == (401, 'Basic realm="x"')
@@ -668,7 +668,7 @@ class BrokenStore:
 
 
 async def test_store_failure_keeps_session_and_running_requests(caplog: pytest.LogCaptureFixture) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     store = BrokenStore()
     async with session(tools.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # has the attributes of a store
         store.failing = True
@@ -686,7 +686,7 @@ async def test_store_failure_keeps_session_and_running_requests(caplog: pytest.L
 
 @pytest.mark.parametrize("discarded", [True, False])
 async def test_stream_after_store_failure_has_no_event_ids(discarded: bool, caplog: pytest.LogCaptureFixture) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     store = BrokenStore()
     async with session(tools.server.asgi(store=store)) as client:  # type: ignore[arg-type]  # has the attributes of a store
         assert client.session is not None
@@ -719,7 +719,7 @@ async def test_session_record_has_log_level_principal_and_subscriptions() -> Non
             changes.append(f"-{uri}")
             await super().unsubscribe(session, uri)
 
-    async with session(Gate().server.asgi(store=RecordingStore(), authenticate=identify)) as client:
+    async with session(ControlledServer().server.asgi(store=RecordingStore(), authenticate=identify)) as client:
         await client.ask("resources/subscribe", {"uri": "memo://x"})
         await client.ask("logging/setLevel", {"level": "error"})
         await client.ask("resources/unsubscribe", {"uri": "memo://x"})
@@ -730,7 +730,7 @@ async def test_session_record_has_log_level_principal_and_subscriptions() -> Non
 
 
 async def test_2024_11_05_stream_has_no_event_ids() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     tools.let("a1", "a2")
     async with session(tools.server.asgi(), R2024_11_05) as client:
         events = await client.post(client.call("steps", name="a", token=1)).rest()
@@ -744,14 +744,14 @@ async def test_2024_11_05_stream_has_no_event_ids() -> None:
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
 async def test_answer_policy_stream_prefers_event_stream(accept: str) -> None:
-    async with session(Gate().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
+    async with session(ControlledServer().server.asgi(policy=EndpointPolicy(answer="stream"))) as client:
         reply = client.post(client.call("echo", text="hi"), accept=accept)
         assert text_of(await reply.answer()) == "hi"
         assert reply.media == ("application/json" if accept == "application/json" else "text/event-stream")
 
 
 async def test_batch_with_request_and_its_cancellation_omits_response() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi(), R2025_03_26) as client:
         batch: list[JsonValue] = [
             client.call("hold", name="a", id=1),
@@ -764,7 +764,7 @@ async def test_batch_with_request_and_its_cancellation_omits_response() -> None:
 
 
 async def test_handler_tasks_send_client_requests_concurrently() -> None:
-    tools = Gate(Limits(running_requests=1))
+    tools = ControlledServer(Limits(running_requests=1))
     server = tools.server
 
     @server.tool
@@ -808,7 +808,7 @@ async def test_notification_of_undeclared_capability_dropped() -> None:
 
 
 async def test_subscriptions_listen_in_legacy_session_raises() -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         client.post(client.call("hold", name="a"))
         await tools.until_running("a")
@@ -819,7 +819,7 @@ async def test_subscriptions_listen_in_legacy_session_raises() -> None:
 
 async def test_session_record_of_used_session_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    async with session(Gate().server.asgi(store=store, policy=EndpointPolicy(session_idle=800))) as client:
+    async with session(ControlledServer().server.asgi(store=store, policy=EndpointPolicy(session_idle=800))) as client:
         assert client.session is not None
         first = await store.load(client.session)
         assert first is not None
@@ -834,7 +834,7 @@ async def test_session_record_of_used_session_updated(monkeypatch: pytest.Monkey
 async def test_deleted_session_with_blocked_streams_ends_immediately(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tools = Gate()
+    tools = ControlledServer()
     async with session(tools.server.asgi()) as client:
         standalone = client.start("GET", blocked=True, accept="text/event-stream")
         blocked_call = client.start("POST", client.call("steps", name="a", token=1), blocked=True)
@@ -849,7 +849,7 @@ async def test_deleted_session_with_blocked_streams_ends_immediately(
 
 async def test_drain_with_blocked_streams_ends_after_timeout(autojump_clock: trio.testing.MockClock) -> None:
     for revision in (R2025_11_25, R2026_07_28):
-        tools = Gate()
+        tools = ControlledServer()
         app = tools.server.asgi()
         async with hosted(app, revision) as client:
             if revision is R2025_11_25:

@@ -70,6 +70,6 @@ def test_input_policy_invalid_raises() -> None:
         InputPolicy(keys=[b"k" * 32, b"short"])
     with pytest.raises(ValueError, match=r"InputPolicy\.seconds must be greater than 0"):
         InputPolicy(seconds=0)
-    with pytest.raises(ValueError, match=r"InputPolicy\.rounds must be greater than 0"):
+    with pytest.raises(ValueError, match=r"InputPolicy\.round_trips must be greater than 0"):
         InputPolicy(round_trips=-1)
     assert "kkk" not in repr(InputPolicy(keys=[b"k" * 32]))

@@ -18,7 +18,7 @@ _VERSION_1 = """
     );
     CREATE INDEX sessions_by_use ON sessions (used_at);
     CREATE TABLE streams (
-        session INTEGER NOT NULL, stream INTEGER NOT NULL, last INTEGER NOT NULL, owed TEXT NOT NULL,
+        session INTEGER NOT NULL, stream INTEGER NOT NULL, last INTEGER NOT NULL, "owed" TEXT NOT NULL,
         standalone INTEGER NOT NULL, over INTEGER NOT NULL, PRIMARY KEY (session, stream)
     ) WITHOUT ROWID;
     CREATE TABLE events (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 from asgi_host import session
-from http_gate import Gate
+from controlled_server import ControlledServer
 
 from mcp_core.revisions import R2025_11_25
 from mcp_server import SessionRecord, SqliteStore, StoredEvent
@@ -30,7 +30,7 @@ def bytes_written(folder: Path) -> int:
 async def test_subscription_over_http_writes_each_uri_once(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     uris = [f"memo://{number}-{'x' * 8_000}" for number in range(200)]
-    async with session(Gate().server.asgi(store=store), R2025_11_25) as client:
+    async with session(ControlledServer().server.asgi(store=store), R2025_11_25) as client:
         before = bytes_written(tmp_path)
         for uri in uris:
             assert "result" in await client.ask("resources/subscribe", {"uri": uri})

@@ -96,7 +96,7 @@ def check_result(revision: Revision, method: str, result: JsonObject) -> None:
         assert _check(revision, row.result.__name__, result, tasks=row.extension is not None)
 
 
-def check_told(revision: Revision, message: JsonObject) -> None:
+def check_notification(revision: Revision, message: JsonObject) -> None:
     """Check a request or a notification of the server."""
     _check(revision, "JSONRPCMessage", message)
     if message["method"] == NOTIFICATIONS_TASKS.name:

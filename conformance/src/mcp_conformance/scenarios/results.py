@@ -96,7 +96,7 @@ async def _noisy(request: ScriptedRequest) -> JsonObject:
 
 async def _stray(request: ScriptedRequest) -> JsonObject:
     """Send an unmatched response first."""
-    stray: JsonObject = {"jsonrpc": "2.0", "id": "nobody asked", "result": {}}
+    stray: JsonObject = {"jsonrpc": "2.0", "id": "unsolicited", "result": {}}
     await request.sink.send(encoded(stray), deviant="a response to an unknown request")
     return text_result("stray")
 
