@@ -6,8 +6,8 @@ import datetime
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.model.check import Role
-from mcp_conformance.model.verdict import Lane, Outcome, Run, Verdict
-from mcp_conformance.scoring.score import Rules, Scored, score
+from mcp_conformance.model.verdict import Leg, Outcome, Run, Verdict
+from mcp_conformance.scoring.score import Rules, ScoredRun, score
 from mcp_conformance.suite.checks import CHECKS
 
 TODAY = datetime.date(2026, 11, 22)
@@ -34,16 +34,16 @@ def verdict(
 
 def run_of(*verdicts: Verdict, refusal: str = "does not", target: str = "server") -> Run:
     pairs = dict.fromkeys((each.revision, each.transport) for each in verdicts)
-    legs = [Lane(revision=revision, transport=transport, refusal=None) for revision, transport in pairs]
-    legs.append(Lane(revision="2024-11-05", transport="stdio", refusal=refusal))
-    return Run(role=Role.SERVER, target=target, lanes=tuple(legs), verdicts=verdicts)
+    legs = [Leg(revision=revision, transport=transport, refusal=None) for revision, transport in pairs]
+    legs.append(Leg(revision="2024-11-05", transport="stdio", refusal=refusal))
+    return Run(role=Role.SERVER, target=target, legs=tuple(legs), verdicts=verdicts)
 
 
-def scored(*verdicts: Verdict, rules: Rules = RULES) -> Scored:
+def scored(*verdicts: Verdict, rules: Rules = RULES) -> ScoredRun:
     return score(run_of(*verdicts), rules)
 
 
-def client_run(outcome: Outcome) -> Scored:
+def client_run(outcome: Outcome) -> ScoredRun:
     check = next(check for check in CHECKS[Role.CLIENT] if REVISION in check.revisions)
     run = run_of(verdict(outcome, check=check.id, transport="http"))
-    return score(Run(role=Role.CLIENT, target="client", lanes=run.lanes, verdicts=run.verdicts), RULES)
+    return score(Run(role=Role.CLIENT, target="client", legs=run.legs, verdicts=run.verdicts), RULES)

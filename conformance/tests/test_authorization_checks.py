@@ -48,7 +48,7 @@ def _find_fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
 def failures(run: Run) -> list[str]:
     """Return what did not pass."""
     return [
-        *(f"{leg.revision}: {leg.refusal}" for leg in run.lanes if leg.refusal is not None),
+        *(f"{leg.revision}: {leg.refusal}" for leg in run.legs if leg.refusal is not None),
         *(
             f"{each.check} {each.outcome.value}: {each.reason}{each.expected}; {each.observed}"
             for each in run.verdicts

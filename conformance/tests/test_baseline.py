@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_conformance.model.verdict import Outcome, Verdict
-from mcp_conformance.scoring.baseline import Baseline, Known, judge, read_baseline, written
+from mcp_conformance.scoring.baseline import Baseline, ExpectedFailure, judge, read_baseline, written
 from mcp_core.errors import InvalidValue
 
 TODAY = datetime.date(2026, 11, 22)
@@ -23,7 +23,7 @@ def run(*verdicts: Verdict) -> tuple[Verdict, ...]:
 
 
 def baseline_with(check: str = "tools.text", **more: object) -> Baseline:
-    entry = Known(check=check, reason="known")
+    entry = ExpectedFailure(check=check, reason="known")
     for name, value in more.items():
         object.__setattr__(entry, name, value)
     return Baseline((entry,))
@@ -83,7 +83,7 @@ def test_written_baseline_covers_exactly_failures(
     }
 
 
-def read(tmp_path: Path, text: str) -> tuple[Known, ...]:
+def read(tmp_path: Path, text: str) -> tuple[ExpectedFailure, ...]:
     path = tmp_path / "known.toml"
     path.write_text(text)
     return read_baseline(path).known
@@ -102,7 +102,7 @@ def test_check_failing_in_some_legs_gets_entry_per_leg(tmp_path: Path) -> None:
 
 
 def test_rewriting_keeps_unrun_and_drops_passing_entries(tmp_path: Path) -> None:
-    old = Baseline(tuple(Known(check=f"tools.{name}", reason="x") for name in ("text", "list")))
+    old = Baseline(tuple(ExpectedFailure(check=f"tools.{name}", reason="x") for name in ("text", "list")))
     assert read(tmp_path, written(run(verdict(Outcome.PASSED)), old)) == old.known[1:]
 
 
@@ -115,7 +115,7 @@ def test_rewriting_adds_uncovered_failures(tmp_path: Path) -> None:
 
 
 def test_rewriting_keeps_reason_expiry_and_flaky(tmp_path: Path) -> None:
-    old = Baseline((Known(check="tools.text", reason="see 123", expires=TODAY, flaky=True),))
+    old = Baseline((ExpectedFailure(check="tools.text", reason="see 123", expires=TODAY, flaky=True),))
     path = tmp_path / "known.toml"
     path.write_text(written(run(verdict(Outcome.FAILED)), old))
     (entry,) = read_baseline(path).known

@@ -84,7 +84,7 @@ def test_missing_arguments_return_usage_error(
         (["server", "--command", "x", "--baseline", "nowhere.toml"], "nowhere.toml"),
         (["server", "--command", "x", "--fixtures", "nowhere.toml"], "nowhere.toml"),
         (["server", "--command", "x", "--html", "nowhere/x.html"], "its folder must exist"),
-        (["server", "--command", "x", "--patience", "0"], "--patience"),
+        (["server", "--command", "x", "--timeout", "0"], "--timeout"),
         (["server", "--command", "x 'y"], "No closing quotation"),
         (["client", "--command", " "], "is empty"),
         (["server", "--url", "http://localhost", "--header", "x"], '--header is not "NAME: VALUE"'),
@@ -250,7 +250,7 @@ def test_signal_stops_suite_and_started_server(signal_number: signal.Signals, si
             "server",
             "--start",
             hung,
-            "--patience",
+            "--timeout",
             "600",
         ]
         with subprocess.Popen(

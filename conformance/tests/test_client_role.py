@@ -14,7 +14,7 @@ from mcp_conformance.cli.main import main
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.verdict import Outcome, Run
-from mcp_conformance.runners.client import ClientCommand, lanes_of, play, run_client
+from mcp_conformance.runners.client import ClientCommand, legs_of, play, run_client
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.suite.checks import CHECKS, find
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_06_18, REVISIONS, Revision
@@ -36,7 +36,7 @@ def _find_fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
 def failures(run: Run) -> list[str]:
     """Return failed verdicts and unsupported legs."""
     return [
-        *(f"{leg.revision} {leg.transport}: {leg.refusal}" for leg in run.lanes if leg.refusal is not None),
+        *(f"{leg.revision} {leg.transport}: {leg.refusal}" for leg in run.legs if leg.refusal is not None),
         *(
             f"{each.check}: {each.expected}{each.reason}; {each.observed}"
             for each in run.verdicts
@@ -116,15 +116,15 @@ def test_server_command_replaces_placeholder_split_or_quoted() -> None:
 
 def test_legs_follow_commands_of_client() -> None:
     revisions: list[Revision] = [R2024_11_05, LATEST]
-    assert lanes_of(ClientCommand(http="x"), revisions) == [(R2024_11_05, Transport.HTTP_SSE), (LATEST, Transport.HTTP)]
-    assert lanes_of(ClientCommand(stdio="x"), revisions) == [(R2024_11_05, Transport.STDIO), (LATEST, Transport.STDIO)]
+    assert legs_of(ClientCommand(http="x"), revisions) == [(R2024_11_05, Transport.HTTP_SSE), (LATEST, Transport.HTTP)]
+    assert legs_of(ClientCommand(stdio="x"), revisions) == [(R2024_11_05, Transport.STDIO), (LATEST, Transport.STDIO)]
 
 
 async def test_client_without_message_has_refusal_and_no_verdicts() -> None:
     command = ClientCommand(http=f"""{sys.executable} -c "import sys; sys.exit('not today')" """)
     run = await run_client(command, SETTINGS, revisions=[LATEST])
     assert run.verdicts == ()
-    assert [leg.refusal for leg in run.lanes] == ["the client sent no message: it ended with status 1: not today"]
+    assert [leg.refusal for leg in run.legs] == ["the client sent no message: it ended with status 1: not today"]
 
 
 async def test_client_of_other_revision_has_no_verdicts() -> None:
@@ -135,7 +135,7 @@ async def test_client_of_other_revision_has_no_verdicts() -> None:
         chosen=["version.client-goes-on"],
     )
     assert run.verdicts == ()
-    (leg,) = run.lanes
+    (leg,) = run.legs
     assert str(leg.refusal).startswith(
         "the client offered 2025-06-18, and does not continue with 2025-11-25: it ended with"
     )
@@ -150,7 +150,7 @@ async def test_client_accepting_older_revision_is_tested_in_it(transport: str) -
 
     run = await run_client(command, SETTINGS, revisions=[R2025_06_18], chosen=ids)
 
-    assert [leg.refusal for leg in run.lanes] == [None]
+    assert [leg.refusal for leg in run.legs] == [None]
     outcomes = {each.check: each.outcome for each in run.verdicts}
     assert outcomes["version.client-goes-on"] is Outcome.NOT_APPLICABLE
     assert outcomes["lifecycle.client-initialized"] is Outcome.PASSED
@@ -173,7 +173,7 @@ async def test_scenarios_are_limited_to_chosen_checks(tmp_path: Path) -> None:
 
 def test_failure_output_names_requirement_scenario_and_command(capsys: pytest.CaptureFixture[str]) -> None:
     client = f"{sys.executable} -m mutants.raw_client --fault upper-method --url"
-    options = ["--revision", LATEST.name, "--check", "header.client-method", "--patience", "5"]
+    options = ["--revision", LATEST.name, "--check", "header.client-method", "--timeout", "5"]
     assert main(["client", "--command", client, *options]) == 1
     output = capsys.readouterr().out
     assert "FAILED  header.client-method  (2026-07-28 over http)" in output

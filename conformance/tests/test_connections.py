@@ -15,10 +15,10 @@ from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import SuiteConnection
 from mcp_conformance.drivers.server.targets import CommandTarget
 from mcp_conformance.drivers.settings import Settings
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.fixtures_manifest import Fixture, Manifest
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable, Outcome
-from mcp_conformance.protocol.response import Answer
+from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Transcript
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
 
 _SETTINGS = Settings(timeout=5.0)
-_KIND = kind_of(Subject.SHARED, None)
+_KIND = kind_of(CheckScope.SHARED, None)
 
 
 class _Peer(SuiteConnection):
@@ -55,7 +55,7 @@ class _Peer(SuiteConnection):
         *,
         deviant: str = "",
         headers: HeaderLines | None = None,
-    ) -> Answer:
+    ) -> JsonRpcResponse:
         await trio.lowlevel.checkpoint()
         if self.deaf:
             raise Deviation("an answer", "none")
@@ -64,12 +64,12 @@ class _Peer(SuiteConnection):
         outcome: JsonObject = {"result": {}}
         if self.code is not None:
             outcome = {"error": {"code": self.code, "message": "no"}}
-        return Answer(method="ping", message={"jsonrpc": "2.0", "id": message["id"], **outcome})
+        return JsonRpcResponse(method="ping", message={"jsonrpc": "2.0", "id": message["id"], **outcome})
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         raise AssertionError((message, deviant))
 
-    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+    async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
         raise AssertionError((data, deviant))
 
 
@@ -162,8 +162,8 @@ async def test_connection_is_exclusive_per_kind() -> None:
         _open_connections() as (connections, factory),
         connections.borrow(_KIND, factory.open_peer) as first,
         connections.borrow(_KIND, factory.open_peer) as second,
-        connections.borrow(kind_of(Subject.SHARED, {}), factory.open_peer) as third,
-        connections.borrow(kind_of(Subject.RECOVERING, None), factory.open_peer) as fourth,
+        connections.borrow(kind_of(CheckScope.SHARED, {}), factory.open_peer) as third,
+        connections.borrow(kind_of(CheckScope.RECOVERING, None), factory.open_peer) as fourth,
     ):
         assert len({id(each) for each in (first, second, third, fourth)}) == 4
 

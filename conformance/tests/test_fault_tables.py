@@ -22,7 +22,7 @@ from mutants.client_faults.table import CLIENT_FAULTS
 from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
-    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.check import CheckInfo
     from mutants.auth.authorization_server import IssuerFault
     from mutants.auth.protected_server_faults import ProtectedFault
     from mutants.client_faults.table import ClientFault
@@ -40,11 +40,11 @@ CAUGHT_BY = {
 DETECTED = {role: {id for ids in rows for id in ids} for role, rows in CAUGHT_BY.items()}
 
 
-def checks(role: str) -> dict[str, Facts]:
+def checks(role: str) -> dict[str, CheckInfo]:
     return {check.id: check for check in CHECKS[ROLES[role]]}
 
 
-def is_must(check: Facts) -> bool:
+def is_must(check: CheckInfo) -> bool:
     return any(check.level(revision) is Level.MUST for revision in check.revisions)
 
 

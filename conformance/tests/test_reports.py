@@ -27,11 +27,11 @@ from mcp_conformance.reports.junit import junit
 from mcp_conformance.reports.markdown import markdown
 from mcp_conformance.reports.sarif import sarif
 from mcp_conformance.reports.text import Progress, summary_lines
-from mcp_conformance.scoring.baseline import Baseline, Known
-from mcp_conformance.scoring.score import RED, Rules, Scored, Standing, score
+from mcp_conformance.scoring.baseline import Baseline, ExpectedFailure
+from mcp_conformance.scoring.score import FAILING, Rules, Score, ScoredRun, score
 from mcp_conformance.suite.profile import Profile
 
-KNOWN = Known(check=IDS[0], reason="see 123")
+KNOWN = ExpectedFailure(check=IDS[0], reason="see 123")
 SCHEMA = jsonschema_rs.validator_for(json.dumps(schema()))
 VOID = {"meta", "input"}
 RULES_WITH_BASELINE = attrs.evolve(RULES, baseline=Baseline((KNOWN,)))
@@ -143,7 +143,7 @@ def test_tolerated_failure_passes_but_is_shown(rules: Rules, outcome: Outcome) -
     assert ": passed" in markdown(run)
     assert 'class="pill passed"' in page(run)
     assert "open" in str(badge(run)["message"])
-    label = run.standing(run.run.verdicts[0]).value
+    label = run.score_of(run.run.verdicts[0]).value
     assert any(line.startswith(label) for line in summary_lines(run))
 
 
@@ -238,7 +238,7 @@ class Terminal(io.StringIO):
 
 
 def write_progress(stream: io.StringIO, *verdicts: Verdict) -> str:
-    progress = Progress(stream, lambda each: RULES.standing(each, run_of().role))
+    progress = Progress(stream, lambda each: RULES.score_of(each, run_of().role))
     for each in verdicts:
         progress(each)
     progress.close()
@@ -261,7 +261,7 @@ def test_progress_without_terminal_prints_failures_and_counts() -> None:
 
 def test_client_progress_counts_scenarios() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, lambda each: RULES.standing(each, run_of().role))
+    progress = Progress(stream, lambda each: RULES.score_of(each, run_of().role))
     for number in range(100):
         progress.played(f"2025-11-25 http scenario-{number}")
     for _ in range(100):
@@ -275,12 +275,12 @@ def test_client_progress_counts_scenarios() -> None:
 def test_scores_match_report_schema() -> None:
     defined = schema()["$defs"]
     assert isinstance(defined, dict)
-    assert json.loads(json.dumps(defined["standing"]))["enum"] == [label.value for label in Standing]
-    assert set(RED) < set(Standing)
+    assert json.loads(json.dumps(defined["standing"]))["enum"] == [label.value for label in Score]
+    assert set(FAILING) < set(Score)
 
 
 def test_markdown_truncates_findings() -> None:
-    run: Scored = scored(*(verdict(Outcome.FAILED, f"text {number}", IDS[number % 3]) for number in range(150)))
+    run: ScoredRun = scored(*(verdict(Outcome.FAILED, f"text {number}", IDS[number % 3]) for number in range(150)))
     text = markdown(run)
     assert text.count("\n### ") == 100
     assert "And 50 more." in text

@@ -6,16 +6,16 @@ from scored_runs import IDS, REVISION, RULES, TODAY, scored, verdict
 
 from mcp_conformance.catalogue.requirements import Level
 from mcp_conformance.model.check import Role
-from mcp_conformance.model.verdict import Lane, Outcome, Run, Verdict
-from mcp_conformance.scoring.baseline import Baseline, Known
-from mcp_conformance.scoring.score import Rules, Standing, meets, score
+from mcp_conformance.model.verdict import Leg, Outcome, Run, Verdict
+from mcp_conformance.scoring.baseline import Baseline, ExpectedFailure
+from mcp_conformance.scoring.score import Rules, Score, meets, score
 from mcp_conformance.suite.checks import CHECKS
-from mcp_conformance.suite.profile import Frozen, Profile
+from mcp_conformance.suite.profile import Profile, ProfileCheck
 
 PROFILE = Profile(
     name="x",
     digest="sha256:0",
-    checks={Role.SERVER: {IDS[0]: Frozen(revisions=frozenset({REVISION}), proves=())}, Role.CLIENT: {}},
+    checks={Role.SERVER: {IDS[0]: ProfileCheck(revisions=frozenset({REVISION}), proves=())}, Role.CLIENT: {}},
 )
 
 
@@ -35,13 +35,13 @@ def test_outcome_determines_exit_status(outcome: Outcome, status: int) -> None:
 
 def test_empty_run_returns_3() -> None:
     assert scored().status == 3
-    assert scored().told == "nothing to test"
+    assert scored().summary == "nothing to test"
 
 
 def test_demanded_revision_not_spoken_returns_3() -> None:
     run = scored(verdict(Outcome.PASSED), rules=Rules(today=TODAY, demanded=frozenset({"2024-11-05"})))
     assert run.status == 3
-    assert run.told == "not supported"
+    assert run.summary == "not supported"
     assert scored(verdict(Outcome.PASSED)).status == 0
 
 
@@ -51,11 +51,11 @@ def test_demanded_revision_not_spoken_returns_3() -> None:
 def test_http_sse_suffices_for_first_revision(used: str, refused: str, status: int) -> None:
     older = "2024-11-05"
     legs = (
-        Lane(revision=older, transport=used, refusal=None),
-        Lane(revision=older, transport=refused, refusal="HTTP 405"),
+        Leg(revision=older, transport=used, refusal=None),
+        Leg(revision=older, transport=refused, refusal="HTTP 405"),
     )
     passed = verdict(Outcome.PASSED, revision=older, transport=used)
-    run = Run(role=Role.SERVER, target="server", lanes=legs, verdicts=(passed,))
+    run = Run(role=Role.SERVER, target="server", legs=legs, verdicts=(passed,))
     assert score(run, attrs.evolve(RULES, demanded=frozenset({older}))).status == status
 
 
@@ -63,7 +63,7 @@ def test_check_outside_profile_is_not_scored() -> None:
     rules = attrs.evolve(RULES, profile=PROFILE)
     run = scored(verdict(Outcome.PASSED), verdict(Outcome.FAILED, check=IDS[1]), rules=rules)
     assert run.status == 0
-    assert run.counts()[Standing.UNSCORED] == 1
+    assert run.counts()[Score.UNSCORED] == 1
     assert scored(verdict(Outcome.FAILED), rules=rules).status == 1
     assert not PROFILE.has(IDS[0], "2025-11-25", Role.SERVER)
 
@@ -87,7 +87,7 @@ def test_check_below_level_is_not_scored() -> None:
 
 
 def test_unscored_entry_is_not_stale() -> None:
-    known = Baseline((Known(check=IDS[1], reason="x"),))
+    known = Baseline((ExpectedFailure(check=IDS[1], reason="x"),))
     rules = attrs.evolve(RULES, profile=PROFILE, baseline=known)
     assert scored(verdict(Outcome.PASSED), verdict(Outcome.PASSED, check=IDS[1]), rules=rules).status == 0
 
@@ -99,15 +99,16 @@ def test_allowed_untested_check_is_counted_in_summary() -> None:
         rules=attrs.evolve(RULES, allow_untested=True),
     )
     assert run.status == 0
-    assert run.told == "passed, 1 not testable"
+    assert run.summary == "passed, 1 not testable"
 
 
 def test_stale_entry_fails_run() -> None:
     run = scored(
-        verdict(Outcome.PASSED), rules=attrs.evolve(RULES, baseline=Baseline((Known(check=IDS[0], reason="x"),)))
+        verdict(Outcome.PASSED),
+        rules=attrs.evolve(RULES, baseline=Baseline((ExpectedFailure(check=IDS[0], reason="x"),))),
     )
     assert run.status == 1
-    assert run.told == "1 stale in the baseline"
+    assert run.summary == "1 stale in the baseline"
 
 
 def test_levels_are_ordered() -> None:

@@ -16,7 +16,7 @@ from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Deviation, NotTestable, Outcome, Verdict
 from mcp_conformance.reports.text import summary_lines
 from mcp_conformance.runners.server import run_server
-from mcp_conformance.runners.server_exit import Vigil
+from mcp_conformance.runners.server_exit import ServerMonitor
 from mcp_conformance.scoring.score import Rules, score
 from mcp_core.revisions import REVISIONS
 
@@ -73,7 +73,7 @@ async def test_concurrent_legs_fail_only_own_check(program: str) -> None:
     async with started(f"{sys.executable} {program} {{port}}", _AT, _SETTINGS) as target:
         run = await _run(target, revisions, [_DEADLY, *_OTHERS])
 
-    assert [leg.refusal for leg in run.lanes] == [None] * len(revisions)
+    assert [leg.refusal for leg in run.legs] == [None] * len(revisions)
     failed = _by_outcome(run, Outcome.FAILED)
     assert [(each.check, each.revision) for each in failed] == [(_DEADLY, revision) for revision in revisions]
     assert len(_by_outcome(run, Outcome.PASSED)) == len(revisions) * len(_OTHERS)
@@ -89,7 +89,7 @@ async def test_failed_restart_makes_rest_not_testable(program: str, tmp_path: Pa
     assert failed.observed == reason
     assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {reason}
     # The legs begin in any order; the second leg does not start.
-    assert [leg.refusal for leg in run.lanes] in ([None, reason], [reason, None])
+    assert [leg.refusal for leg in run.legs] in ([None, reason], [reason, None])
     scored = score(run, Rules(today=TODAY, allow_untested=True))
     assert scored.status == 1
     assert any(reason in line for line in summary_lines(scored))
@@ -106,12 +106,12 @@ async def test_exit_of_unmanaged_server_makes_rest_not_testable(program: str) ->
     assert failed.observed.startswith(f"no connection to 127.0.0.1:{target.endpoint.port}: ")
     reason = f"{failed.observed}, since {_DEADLY} in {failed.revision} over http"
     assert {each.reason for each in _by_outcome(run, Outcome.NOT_TESTABLE)} == {reason}
-    assert [leg.refusal for leg in run.lanes] in ([None, reason], [reason, None])
+    assert [leg.refusal for leg in run.legs] in ([None, reason], [reason, None])
 
 
 async def test_restarted_unmanaged_server_is_used_again() -> None:
     port = free_port()
-    monitor = Vigil(UrlTarget(f"http://127.0.0.1:{port}/mcp", _SETTINGS))
+    monitor = ServerMonitor(UrlTarget(f"http://127.0.0.1:{port}/mcp", _SETTINGS))
     checks = monitor.watch("a leg", trio.lowlevel.checkpoint)
     check = cast("Check[ServerUnderTest]", _CheckStub(id="a.check"))  # only the id is read
     subject = cast("ServerUnderTest", None)  # it is passed on unread
@@ -161,7 +161,7 @@ class _TwoLegs:
         self.target = UrlTarget("http://127.0.0.1:1/mcp", _SETTINGS)
         self.target.start = self._start
         self.target.process = cast("LineProcess", _Process())  # only these two members are read
-        self.monitor = Vigil(self.target)
+        self.monitor = ServerMonitor(self.target)
         self.starts = 0
         self.reset_legs: list[str] = []
         self.failures: dict[str, str] = {}

@@ -50,8 +50,8 @@ async def test_conforming_server_passes_over_http(revision: str) -> None:
     async with started(_command(), f"{_AT}/mcp", _SETTINGS, sse_url=f"{_AT}/sse") as target:
         run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 
-    assert all(leg.refusal is None for leg in run.lanes)
-    assert {leg.transport for leg in run.lanes} == ({"http", "http-sse"} if revision == "2024-11-05" else {"http"})
+    assert all(leg.refusal is None for leg in run.legs)
+    assert {leg.transport for leg in run.legs} == ({"http", "http-sse"} if revision == "2024-11-05" else {"http"})
     assert _with(run, Outcome.FAILED, Outcome.BROKEN) == []
     assert [id for id in _with(run, Outcome.NOT_TESTABLE) if id.partition(".")[0] in _AREAS] == []
     assert run.verdicts
@@ -63,7 +63,7 @@ async def test_conforming_server_passes_over_stdio(revision: str) -> None:
 
     run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 
-    assert [leg.refusal for leg in run.lanes] == [None]
+    assert [leg.refusal for leg in run.legs] == [None]
     assert _with(run, Outcome.FAILED, Outcome.BROKEN) == []
     assert run.verdicts
 

@@ -13,8 +13,8 @@ from mcp_core.revisions import REVISIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_conformance.model.check import Facts
-    from mcp_conformance.suite.coverage import Covered
+    from mcp_conformance.model.check import CheckInfo
+    from mcp_conformance.suite.coverage import CoverageRow
 
 __all__ = ["conformance_pages"]
 
@@ -45,11 +45,11 @@ def _coverage() -> str:
     )
 
 
-def _parts(row: Covered) -> tuple[tuple[object, ...], ...]:
+def _parts(row: CoverageRow) -> tuple[tuple[object, ...], ...]:
     return (row.all, row.observable, row.checked, row.excused, row.open)
 
 
-def _reasons(rows: Sequence[Covered], role: Role) -> list[str]:
+def _reasons(rows: Sequence[CoverageRow], role: Role) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         for requirement, reason in row.excused if row.role is role else ():
@@ -73,11 +73,11 @@ def _checks(role: Role) -> str:
     )
 
 
-def _level(check: Facts) -> str:
+def _level(check: CheckInfo) -> str:
     levels = dict.fromkeys(check.level(name).value for name in REVISIONS if name in check.revisions)
     return ", ".join(levels)
 
 
-def _revisions(check: Facts) -> str:
+def _revisions(check: CheckInfo) -> str:
     names = [name for name in REVISIONS if name in check.revisions]
     return "all" if len(names) == len(REVISIONS) else ", ".join(names)

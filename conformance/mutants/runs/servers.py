@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.server.targets import CommandTarget, started
 from mcp_conformance.drivers.settings import Settings
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
+from mutants.runs.verdict import FAILING, PATIENCE, FaultResult
 from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def try_fault(name: str, transport: str, *, own: bool = False) -> FaultRes
     arguments = [*_COMMAND, *(("--fault", name) if name else ()), *(row.words if row is not None else ())]
     expected = frozenset(check.id for check in _expected(row, transport, revision))
     judges = expected if own and name else frozenset(each.id for each in SERVER_CHECKS)
-    looks = any(SERVER_CHECKS[id].subject is Subject.EVIDENCE for id in judges)
+    looks = any(SERVER_CHECKS[id].scope is CheckScope.EVIDENCE for id in judges)
     failed = await _failed(row, arguments, transport, revision, judges | _sending(judges, all_=not own))
     if own and looks and expected - failed:
         # The tour of the suite does not contain the messages that these checks read.
@@ -71,15 +71,15 @@ async def _failed(
         sse = f"{_AT}/sse" if transport == "http-sse" else None
         async with started(command, f"{_AT}/mcp", _SETTINGS, sse_url=sse) as target:
             run = await run_server(target, _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
-    legs = [leg for leg in run.lanes if leg.transport == transport]
-    verdicts = [verdict for leg in legs for verdict in run.of(leg) if verdict.outcome in NOT_PASSED]
+    legs = [leg for leg in run.legs if leg.transport == transport]
+    verdicts = [verdict for leg in legs for verdict in run.of(leg) if verdict.outcome in FAILING]
     refusals = {f"unsupported leg: {leg.refusal}" for leg in legs if leg.refusal is not None}
     return frozenset({verdict.check for verdict in verdicts} | refusals)
 
 
 def _sending(judges: frozenset[str], *, all_: bool) -> frozenset[str]:
     """Return the checks whose messages passive checks read: the tour, their own areas, and messages of any client."""
-    areas = {SERVER_CHECKS[id].area for id in judges if SERVER_CHECKS[id].subject is Subject.EVIDENCE}
+    areas = {SERVER_CHECKS[id].area for id in judges if SERVER_CHECKS[id].scope is CheckScope.EVIDENCE}
     if not areas:
         return frozenset()
     return frozenset(each.id for each in SERVER_CHECKS if all_ or each.id == _TOUR or each.area in areas)

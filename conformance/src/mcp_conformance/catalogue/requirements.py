@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["Actor", "Catalogue", "Level", "Observable", "Requirement", "catalogue"]
+__all__ = ["Catalogue", "Level", "Observable", "Party", "Requirement", "catalogue"]
 
 _FILES: Final = ("legacy.jsonl", "modern.jsonl")
 
@@ -35,7 +35,7 @@ class Level(enum.Enum):
     """Optional for this party, and to be accepted by the peer."""
 
 
-class Actor(enum.Enum):
+class Party(enum.Enum):
     """The party that a requirement obliges."""
 
     SERVER = "server"
@@ -67,7 +67,7 @@ class Requirement:
     """Names of the revisions in which the requirement is valid."""
     level: Level
     """Level of the requirement."""
-    actor: Actor
+    actor: Party
     """Party that the requirement obliges."""
     transport: str
     """`any`, `stdio`, `http` or `http-sse`."""
@@ -144,7 +144,7 @@ def _row(row: JsonObject) -> Requirement:
         id=str(row["id"]),
         revisions=frozenset(str(each) for each in revisions) if isinstance(revisions, list) else frozenset(),
         level=Level(str(row["level"]).removesuffix(" NOT")),
-        actor=Actor(row["actor"]),
+        actor=Party(row["actor"]),
         transport=str(row["transport"]),
         place=f"{row['page']}, {row['section']}",
         text=str(row["text"]),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-    from mcp_conformance.model.check import Facts, Role
+    from mcp_conformance.model.check import CheckInfo, Role
     from mcp_core.revisions import Revision
 
 __all__ = [
@@ -51,7 +51,7 @@ class Choice:
 
     revisions: tuple[Revision, ...]
     """The revisions to test."""
-    checks: tuple[Facts, ...]
+    checks: tuple[CheckInfo, ...]
     """The checks that run."""
     rules: Rules
     """The rules of the score."""
@@ -90,7 +90,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--baseline", type=Path, metavar="FILE", help="expected failures (TOML)")
     how.add_argument("--write-baseline", type=Path, metavar="FILE", help="write the present failures as a new baseline")
     how.add_argument(
-        "--patience",
+        "--timeout",
         type=float,
         default=_TIMEOUT,
         metavar="SECONDS",
@@ -118,8 +118,8 @@ def choice(
     Raises:
         CommandLineError: An option is invalid.
     """
-    if given.patience <= 0 or given.jobs < 1:
-        raise CommandLineError("--patience and --jobs must be positive")
+    if given.timeout <= 0 or given.jobs < 1:
+        raise CommandLineError("--timeout and --jobs must be positive")
     all_ = list(CHECKS[role])
     _require("--area", given.area, {check.area for check in all_})
     _require("--check", given.check, {check.id for check in all_})
@@ -150,7 +150,7 @@ def choice(
             demanded=frozenset(given.revision or ()),
         ),
         settings=Settings(
-            timeout=given.patience,
+            timeout=given.timeout,
             jobs=given.jobs,
             headers=tuple(headers),
             other_headers=tuple(other_headers),
@@ -208,4 +208,4 @@ def known_baseline(path: Path | None) -> Baseline:
 
 def choice_words(given: argparse.Namespace) -> list[str]:
     """Return the options that affect every check, for the command line that repeats one."""
-    return [] if given.patience == _TIMEOUT else ["--patience", f"{given.patience:g}"]
+    return [] if given.timeout == _TIMEOUT else ["--timeout", f"{given.timeout:g}"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_conformance.cli.options import Choice
     from mcp_conformance.model.check import Role
     from mcp_conformance.model.verdict import Run
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["add_reports", "finish", "progress", "require_writable"]
@@ -37,7 +37,7 @@ def _json(value: JsonObject) -> bytes:
     return f"{json.dumps(value, indent=1)}\n".encode()
 
 
-_REPORTS: Final[Mapping[str, tuple[str, Callable[[Scored], bytes]]]] = {
+_REPORTS: Final[Mapping[str, tuple[str, Callable[[ScoredRun], bytes]]]] = {
     "json": ("all results, for programs", lambda scored: _json(document(scored))),
     "junit": ("JUnit XML, for CI services", junit),
     "markdown": ("summary of a CI job", lambda scored: markdown(scored).encode()),
@@ -69,7 +69,7 @@ def require_writable(given: argparse.Namespace) -> None:
 
 def progress(chosen: Choice, role: Role) -> Progress:
     """Return a progress display on standard error."""
-    return Progress(sys.stderr, lambda verdict: chosen.rules.standing(verdict, role))
+    return Progress(sys.stderr, lambda verdict: chosen.rules.score_of(verdict, role))
 
 
 def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
@@ -93,7 +93,7 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
     return scored.status
 
 
-def _with_new_baseline(path: Path, scored: Scored) -> Scored:
+def _with_new_baseline(path: Path, scored: ScoredRun) -> ScoredRun:
     """Write a baseline, and score the run with it."""
     rules = scored.rules
     old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline(path)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import attrs
 
-from mcp_conformance.catalogue.requirements import Actor, Level, catalogue
+from mcp_conformance.catalogue.requirements import Level, Party, catalogue
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.catalogue.requirements import Requirement
 
-__all__ = ["Check", "Facts", "Registry", "Role", "Subject", "Transport"]
+__all__ = ["Check", "CheckInfo", "CheckScope", "Registry", "Role", "Transport"]
 
 P = TypeVar("P")
 
@@ -53,12 +53,12 @@ _TRANSPORTS: Final = {
     "http-sse": frozenset({Transport.HTTP_SSE}),
 }
 _ACTORS: Final = {
-    Role.SERVER: frozenset({Actor.SERVER, Actor.BOTH, Actor.AUTHORIZATION_SERVER}),
-    Role.CLIENT: frozenset({Actor.CLIENT, Actor.BOTH, Actor.HOST}),
+    Role.SERVER: frozenset({Party.SERVER, Party.BOTH, Party.AUTHORIZATION_SERVER}),
+    Role.CLIENT: frozenset({Party.CLIENT, Party.BOTH, Party.HOST}),
 }
 
 
-class Subject(enum.Enum):
+class CheckScope(enum.Enum):
     """The state that a check disturbs, which decides whether it can share a connection."""
 
     SHARED = "shared"
@@ -74,7 +74,7 @@ class Subject(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Facts:
+class CheckInfo:
     """The description of a check."""
 
     id: str
@@ -91,7 +91,7 @@ class Facts:
     """Transports over which the check runs."""
     needs: tuple[str, ...]
     """What the implementation has to offer: `capability:tools`, `fixture:test_simple_text`, `auth`."""
-    subject: Subject
+    scope: CheckScope
     """What the check disturbs."""
 
     @property
@@ -111,7 +111,7 @@ class Facts:
 
 
 @attrs.frozen(kw_only=True)
-class Check(Facts, Generic[P]):
+class Check(CheckInfo, Generic[P]):
     """A check with its function."""
 
     run: Callable[[P], Awaitable[None]]
@@ -148,7 +148,7 @@ class Registry(Generic[P]):
         needs: Iterable[str] = (),
         revisions: Iterable[str] | None = None,
         transports: Iterable[Transport] | None = None,
-        subject: Subject = Subject.SHARED,
+        subject: CheckScope = CheckScope.SHARED,
     ) -> None:
         """Add a check, for checks that are built from a table.
 
@@ -192,7 +192,7 @@ class Registry(Generic[P]):
             revisions=alive,
             transports=over if transports is None else frozenset(transports),
             needs=tuple(needs),
-            subject=subject,
+            scope=subject,
             run=run,
         )
 
@@ -204,7 +204,7 @@ class Registry(Generic[P]):
         needs: Iterable[str] = (),
         revisions: Iterable[str] | None = None,
         transports: Iterable[Transport] | None = None,
-        subject: Subject = Subject.SHARED,
+        subject: CheckScope = CheckScope.SHARED,
     ) -> Callable[[Callable[[P], Awaitable[None]]], Callable[[P], Awaitable[None]]]:
         """Register a function as a check. Its docstring is the title. The arguments are those of `add`."""
 

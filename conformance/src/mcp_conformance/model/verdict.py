@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from mcp_conformance.model.check import Role
 
-__all__ = ["Deviation", "Lane", "NotApplicable", "NotTestable", "Outcome", "Run", "Verdict"]
+__all__ = ["Deviation", "Leg", "NotApplicable", "NotTestable", "Outcome", "Run", "Verdict"]
 
 
 class Outcome(enum.Enum):
@@ -79,7 +79,7 @@ class Verdict:
 
 
 @attrs.frozen(kw_only=True)
-class Lane:
+class Leg:
     """One revision over one transport."""
 
     revision: str
@@ -100,13 +100,13 @@ class Run:
     """The side under test."""
     target: str
     """The implementation under test: a command line or a URL."""
-    lanes: tuple[Lane, ...]
+    legs: tuple[Leg, ...]
     """The legs, in order."""
     verdicts: tuple[Verdict, ...]
     """All verdicts, by leg, then in the order of the checks."""
     invocation: str = ""
     """Command line that tests the same target with all checks; empty when unknown."""
 
-    def of(self, leg: Lane) -> tuple[Verdict, ...]:
+    def of(self, leg: Leg) -> tuple[Verdict, ...]:
         """Return the verdicts of one leg."""
         return tuple(v for v in self.verdicts if (v.revision, v.transport) == (leg.revision, leg.transport))

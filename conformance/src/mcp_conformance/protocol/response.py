@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Answer", "brief"]
+__all__ = ["JsonRpcResponse", "brief"]
 
 
 def brief(value: JsonValue) -> str:
@@ -24,7 +24,7 @@ def brief(value: JsonValue) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Answer:
+class JsonRpcResponse:
     """The response to one request."""
 
     method: str

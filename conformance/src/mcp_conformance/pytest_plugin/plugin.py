@@ -99,7 +99,7 @@ class _Checks(pytest.Collector):
         for case in self.target.cases:
             test: _Test = _Test.from_parent(self, name=case.name)
             test.target, test.case = self.target, case
-            test.add_marker(pytest.mark.mcp_conformance(**case.facts))
+            test.add_marker(pytest.mark.mcp_conformance(**case.info))
             yield test
 
 

@@ -17,9 +17,9 @@ from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest, read_manifest
 from mcp_conformance.reports.findings import findings
 from mcp_conformance.reports.text import finding_lines
-from mcp_conformance.runners.client import ClientCommand, lanes_of, run_client
+from mcp_conformance.runners.client import ClientCommand, legs_of, run_client
 from mcp_conformance.runners.server import run_server
-from mcp_conformance.scoring.score import RED, Rules, Standing, score
+from mcp_conformance.scoring.score import FAILING, Rules, Score, score
 from mcp_conformance.suite.checks import CHECKS
 from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
     from mcp_conformance.drivers.server.targets import ServerTarget
-    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.check import CheckInfo
     from mcp_conformance.model.verdict import Run
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
     from mcp_core.revisions import Revision
 
     Start = Callable[[Sequence[Revision], Collection[str]], Awaitable[Run]]
@@ -42,7 +42,7 @@ __all__ = ["Case", "Ending", "Target", "targets"]
 class Case:
     """A check in one revision over one transport."""
 
-    check: Facts
+    check: CheckInfo
     """The check."""
     revision: Revision
     """Revision of the case."""
@@ -55,7 +55,7 @@ class Case:
         return f"{self.revision.name}::{self.transport.value}::{self.check.id}"
 
     @property
-    def facts(self) -> dict[str, str]:
+    def info(self) -> dict[str, str]:
         """The attributes by which the test can be selected."""
         return {
             "role": self.check.role.value,
@@ -106,7 +106,7 @@ class Target:
         self._rules: Final = rules
         self._invocation: Final = shlex.join(["mcp-conformance", role.value, *invocation])
         self._start: Final = start
-        self._scored: Scored | None = None
+        self._scored: ScoredRun | None = None
         self._trouble = ""
 
     @property
@@ -138,18 +138,20 @@ class Target:
             return Ending(text=self._trouble)
         scored = self._scored
         place = (case.revision.name, case.transport.value)
-        leg = next(leg for leg in scored.run.lanes if (leg.revision, leg.transport) == place)
+        leg = next(leg for leg in scored.run.legs if (leg.revision, leg.transport) == place)
         if leg.refusal is not None:
             # A single revision that is not supported is not a failure. If none is supported, the run must not pass.
             return Ending(text=f"not supported: {leg.refusal}", skipped=bool(scored.run.verdicts))
         verdict = next(each for each in scored.run.of(leg) if each.check == case.check.id)
-        standing = scored.standing(verdict)
-        if standing is Standing.NOT_APPLICABLE or (standing in RED and not scored.rules.is_red(standing)):
+        verdict_score = scored.score_of(verdict)
+        if verdict_score is Score.NOT_APPLICABLE or (
+            verdict_score in FAILING and not scored.rules.makes_run_fail(verdict_score)
+        ):
             return Ending(text=verdict.reason, skipped=True)
         entry = scored.known(verdict)
         if entry is not None:
             return Ending(text=entry.reason, known=True)
-        if standing in RED:
+        if verdict_score in FAILING:
             (finding,) = findings(scored, [verdict])
             return Ending(text="\n".join(finding_lines(finding)))
         stale = next((each for each in scored.comparison.stale if each.covers(verdict)), None)
@@ -229,7 +231,7 @@ def _client(command: ClientCommand, rules: Rules, settings: Settings) -> Target:
     return Target(
         "mcp-client",
         role=Role.CLIENT,
-        legs=lanes_of(command, list(REVISIONS.values())),
+        legs=legs_of(command, list(REVISIONS.values())),
         rules=rules,
         invocation=[word for option, value in words if value is not None for word in (option, value)],
         start=start,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.scoring.score import Standing
+from mcp_conformance.scoring.score import Score
 
 if TYPE_CHECKING:
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["badge", "badge_svg"]
@@ -22,29 +22,29 @@ _CHARACTER: Final = 6.6
 _MARGIN: Final = 7
 
 
-def _label_message_color(scored: Scored) -> tuple[str, str, str]:
+def _label_message_color(scored: ScoredRun) -> tuple[str, str, str]:
     """Return the label, the message and the color."""
     rules, counts = scored.rules, scored.counts()
     scope = [] if rules.profile is None else [rules.profile.name]
     label = " ".join(["MCP", scored.run.role.value, *scope])
-    spoken = sorted({leg.revision for leg in scored.run.lanes if leg.refusal is None})
+    spoken = sorted({leg.revision for leg in scored.run.legs if leg.refusal is None})
     if scored.status == 3:
-        return label, scored.told if not counts[Standing.BROKEN] else "unknown", _GRAY
-    if counts[Standing.FAILED]:
-        return label, f"{counts[Standing.FAILED]} failed", _RED
+        return label, scored.summary if not counts[Score.BROKEN] else "unknown", _GRAY
+    if counts[Score.FAILED]:
+        return label, f"{counts[Score.FAILED]} failed", _RED
     message = spoken[0] if len(spoken) == 1 else f"{len(spoken)} revisions"
-    left = counts[Standing.NOT_TESTABLE] + counts[Standing.KNOWN]
+    left = counts[Score.NOT_TESTABLE] + counts[Score.KNOWN]
     # A run with untested or expected failures is not entirely clean.
     return (label, f"{message}, {left} open", _AMBER) if left else (label, message, _GREEN)
 
 
-def badge(scored: Scored) -> JsonObject:
+def badge(scored: ScoredRun) -> JsonObject:
     """Return the badge as JSON for badge services."""
     label, message, color = _label_message_color(scored)
     return {"schemaVersion": 1, "label": label, "message": message, "color": color}
 
 
-def badge_svg(scored: Scored) -> str:
+def badge_svg(scored: ScoredRun) -> str:
     """Return the badge as a self-contained SVG picture."""
     label, message, color = _label_message_color(scored)
     left, right = (round(len(text) * _CHARACTER) for text in (label, message))

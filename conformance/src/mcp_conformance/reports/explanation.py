@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED
 from mcp_conformance.checks.auth.authorization_servers.grants import LOGIN
-from mcp_conformance.model.check import Role, Subject
+from mcp_conformance.model.check import CheckScope, Role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.check import CheckInfo
 
 __all__ = ["explain_lines", "list_lines"]
 
-_SUBJECTS: Final[Mapping[Subject, str]] = {
-    Subject.SHARED: "on a connection shared with other checks",
-    Subject.RECOVERING: "on a connection shared with other checks that send unusual messages",
-    Subject.CONNECTION: "on its own connection",
-    Subject.PROCESS: "on connections or processes that it opens",
-    Subject.EVIDENCE: "by judging the messages of the other checks",
+_SUBJECTS: Final[Mapping[CheckScope, str]] = {
+    CheckScope.SHARED: "on a connection shared with other checks",
+    CheckScope.RECOVERING: "on a connection shared with other checks that send unusual messages",
+    CheckScope.CONNECTION: "on its own connection",
+    CheckScope.PROCESS: "on connections or processes that it opens",
+    CheckScope.EVIDENCE: "by judging the messages of the other checks",
 }
 _TARGETS: Final[Mapping[Role, str]] = {
     Role.SERVER: 'server --command "..."',
@@ -33,7 +33,7 @@ _BY_NEED: Final[Mapping[str, str]] = {
 """The target when it is not a server or client, by the first need of the check in this order."""
 
 
-def list_lines(checks: Iterable[Facts], revisions: Collection[str]) -> Iterator[str]:
+def list_lines(checks: Iterable[CheckInfo], revisions: Collection[str]) -> Iterator[str]:
     """Yield a line for each check: level, id and title.
 
     Args:
@@ -46,20 +46,20 @@ def list_lines(checks: Iterable[Facts], revisions: Collection[str]) -> Iterator[
         yield f"{level:7} {check.id:{width}}  {check.title}"
 
 
-def _level(check: Facts, revisions: Collection[str]) -> str:
+def _level(check: CheckInfo, revisions: Collection[str]) -> str:
     order = ("MUST", "SHOULD", "MAY")
     levels = {check.level(revision).value for revision in check.revisions if revision in revisions}
     return next((each for each in order if each in levels), "")
 
 
-def explain_lines(check: Facts) -> Iterator[str]:
+def explain_lines(check: CheckInfo) -> Iterator[str]:
     """Yield the lines about a check: what it tests, what it proves, and how to run it."""
     yield f"{check.id}  ({check.role.value})"
     yield f"  {check.title}"
     yield ""
     yield f"  revisions   {', '.join(sorted(check.revisions))}"
     yield f"  transports  {', '.join(sorted(each.value for each in check.transports))}"
-    yield f"  runs        {_SUBJECTS[check.subject]}"
+    yield f"  runs        {_SUBJECTS[check.scope]}"
     if check.needs:
         yield f"  needs       {', '.join(check.needs)}"
     yield ""

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from mcp_conformance.model.check import Role, Subject
+from mcp_conformance.model.check import CheckScope, Role
 from mcp_conformance.suite.checks import find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mcp_conformance.catalogue.requirements import Requirement
-    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.check import CheckInfo
     from mcp_conformance.model.verdict import Run, Verdict
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["Finding", "again", "findings", "places"]
 
@@ -24,7 +24,7 @@ __all__ = ["Finding", "again", "findings", "places"]
 class Finding:
     """The verdicts of one check with the same content."""
 
-    check: Facts
+    check: CheckInfo
     """The check."""
     verdicts: tuple[Verdict, ...]
     """The verdicts, at least one, in order."""
@@ -44,7 +44,7 @@ class Finding:
         return places(self.verdicts)
 
 
-def findings(scored: Scored, verdicts: Iterable[Verdict]) -> list[Finding]:
+def findings(scored: ScoredRun, verdicts: Iterable[Verdict]) -> list[Finding]:
     """Combine verdicts of a run, in the order of their first occurrence."""
     groups: dict[tuple[object, ...], list[Verdict]] = {}
     rows: dict[tuple[object, ...], tuple[Requirement, ...]] = {}
@@ -77,7 +77,7 @@ def again(run: Run, verdict: Verdict) -> str:
     """Return the command line that repeats a verdict."""
     base = run.invocation or f"mcp-conformance {run.role.value} ..."
     check = find(verdict.check, run.role)
-    if run.role is Role.SERVER and check.subject is Subject.EVIDENCE:
+    if run.role is Role.SERVER and check.scope is CheckScope.EVIDENCE:
         # The check judges the messages of the others: alone, it would see almost nothing.
         return f"{base} --revision {verdict.revision}"
     return f"{base} --revision {verdict.revision} --check {verdict.check}"

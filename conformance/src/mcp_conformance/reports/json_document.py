@@ -17,8 +17,8 @@ from mcp_conformance.suite.checks import find
 
 if TYPE_CHECKING:
     from mcp_conformance.model.verdict import Verdict
-    from mcp_conformance.scoring.baseline import Known
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.baseline import ExpectedFailure
+    from mcp_conformance.scoring.score import ScoredRun
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["VERSION", "document", "schema"]
@@ -33,7 +33,7 @@ def schema() -> JsonObject:
     return cast("JsonObject", json.loads(text))
 
 
-def document(scored: Scored) -> JsonObject:
+def document(scored: ScoredRun) -> JsonObject:
     """Return a run as JSON."""
     run, rules, comparison = scored.run, scored.rules, scored.comparison
     profile: JsonObject | None = (
@@ -55,15 +55,15 @@ def document(scored: Scored) -> JsonObject:
                 "revision": leg.revision,
                 "transport": leg.transport,
                 "refusal": leg.refusal,
-                "counts": {standing.value: count for standing, count in scored.counts(leg).items()},
+                "counts": {verdict_score.value: count for verdict_score, count in scored.counts(leg).items()},
             }
-            for leg in run.lanes
+            for leg in run.legs
         ],
         "verdicts": [_verdict(scored, verdict) for verdict in run.verdicts],
     }
 
 
-def _entry(entry: Known) -> JsonObject:
+def _entry(entry: ExpectedFailure) -> JsonObject:
     found: JsonObject = {"check": entry.check, "reason": entry.reason}
     for name, value in (("revision", entry.revision), ("transport", entry.transport)):
         if value is not None:
@@ -73,7 +73,7 @@ def _entry(entry: Known) -> JsonObject:
     return found
 
 
-def _verdict(scored: Scored, verdict: Verdict) -> JsonObject:
+def _verdict(scored: ScoredRun, verdict: Verdict) -> JsonObject:
     check = find(verdict.check, scored.run.role)
     known = scored.known(verdict)
     found: JsonObject = {
@@ -82,7 +82,7 @@ def _verdict(scored: Scored, verdict: Verdict) -> JsonObject:
         "revision": verdict.revision,
         "transport": verdict.transport,
         "outcome": verdict.outcome.value,
-        "standing": scored.standing(verdict).value,
+        "standing": scored.score_of(verdict).value,
         "level": check.level(verdict.revision).value,
         "requirements": [
             {"id": row.id, "level": row.level.value, "place": row.place, "text": row.text}

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from mcp_conformance.reports.findings import again
-from mcp_conformance.scoring.score import RED, Standing
+from mcp_conformance.scoring.score import FAILING, Score
 from mcp_conformance.suite.checks import find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.model.verdict import Verdict
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["junit"]
 
-_TAGS: Final[Mapping[Standing, str]] = {
-    Standing.FAILED: "failure",
-    Standing.BROKEN: "error",
+_TAGS: Final[Mapping[Score, str]] = {
+    Score.FAILED: "failure",
+    Score.BROKEN: "error",
     # A check that could not test is not a pass, and must not look like one.
-    Standing.NOT_TESTABLE: "failure",
-    Standing.NOT_APPLICABLE: "skipped",
-    Standing.KNOWN: "skipped",
-    Standing.UNSCORED: "skipped",
+    Score.NOT_TESTABLE: "failure",
+    Score.NOT_APPLICABLE: "skipped",
+    Score.KNOWN: "skipped",
+    Score.UNSCORED: "skipped",
 }
 _COUNTS: Final[Mapping[str, str]] = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """The attribute of a suite with the number of cases with a tag."""
@@ -38,10 +38,10 @@ _COUNTS: Final[Mapping[str, str]] = {"failure": "failures", "error": "errors", "
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(scored: Scored) -> bytes:
+def junit(scored: ScoredRun) -> bytes:
     """Return a run as a JUnit document in UTF-8."""
     root = Element("testsuites", name=f"mcp-conformance {scored.run.role.value}")
-    for leg in scored.run.lanes:
+    for leg in scored.run.legs:
         suite = SubElement(root, "testsuite", name=f"{leg.revision} {leg.transport}")
         if leg.refusal is not None:
             SubElement(SubElement(suite, "properties"), "property", name="not supported", value=_clean(leg.refusal))
@@ -66,22 +66,22 @@ def junit(scored: Scored) -> bytes:
     return document
 
 
-def _case(scored: Scored, suite: Element, verdict: Verdict) -> None:
+def _case(scored: ScoredRun, suite: Element, verdict: Verdict) -> None:
     place = f"{verdict.revision}.{verdict.transport}.{verdict.check.partition('.')[0]}"
     case = SubElement(suite, "testcase", classname=place, name=verdict.check)
-    standing = scored.standing(verdict)
-    tag = _TAGS.get(standing)
+    verdict_score = scored.score_of(verdict)
+    tag = _TAGS.get(verdict_score)
     if tag is None:
         return
-    if standing in RED and not scored.rules.is_red(standing):
+    if verdict_score in FAILING and not scored.rules.makes_run_fail(verdict_score):
         tag = "skipped"
     message = f"expected {verdict.expected}; observed {verdict.observed}" if verdict.expected else verdict.reason
     entry = scored.known(verdict)
     if tag == "skipped":
-        message = ": ".join(part for part in (standing.value, message if entry is None else entry.reason) if part)
+        message = ": ".join(part for part in (verdict_score.value, message if entry is None else entry.reason) if part)
         SubElement(case, tag, message=_clean(message))
         return
-    result = SubElement(case, tag, message=_clean(message), type=standing.value)
+    result = SubElement(case, tag, message=_clean(message), type=verdict_score.value)
     check = find(verdict.check, scored.run.role)
     rows = [f"{row.level.value} {row.id}: {row.text} ({row.place})" for row in check.requirements(verdict.revision)]
     result.text = _clean("\n".join([check.title, *rows, *verdict.transcript, f"rerun: {again(scored.run, verdict)}"]))

@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.reports.findings import findings
-from mcp_conformance.scoring.score import Standing
+from mcp_conformance.scoring.score import Score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mcp_conformance.reports.findings import Finding
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["markdown"]
 
@@ -22,27 +22,27 @@ _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>#|!~&@])")
 """Characters with a meaning in Markdown."""
 
 
-def markdown(scored: Scored) -> str:
+def markdown(scored: ScoredRun) -> str:
     """Return a run as Markdown."""
     return "\n".join(_lines(scored)) + "\n"
 
 
-def _lines(scored: Scored) -> Iterator[str]:
+def _lines(scored: ScoredRun) -> Iterator[str]:
     run, profile = scored.run, scored.rules.profile
     yield f"## MCP conformance of the {run.role.value}: {'passed' if scored.status == 0 else 'not passed'}"
     yield ""
-    yield f"{_code(run.target)}: {scored.told}."
+    yield f"{_code(run.target)}: {scored.summary}."
     if profile is not None:
         yield f"Scored by the profile {profile.name} ({profile.digest})."
     yield ""
     yield from _table(scored)
-    found = findings(scored, scored.those((Standing.FAILED, Standing.BROKEN)))
+    found = findings(scored, scored.with_scores((Score.FAILED, Score.BROKEN)))
     for finding in found[:_MOST]:
         yield from _finding(finding)
     if len(found) > _MOST:
         yield ""
         yield f"And {len(found) - _MOST} more."
-    yield from _listed("Not testable", findings(scored, scored.those((Standing.NOT_TESTABLE,))))
+    yield from _listed("Not testable", findings(scored, scored.with_scores((Score.NOT_TESTABLE,))))
     yield from _listed("Known", findings(scored, scored.comparison.known))
     if scored.comparison.stale:
         yield ""
@@ -51,14 +51,14 @@ def _lines(scored: Scored) -> Iterator[str]:
         yield from (f"- {_code(str(entry))} does not fail" for entry in scored.comparison.stale)
 
 
-def _table(scored: Scored) -> Iterator[str]:
-    yield f"| revision | transport | {' | '.join(standing.value for standing in Standing)} |"
-    yield f"| --- | --- |{' ---: |' * len(Standing)}"
-    for leg in scored.run.lanes:
+def _table(scored: ScoredRun) -> Iterator[str]:
+    yield f"| revision | transport | {' | '.join(verdict_score.value for verdict_score in Score)} |"
+    yield f"| --- | --- |{' ---: |' * len(Score)}"
+    for leg in scored.run.legs:
         counts = scored.counts(leg)
         cells = [str(count or "") for count in counts.values()]
         if leg.refusal is not None:
-            cells = ["not supported", *[""] * (len(Standing) - 1)]
+            cells = ["not supported", *[""] * (len(Score) - 1)]
         yield f"| {leg.revision} | {leg.transport} | {' | '.join(cells)} |"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.model.verdict import Verdict
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["sarif"]
@@ -22,7 +22,7 @@ __all__ = ["sarif"]
 _LEVELS: Final[Mapping[Level, str]] = {Level.MUST: "error", Level.SHOULD: "warning", Level.MAY: "note"}
 
 
-def sarif(scored: Scored) -> JsonObject:
+def sarif(scored: ScoredRun) -> JsonObject:
     """Return a run as a SARIF log, with expected failures as suppressed, and without unscored verdicts."""
     run = scored.run
     failed = [each for each in run.verdicts if each.outcome is Outcome.FAILED and scored.rules.counts(each, run.role)]
@@ -35,7 +35,7 @@ def sarif(scored: Scored) -> JsonObject:
     }
 
 
-def _rule(scored: Scored, id: str) -> JsonObject:
+def _rule(scored: ScoredRun, id: str) -> JsonObject:
     check = find(id, scored.run.role)
     # A requirement may have the same words in several revisions.
     requirements = dict.fromkeys(
@@ -46,7 +46,7 @@ def _rule(scored: Scored, id: str) -> JsonObject:
     return {"id": id, "shortDescription": {"text": check.title}, "help": {"text": "\n".join(requirements)}}
 
 
-def _result(scored: Scored, verdict: Verdict) -> JsonObject:
+def _result(scored: ScoredRun, verdict: Verdict) -> JsonObject:
     check, entry = find(verdict.check, scored.run.role), scored.known(verdict)
     found: JsonObject = {
         "ruleId": verdict.check,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.reports.findings import findings, places
-from mcp_conformance.scoring.score import RED, Standing
+from mcp_conformance.scoring.score import FAILING, Score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.model.verdict import Verdict
     from mcp_conformance.reports.findings import Finding
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["Progress", "finding_lines", "progress_line", "summary_lines"]
 
@@ -35,9 +35,9 @@ class Progress:
         standing: Returns the score of a verdict.
     """
 
-    def __init__(self, stream: TextIO, standing: Callable[[Verdict], Standing]) -> None:
+    def __init__(self, stream: TextIO, verdict_score: Callable[[Verdict], Score]) -> None:
         self._stream: Final = stream
-        self._standing: Final = standing
+        self._standing: Final = verdict_score
         self._changing: Final = stream.isatty()
         self._all = 0
         self._red = 0
@@ -45,9 +45,9 @@ class Progress:
 
     def __call__(self, verdict: Verdict) -> None:
         """Show a verdict."""
-        standing = self._standing(verdict)
+        verdict_score = self._standing(verdict)
         self._all += 1
-        loud = standing in (Standing.FAILED, Standing.BROKEN)
+        loud = verdict_score in (Score.FAILED, Score.BROKEN)
         self._red += loud
         if loud:
             self._clear()
@@ -90,9 +90,9 @@ def progress_line(verdict: Verdict) -> str:
     return f"{verdict.outcome.value:14} {verdict.revision} {verdict.transport:8} {verdict.check}"
 
 
-def summary_lines(scored: Scored) -> Iterator[str]:
+def summary_lines(scored: ScoredRun) -> Iterator[str]:
     """Yield the summary of a run: each failure in full, other remarks, then the counts."""
-    for finding in findings(scored, scored.those((Standing.FAILED, Standing.BROKEN))):
+    for finding in findings(scored, scored.with_scores((Score.FAILED, Score.BROKEN))):
         yield from finding_lines(finding)
         yield ""
     yield from _untested(scored)
@@ -105,10 +105,10 @@ def summary_lines(scored: Scored) -> Iterator[str]:
     yield from _table(scored)
     if not scored.run.verdicts:
         # Usually the command is wrong, and its output says so.
-        for log in dict.fromkeys(leg.log for leg in scored.run.lanes if leg.log):
+        for log in dict.fromkeys(leg.log for leg in scored.run.legs if leg.log):
             yield from _ended(log)
     yield ""
-    yield f"{scored.run.role.value} {scored.run.target}: {scored.told}"
+    yield f"{scored.run.role.value} {scored.run.target}: {scored.summary}"
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:
@@ -137,10 +137,10 @@ def _ended(log: str) -> Iterator[str]:
     yield from (f"    {line}" for line in log.splitlines()[-_LOG:])
 
 
-def _untested(scored: Scored) -> Iterator[str]:
+def _untested(scored: ScoredRun) -> Iterator[str]:
     """Yield the reasons of checks that are not testable; only their number when the rules allow it."""
     reasons: dict[str, dict[str, None]] = {}
-    for verdict in scored.those((Standing.NOT_TESTABLE,)):
+    for verdict in scored.with_scores((Score.NOT_TESTABLE,)):
         reasons.setdefault(verdict.reason, {})[verdict.check] = None
     if reasons and scored.rules.allow_untested:
         number = len({check for checks in reasons.values() for check in checks})
@@ -155,7 +155,7 @@ def _untested(scored: Scored) -> Iterator[str]:
         yield ""
 
 
-def _known(scored: Scored) -> Iterator[str]:
+def _known(scored: ScoredRun) -> Iterator[str]:
     known: dict[str, list[Verdict]] = {}
     for verdict in scored.comparison.known:
         known.setdefault(verdict.check, []).append(verdict)
@@ -166,20 +166,20 @@ def _known(scored: Scored) -> Iterator[str]:
         yield ""
 
 
-def _later(scored: Scored) -> Iterator[str]:
-    failed = [each for each in scored.those((Standing.UNSCORED,)) if each.outcome is Outcome.FAILED]
+def _later(scored: ScoredRun) -> Iterator[str]:
+    failed = [each for each in scored.with_scores((Score.UNSCORED,)) if each.outcome is Outcome.FAILED]
     for finding in findings(scored, failed):
         yield f"not scored     {finding.first.check} failed ({finding.places}): {finding.first.observed}"
     if failed:
         yield ""
 
 
-def _table(scored: Scored) -> Iterator[str]:
+def _table(scored: ScoredRun) -> Iterator[str]:
     """Yield the counts, with a column for each score that occurs."""
     counts = scored.counts()
-    shown = [each for each in Standing if counts[each] or each in (Standing.PASSED, *RED[:2])]
+    shown = [each for each in Score if counts[each] or each in (Score.PASSED, *FAILING[:2])]
     yield f"{'revision':12}{'transport':10}" + "".join(f"{each.value:>{len(each.value) + 3}}" for each in shown)
-    for leg in scored.run.lanes:
+    for leg in scored.run.legs:
         own = scored.counts(leg)
         cells = "".join(f"{own[each]:>{len(each.value) + 3}}" for each in shown)
         known = cells if leg.refusal is None else f"   not supported: {leg.refusal}"

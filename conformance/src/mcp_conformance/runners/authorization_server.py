@@ -15,7 +15,7 @@ from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.drivers.server.under_test import ServerUnderTest
 from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
-from mcp_conformance.model.verdict import Lane, Run, Verdict
+from mcp_conformance.model.verdict import Leg, Run, Verdict
 from mcp_conformance.oauth_testbed.user_login import open_login
 from mcp_conformance.runners.check_run import server_judged
 from mcp_conformance.wire.nursery import open_nursery
@@ -55,7 +55,7 @@ async def run_authorization_server(
     own_settings = attrs.evolve(settings, authorization_server=issuer, login=login)
     target = UrlTarget(issuer, own_settings)
     checks = [each for each in SERVER_CHECKS if NEED in each.needs and each.id in chosen]
-    lanes, verdicts = [], []
+    legs, verdicts = [], []
     listening = nullcontext() if login is None else open_login(login)
     async with listening, open_nursery() as nursery:
         connections = ConnectionPool(nursery)
@@ -63,7 +63,7 @@ async def run_authorization_server(
             matching = [each for each in checks if revision.name in each.revisions]
             if not matching:
                 continue
-            lanes.append(Lane(revision=revision.name, transport=Transport.HTTP.value, refusal=None))
+            legs.append(Leg(revision=revision.name, transport=Transport.HTTP.value, refusal=None))
             subject = ServerUnderTest(
                 target=target,
                 revision=revision,
@@ -77,7 +77,7 @@ async def run_authorization_server(
             for each in matching:
                 verdicts.append(await server_judged(each, subject, _run))
                 show(verdicts[-1])
-    return Run(role=Role.SERVER, target=issuer, lanes=tuple(lanes), verdicts=tuple(verdicts))
+    return Run(role=Role.SERVER, target=issuer, legs=tuple(legs), verdicts=tuple(verdicts))
 
 
 async def _run(check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:

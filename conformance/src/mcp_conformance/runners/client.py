@@ -20,7 +20,7 @@ from mcp_conformance.drivers.client.http_host import HttpHost, open_http_host
 from mcp_conformance.drivers.client.sse_host import SseHost, open_sse_host
 from mcp_conformance.drivers.client.stdio_host import StdioHost, open_stdio_host
 from mcp_conformance.model.check import Role, Transport
-from mcp_conformance.model.verdict import Lane, Run, Verdict
+from mcp_conformance.model.verdict import Leg, Run, Verdict
 from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.runners.check_run import judged
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["ClientCommand", "lanes_of", "play", "run_client"]
+__all__ = ["ClientCommand", "legs_of", "play", "run_client"]
 
 _FIRST: Final = "initialize"
 """The scenario that shows whether the client supports a revision."""
@@ -80,15 +80,15 @@ class ClientCommand:
         return found
 
 
-def lanes_of(command: ClientCommand, revisions: Sequence[Revision]) -> list[tuple[Revision, Transport]]:
+def legs_of(command: ClientCommand, revisions: Sequence[Revision]) -> list[tuple[Revision, Transport]]:
     """Return the legs in which a client can be tested."""
-    lanes: list[tuple[Revision, Transport]] = []
+    legs: list[tuple[Revision, Transport]] = []
     for revision in revisions:
         if command.http is not None:
-            lanes.append((revision, Transport.HTTP_SSE if revision.http_sse else Transport.HTTP))
+            legs.append((revision, Transport.HTTP_SSE if revision.http_sse else Transport.HTTP))
         if command.stdio is not None:
-            lanes.append((revision, Transport.STDIO))
-    return lanes
+            legs.append((revision, Transport.STDIO))
+    return legs
 
 
 async def run_client(
@@ -113,9 +113,9 @@ async def run_client(
         looked_at: The scenarios for checks that judge all messages; `None`: all scenarios.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
-    lanes = lanes_of(command, revisions)
+    legs = legs_of(command, revisions)
     places = trio.CapacityLimiter(settings.jobs)
-    found: dict[int, tuple[Lane, list[Verdict]]] = {}
+    found: dict[int, tuple[Leg, list[Verdict]]] = {}
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         client_leg = _ClientLeg(
@@ -130,13 +130,13 @@ async def run_client(
         found[number] = await client_leg.run(checks, show)
 
     async with open_nursery() as nursery:
-        for number, (revision, transport) in enumerate(lanes):
+        for number, (revision, transport) in enumerate(legs):
             nursery.start_soon(run, number, revision, transport)
-    results = [found[number] for number in range(len(lanes))]
+    results = [found[number] for number in range(len(legs))]
     return Run(
         role=Role.CLIENT,
         target=str(command),
-        lanes=tuple(leg for leg, _ in results),
+        legs=tuple(leg for leg, _ in results),
         verdicts=tuple(verdict for _, verdicts in results for verdict in verdicts),
     )
 
@@ -156,14 +156,14 @@ class _ClientLeg:
 
     async def run(
         self, checks: Sequence[Check[ClientUnderTest]], show: Callable[[Verdict], None]
-    ) -> tuple[Lane, list[Verdict]]:
+    ) -> tuple[Leg, list[Verdict]]:
         """Run the leg."""
         matching = [
             each for each in checks if self.revision.name in each.revisions and self.transport in each.transports
         ]
         await self._play(SCENARIOS[_FIRST])
         refusal = _refusal(self.runs[_FIRST])
-        leg = Lane(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
+        leg = Leg(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
         if refusal is not None:
             return leg, []
         needed = [each for each in _needed(matching, self.looked_at) if each.name != _FIRST]

@@ -17,10 +17,10 @@ from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.server.connection_pool import ConnectionPool
 from mcp_conformance.drivers.server.inventory import ServerInventory, read_inventory
 from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
-from mcp_conformance.model.check import Role, Subject, Transport
-from mcp_conformance.model.verdict import Deviation, Lane, NotApplicable, NotTestable, Run
+from mcp_conformance.model.check import CheckScope, Role, Transport
+from mcp_conformance.model.verdict import Deviation, Leg, NotApplicable, NotTestable, Run
 from mcp_conformance.runners.check_run import FAILING, server_judged
-from mcp_conformance.runners.server_exit import Vigil
+from mcp_conformance.runners.server_exit import ServerMonitor
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
 
@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["run_server"]
 
-_ORDER: Final = (Subject.SHARED, Subject.RECOVERING, Subject.CONNECTION, Subject.PROCESS, Subject.EVIDENCE)
+_ORDER: Final = (
+    CheckScope.SHARED,
+    CheckScope.RECOVERING,
+    CheckScope.CONNECTION,
+    CheckScope.PROCESS,
+    CheckScope.EVIDENCE,
+)
 _HTTP_SSE: Final = frozenset({"2024-11-05"})
 
 
@@ -60,7 +66,7 @@ async def run_server(
         chosen: The ids of the checks that run; `None`: all.
         show: Receives each verdict.
     """
-    lanes = [
+    legs = [
         (revision, each)
         for revision in revisions
         for each in sorted(target.transports, key=lambda t: t.value)
@@ -68,26 +74,26 @@ async def run_server(
         if each is not Transport.HTTP_SSE or revision.name in _HTTP_SSE
     ]
     verdicts: dict[int, list[Verdict]] = {}
-    found: dict[int, Lane] = {}
+    found: dict[int, Leg] = {}
     places = trio.CapacityLimiter(settings.jobs)
-    monitor = Vigil(target)
+    monitor = ServerMonitor(target)
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         async with places:
             leg = _ServerLeg(target, settings, manifest, monitor, revision=revision, transport=transport, show=show)
             refusal = await leg.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
             log = "" if refusal is None else target.log
-            found[number] = Lane(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
+            found[number] = Leg(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
             verdicts[number] = leg.verdicts
 
     async with open_nursery() as nursery:
-        for number, (revision, transport) in enumerate(lanes):
+        for number, (revision, transport) in enumerate(legs):
             nursery.start_soon(run, number, revision, transport)
-    order = range(len(lanes))
+    order = range(len(legs))
     return Run(
         role=Role.SERVER,
         target=str(target),
-        lanes=tuple(found[number] for number in order),
+        legs=tuple(found[number] for number in order),
         verdicts=tuple(verdict for number in order for verdict in verdicts[number]),
     )
 
@@ -100,7 +106,7 @@ class _ServerLeg:
         target: ServerTarget,
         settings: Settings,
         manifest: Manifest,
-        monitor: Vigil,
+        monitor: ServerMonitor,
         *,
         revision: Revision,
         transport: Transport,
@@ -122,9 +128,7 @@ class _ServerLeg:
             check
             for subject in _ORDER
             for check in checks
-            if check.subject is subject
-            and self._revision.name in check.revisions
-            and self._transport in check.transports
+            if check.scope is subject and self._revision.name in check.revisions and self._transport in check.transports
         ]
         try:
             inventory = await self._monitor.reached(self._read_inventory)
@@ -169,14 +173,14 @@ class _ServerLeg:
                 await self._connected(check, subject)
 
     async def _connected(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
-        if check.subject in (Subject.PROCESS, Subject.EVIDENCE):
+        if check.scope in (CheckScope.PROCESS, CheckScope.EVIDENCE):
             raise AssertionError(f"{check.id} must open its own connections, or use none")
-        if check.subject is Subject.CONNECTION:
+        if check.scope is CheckScope.CONNECTION:
             async with subject.open() as peer:
                 self._evidence.append(peer.transcript)
                 await check.run(attrs.evolve(subject, connected=peer))
         else:
-            async with subject.share(subject=check.subject, evident=True) as peer:
+            async with subject.share(subject=check.scope, evident=True) as peer:
                 await check.run(attrs.evolve(subject, connected=peer))
 
 

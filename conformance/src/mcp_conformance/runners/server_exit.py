@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Attempt: TypeAlias = Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]]
 
-__all__ = ["LegMonitor", "Vigil"]
+__all__ = ["LegMonitor", "ServerMonitor"]
 
 _LOOKS: Final = 2
 """Maximum number of server exits while its inventory is taken, caused by another leg."""
@@ -71,7 +71,7 @@ async def _unreachable(target: UrlTarget) -> str:
     return ""
 
 
-class Vigil:
+class ServerMonitor:
     """The monitor of the server process of a run.
 
     Args:
@@ -186,7 +186,7 @@ class Vigil:
 
 
 class LegMonitor:
-    """The monitor of one leg, created by `Vigil.watch`.
+    """The monitor of one leg, created by `ServerMonitor.watch`.
 
     Args:
         monitor: The monitor of the run.
@@ -194,7 +194,7 @@ class LegMonitor:
         forget: Closes the connections of the leg.
     """
 
-    def __init__(self, monitor: Vigil, place: str, forget: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, monitor: ServerMonitor, place: str, forget: Callable[[], Awaitable[None]]) -> None:
         self._monitor: Final = monitor
         self._place: Final = place
         self._forget: Final = forget

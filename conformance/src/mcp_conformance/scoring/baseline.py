@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.model.verdict import Verdict
 
-__all__ = ["Baseline", "BaselineComparison", "Known", "judge", "read_baseline", "written"]
+__all__ = ["Baseline", "BaselineComparison", "ExpectedFailure", "judge", "read_baseline", "written"]
 
 _FAILING: Final = frozenset({Outcome.FAILED, Outcome.NOT_TESTABLE})
 """The outcomes that a baseline can excuse. An error of the suite is never an expected failure."""
@@ -40,7 +40,7 @@ _MEMBERS: Final = frozenset({"check", "reason", "expires", "revision", "transpor
 
 
 @attrs.frozen(kw_only=True)
-class Known:
+class ExpectedFailure:
     """An expected failure."""
 
     check: str
@@ -76,9 +76,9 @@ class Known:
 class Baseline:
     """All entries of a baseline."""
 
-    known: tuple[Known, ...] = ()
+    known: tuple[ExpectedFailure, ...] = ()
 
-    def find(self, verdict: Verdict, today: datetime.date) -> Known | None:
+    def find(self, verdict: Verdict, today: datetime.date) -> ExpectedFailure | None:
         """Return the entry that excuses a verdict; `None` when no entry matches."""
         if verdict.outcome not in _FAILING:
             return None
@@ -93,9 +93,9 @@ class BaselineComparison:
     """Unexpected failures."""
     known: tuple[Verdict, ...]
     """Expected failures."""
-    stale: tuple[Known, ...]
+    stale: tuple[ExpectedFailure, ...]
     """Entries without a failure."""
-    expired: tuple[Known, ...]
+    expired: tuple[ExpectedFailure, ...]
     """Expired entries with a failure."""
 
     @property
@@ -124,7 +124,7 @@ def judge(verdicts: Iterable[Verdict], baseline: Baseline, today: datetime.date)
     )
 
 
-def _is_stale(entry: Known, verdicts: Iterable[Verdict]) -> bool:
+def _is_stale(entry: ExpectedFailure, verdicts: Iterable[Verdict]) -> bool:
     """Return whether the check of an entry ran and did not fail anywhere."""
     matching = [verdict for verdict in verdicts if entry.covers(verdict)]
     return bool(matching) and not entry.flaky and not any(verdict.outcome in _FAILING for verdict in matching)
@@ -147,7 +147,7 @@ def read_baseline(path: Path) -> Baseline:
     return Baseline(tuple(_entry(entry, f"known[{number}]") for number, entry in enumerate(entries)))
 
 
-def _entry(entry: object, place: str) -> Known:
+def _entry(entry: object, place: str) -> ExpectedFailure:
     if not isinstance(entry, dict):
         raise InvalidValue("is not a table", path=place)
     unknown = sorted(set(entry) - _MEMBERS)
@@ -160,7 +160,7 @@ def _entry(entry: object, place: str) -> Known:
         if name in entry and not isinstance(entry[name], kinds):
             raise InvalidValue(f"is not of type {kinds.__name__}", path=f"{place}.{name}")
     expires = entry.get("expires")
-    return Known(
+    return ExpectedFailure(
         check=str(entry["check"]),
         reason=str(entry["reason"]),
         expires=expires.date() if isinstance(expires, datetime.datetime) else expires,
@@ -185,7 +185,7 @@ def written(verdicts: Iterable[Verdict], old: Baseline) -> str:
     return "\n".join(_written([*kept, *_new(all_, kept)])) + "\n"
 
 
-def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
+def _new(verdicts: Sequence[Verdict], kept: Sequence[ExpectedFailure]) -> Iterator[ExpectedFailure]:
     """Yield entries for unexpected failures."""
     ran: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -193,11 +193,11 @@ def _new(verdicts: Sequence[Verdict], kept: Sequence[Known]) -> Iterator[Known]:
     for check, matching in ran.items():
         failed = [verdict for verdict in matching if verdict.outcome in _FAILING]
         if len(failed) == len(matching) and not any(entry.covers(verdict) for entry in kept for verdict in failed):
-            yield Known(check=check, reason=_reason(failed[0]))
+            yield ExpectedFailure(check=check, reason=_reason(failed[0]))
             continue
         for verdict in failed:
             if not any(entry.covers(verdict) for entry in kept):
-                yield Known(
+                yield ExpectedFailure(
                     check=check, reason=_reason(verdict), revision=verdict.revision, transport=verdict.transport
                 )
 
@@ -207,7 +207,7 @@ def _reason(verdict: Verdict) -> str:
     return reason[:_LONGEST]
 
 
-def _written(entries: Iterable[Known]) -> Iterator[str]:
+def _written(entries: Iterable[ExpectedFailure]) -> Iterator[str]:
     yield "# Expected failures. Remove entries that pass."
     for entry in entries:
         yield ""

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mcp_conformance.model.check import Role
-    from mcp_conformance.model.verdict import Lane, Run, Verdict
-    from mcp_conformance.scoring.baseline import BaselineComparison, Known
+    from mcp_conformance.model.verdict import Leg, Run, Verdict
+    from mcp_conformance.scoring.baseline import BaselineComparison, ExpectedFailure
     from mcp_conformance.suite.profile import Profile
 
-__all__ = ["RED", "Rules", "Scored", "Standing", "meets", "score"]
+__all__ = ["FAILING", "Rules", "Score", "ScoredRun", "meets", "score"]
 
 
-class Standing(enum.Enum):
+class Score(enum.Enum):
     """The score of a verdict."""
 
     PASSED = "passed"
@@ -46,15 +46,15 @@ class Standing(enum.Enum):
     NOT_APPLICABLE = "not applicable"
 
 
-RED: Final = (Standing.FAILED, Standing.NOT_TESTABLE, Standing.BROKEN)
+FAILING: Final = (Score.FAILED, Score.NOT_TESTABLE, Score.BROKEN)
 """The scores that make a run fail, except not testable if the rules allow it."""
 
-_STANDINGS: Final[Mapping[Outcome, Standing]] = {
-    Outcome.PASSED: Standing.PASSED,
-    Outcome.FAILED: Standing.FAILED,
-    Outcome.NOT_TESTABLE: Standing.NOT_TESTABLE,
-    Outcome.BROKEN: Standing.BROKEN,
-    Outcome.NOT_APPLICABLE: Standing.NOT_APPLICABLE,
+_SCORES: Final[Mapping[Outcome, Score]] = {
+    Outcome.PASSED: Score.PASSED,
+    Outcome.FAILED: Score.FAILED,
+    Outcome.NOT_TESTABLE: Score.NOT_TESTABLE,
+    Outcome.BROKEN: Score.BROKEN,
+    Outcome.NOT_APPLICABLE: Score.NOT_APPLICABLE,
 }
 
 
@@ -87,21 +87,21 @@ class Rules:
             return False
         return self.profile is None or self.profile.has(verdict.check, verdict.revision, role)
 
-    def standing(self, verdict: Verdict, role: Role) -> Standing:
+    def score_of(self, verdict: Verdict, role: Role) -> Score:
         """Return the score of a verdict."""
         if not self.counts(verdict, role):
-            return Standing.UNSCORED
+            return Score.UNSCORED
         if self.baseline.find(verdict, self.today) is not None:
-            return Standing.KNOWN
-        return _STANDINGS[verdict.outcome]
+            return Score.KNOWN
+        return _SCORES[verdict.outcome]
 
-    def is_red(self, standing: Standing) -> bool:
+    def makes_run_fail(self, verdict_score: Score) -> bool:
         """Return whether a score makes a run fail."""
-        return standing in RED and not (self.allow_untested and standing is Standing.NOT_TESTABLE)
+        return verdict_score in FAILING and not (self.allow_untested and verdict_score is Score.NOT_TESTABLE)
 
 
 @attrs.frozen(kw_only=True)
-class Scored:
+class ScoredRun:
     """A run with its score."""
 
     run: Run
@@ -113,36 +113,36 @@ class Scored:
     comparison: BaselineComparison
     """The comparison of the counted verdicts with the baseline."""
 
-    def standing(self, verdict: Verdict) -> Standing:
+    def score_of(self, verdict: Verdict) -> Score:
         """Return the score of a verdict of the run."""
-        return self.rules.standing(verdict, self.run.role)
+        return self.rules.score_of(verdict, self.run.role)
 
-    def known(self, verdict: Verdict) -> Known | None:
+    def known(self, verdict: Verdict) -> ExpectedFailure | None:
         """Return the entry of the baseline that excuses a verdict."""
         return self.rules.baseline.find(verdict, self.rules.today)
 
-    def counts(self, leg: Lane | None = None) -> Mapping[Standing, int]:
+    def counts(self, leg: Leg | None = None) -> Mapping[Score, int]:
         """Return the number of verdicts by score, of a leg or of the whole run, including zeros."""
-        counter = Counter(map(self.standing, self.run.verdicts if leg is None else self.run.of(leg)))
-        return {standing: counter[standing] for standing in Standing}
+        counter = Counter(map(self.score_of, self.run.verdicts if leg is None else self.run.of(leg)))
+        return {verdict_score: counter[verdict_score] for verdict_score in Score}
 
-    def those(self, standings: Iterable[Standing]) -> tuple[Verdict, ...]:
+    def with_scores(self, scores: Iterable[Score]) -> tuple[Verdict, ...]:
         """Return the verdicts with some scores, in order."""
-        wanted = set(standings)
-        return tuple(verdict for verdict in self.run.verdicts if self.standing(verdict) in wanted)
+        wanted = set(scores)
+        return tuple(verdict for verdict in self.run.verdicts if self.score_of(verdict) in wanted)
 
     @property
-    def unsupported(self) -> tuple[Lane, ...]:
+    def unsupported(self) -> tuple[Leg, ...]:
         """The legs of revisions that were requested by name and are not supported.
 
         Streamable HTTP came after HTTP+SSE: a server that supports HTTP+SSE in a revision does not need the other.
         """
         older = {
-            leg.revision for leg in self.run.lanes if leg.refusal is None and leg.transport == Transport.HTTP_SSE.value
+            leg.revision for leg in self.run.legs if leg.refusal is None and leg.transport == Transport.HTTP_SSE.value
         }
         return tuple(
             leg
-            for leg in self.run.lanes
+            for leg in self.run.legs
             if leg.refusal is not None
             and leg.revision in self.rules.demanded
             and not (leg.transport == Transport.HTTP.value and leg.revision in older)
@@ -152,27 +152,27 @@ class Scored:
     def status(self) -> int:
         """The exit status of the command: 0, 1 or 3, as documented in `--help`."""
         counts = self.counts()
-        if counts[Standing.BROKEN] or self.unsupported or not self.run.verdicts:
+        if counts[Score.BROKEN] or self.unsupported or not self.run.verdicts:
             return 3
         return 0 if self.comparison.good else 1
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The result of the run in a few words."""
         counts = self.counts()
         if not self.run.verdicts or self.unsupported:
             return "nothing to test" if not self.run.verdicts else "not supported"
-        parts = [f"{counts[each]} {each.value}" for each in RED if counts[each]]
+        parts = [f"{counts[each]} {each.value}" for each in FAILING if counts[each]]
         if self.comparison.stale:
             parts.append(f"{len(self.comparison.stale)} stale in the baseline")
         return ", ".join(["passed", *parts] if self.status == 0 else parts)
 
 
-def score(run: Run, rules: Rules) -> Scored:
+def score(run: Run, rules: Rules) -> ScoredRun:
     """Score a run."""
     counted = tuple(
         verdict
         for verdict in run.verdicts
         if rules.counts(verdict, run.role) and not (rules.allow_untested and verdict.outcome is Outcome.NOT_TESTABLE)
     )
-    return Scored(run=run, rules=rules, counted=counted, comparison=judge(counted, rules.baseline, rules.today))
+    return ScoredRun(run=run, rules=rules, counted=counted, comparison=judge(counted, rules.baseline, rules.today))

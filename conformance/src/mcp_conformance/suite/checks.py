@@ -11,16 +11,16 @@ from mcp_conformance.model.check import Role
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mcp_conformance.model.check import Facts
+    from mcp_conformance.model.check import CheckInfo
 
 __all__ = ["CHECKS", "find"]
 
-CHECKS: Final[Mapping[Role, Iterable[Facts]]] = {Role.SERVER: SERVER_CHECKS, Role.CLIENT: CLIENT_CHECKS}
+CHECKS: Final[Mapping[Role, Iterable[CheckInfo]]] = {Role.SERVER: SERVER_CHECKS, Role.CLIENT: CLIENT_CHECKS}
 """All checks, by role."""
 
 
 @cache
-def find(id: str, role: Role | None = None) -> Facts:
+def find(id: str, role: Role | None = None) -> CheckInfo:
     """Return the check with an id.
 
     Args:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.catalogue.requirements import Actor, Level, Observable, catalogue
+from mcp_conformance.catalogue.requirements import Level, Observable, Party, catalogue
 from mcp_conformance.model.check import Role
 from mcp_conformance.suite.checks import CHECKS
 from mcp_core.revisions import REVISIONS
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from mcp_conformance.catalogue.requirements import Requirement
 
-__all__ = ["Covered", "coverage", "coverage_lines", "reasons"]
+__all__ = ["CoverageRow", "coverage", "coverage_lines", "reasons"]
 
 _OBLIGED: Final = {
-    Role.SERVER: frozenset({Actor.SERVER, Actor.BOTH, Actor.AUTHORIZATION_SERVER}),
-    Role.CLIENT: frozenset({Actor.CLIENT, Actor.BOTH, Actor.HOST}),
+    Role.SERVER: frozenset({Party.SERVER, Party.BOTH, Party.AUTHORIZATION_SERVER}),
+    Role.CLIENT: frozenset({Party.CLIENT, Party.BOTH, Party.HOST}),
 }
 
 
 @attrs.frozen(kw_only=True)
-class Covered:
+class CoverageRow:
     """The requirements of one revision, role and level."""
 
     revision: str
@@ -61,7 +61,7 @@ def _reason(id: str, role: Role) -> str | None:
     return next((reason for pattern, reason in reasons(role).items() if fnmatchcase(id, pattern)), None)
 
 
-def coverage() -> Iterator[Covered]:
+def coverage() -> Iterator[CoverageRow]:
     """Yield the coverage by revision, role and level."""
     proven = {
         role: {(id, revision) for check in CHECKS[role] for id in check.proves for revision in check.revisions}
@@ -79,11 +79,11 @@ def coverage() -> Iterator[Covered]:
 
 def _covered(
     revision: str, role: Role, level: Level, rows: tuple[Requirement, ...], proven: set[tuple[str, str]]
-) -> Covered:
+) -> CoverageRow:
     observable = tuple(row for row in rows if row.observable is not Observable.INTERNAL)
     left = [row for row in observable if (row.id, revision) not in proven]
     excused = tuple((row, reason) for row in left if (reason := _reason(row.id, role)) is not None)
-    return Covered(
+    return CoverageRow(
         revision=revision,
         role=role,
         level=level,

@@ -23,11 +23,11 @@ from mcp_core.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Frozen", "Profile", "freeze", "load", "names", "read"]
+__all__ = ["Profile", "ProfileCheck", "freeze", "load", "names", "read"]
 
 
 @attrs.frozen(kw_only=True)
-class Frozen:
+class ProfileCheck:
     """A check in the state when the profile was frozen."""
 
     revisions: frozenset[str]
@@ -44,7 +44,7 @@ class Profile:
     """Name of the profile."""
     digest: str
     """Digest of the contents: `sha256:` and 64 hexadecimal digits."""
-    checks: Mapping[Role, Mapping[str, Frozen]]
+    checks: Mapping[Role, Mapping[str, ProfileCheck]]
     """Checks of each role, by id."""
 
     def has(self, check: str, revision: str, role: Role) -> bool:
@@ -94,7 +94,8 @@ def read(text: str) -> Profile:
     tables = {role: cast("dict[str, dict[str, list[str]]]", document[role.value]) for role in Role}
     checks = {
         role: {
-            id: Frozen(revisions=frozenset(row["revisions"]), proves=tuple(row["proves"])) for id, row in table.items()
+            id: ProfileCheck(revisions=frozenset(row["revisions"]), proves=tuple(row["proves"]))
+            for id, row in table.items()
         }
         for role, table in tables.items()
     }
@@ -106,13 +107,13 @@ def read(text: str) -> Profile:
 def freeze(name: str) -> str:
     """Return the file of a profile with all present checks."""
     checks = {
-        role: {check.id: Frozen(revisions=check.revisions, proves=check.proves) for check in CHECKS[role]}
+        role: {check.id: ProfileCheck(revisions=check.revisions, proves=check.proves) for check in CHECKS[role]}
         for role in Role
     }
     return "\n".join(_lines(name, checks)) + "\n"
 
 
-def _lines(name: str, checks: Mapping[Role, Mapping[str, Frozen]]) -> Iterator[str]:
+def _lines(name: str, checks: Mapping[Role, Mapping[str, ProfileCheck]]) -> Iterator[str]:
     """Yield the lines of the file, one per check, so that two profiles can be compared."""
     yield "{"
     yield f'"name": {json.dumps(name)},'
@@ -125,7 +126,7 @@ def _lines(name: str, checks: Mapping[Role, Mapping[str, Frozen]]) -> Iterator[s
     yield "}"
 
 
-def _plain(checks: Mapping[Role, Mapping[str, Frozen]]) -> dict[str, dict[str, dict[str, list[str]]]]:
+def _plain(checks: Mapping[Role, Mapping[str, ProfileCheck]]) -> dict[str, dict[str, dict[str, list[str]]]]:
     """Return the contents as JSON, in a fixed order."""
     return {
         role.value: {
@@ -136,6 +137,6 @@ def _plain(checks: Mapping[Role, Mapping[str, Frozen]]) -> dict[str, dict[str, d
     }
 
 
-def _digest(checks: Mapping[Role, Mapping[str, Frozen]]) -> str:
+def _digest(checks: Mapping[Role, Mapping[str, ProfileCheck]]) -> str:
     canonical = json.dumps(_plain(checks), sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"

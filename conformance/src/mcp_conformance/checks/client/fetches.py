@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.scenarios.fetches import ICON, PAGE, SCHEMA
 
@@ -39,7 +39,7 @@ def _add_url(id: str, requirements: tuple[str, ...], path: str, title: str) -> N
         proves=requirements,
         transports=None,
         needs=(f"scenario:{_URLS}",),
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 
@@ -124,7 +124,7 @@ def _add_twice(id: str, requirement: str, method: str, title: str) -> None:
         title=title,
         proves=(requirement,),
         needs=(f"scenario:{_CACHING}",),
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 

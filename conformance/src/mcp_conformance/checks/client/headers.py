@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
@@ -24,9 +24,9 @@ _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream"
 
 
-def _posts(client: ClientUnderTest, *, told: bool = False) -> Iterator[HttpExchange]:
+def _posts(client: ClientUnderTest, *, instructed: bool = False) -> Iterator[HttpExchange]:
     """Yield every POST; with `told`, only of scenarios with a given revision."""
-    for evidence in client.all(instructed=told):
+    for evidence in client.all(instructed=instructed):
         yield from (exchange for exchange in evidence.exchanges if exchange.method == "POST")
 
 
@@ -168,7 +168,7 @@ def _requests(client: ClientUnderTest) -> Iterator[HttpExchange]:
 @check("header.client-version", proves=("header.protocol-version-present",))
 async def version_present(client: ClientUnderTest) -> None:
     """Every POST has the protocol version in a header."""
-    for exchange in _posts(client, told=True):
+    for exchange in _posts(client, instructed=True):
         if not exchange.all("mcp-protocol-version"):
             raise Deviation("MCP-Protocol-Version", _with_header(exchange, "mcp-protocol-version"))
 
@@ -217,7 +217,7 @@ def _add_name(method: str, member: str, requirement: str) -> None:
         name,
         title=f"Every `{method}` repeats `params.{member}` in `Mcp-Name`.",
         proves=(requirement,),
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 
@@ -255,7 +255,7 @@ def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[HttpExch
                 if wrong(exchange):
                     raise Deviation(title.rstrip("."), f"{exchange} with {dict(exchange.headers)}")
 
-    CLIENT_CHECKS.add(id, absent, title=title, proves=(requirement,), revisions=_MODERN, subject=Subject.EVIDENCE)
+    CLIENT_CHECKS.add(id, absent, title=title, proves=(requirement,), revisions=_MODERN, subject=CheckScope.EVIDENCE)
 
 
 _ABSENT: Final[tuple[tuple[str, str, str, Callable[[HttpExchange], bool]], ...]] = (

@@ -142,7 +142,7 @@ async def probe_silence(client: ClientUnderTest) -> None:
         raise NotApplicable("the client does not start with server/discover")
     if evidence.status is None and not evidence.sent("initialize"):
         raise NotTestable(
-            "the client still waited for a response when it was stopped: a longer --patience may show what it does"
+            "the client still waited for a response when it was stopped: a longer --timeout may show what it does"
         )
     if not evidence.sent("notifications/initialized"):
         raise Deviation("initialize after server/discover without a response", evidence.ending)

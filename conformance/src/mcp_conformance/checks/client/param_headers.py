@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
@@ -96,7 +96,7 @@ def _add(
         title=title,
         proves=requirements,
         needs=("scenario:http-custom-headers",),
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 
@@ -223,7 +223,7 @@ def _add_rejected(id: str, requirement: str, title: str, kinds: tuple[str, ...])
         title=title,
         proves=("header.xmcp-client-rejects-invalid", requirement),
         needs=("scenario:http-invalid-tool-headers",),
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 

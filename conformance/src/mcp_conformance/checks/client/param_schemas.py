@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
@@ -70,7 +70,7 @@ def _add(method: str, requirements: tuple[str, ...], title: str) -> None:
         title=title,
         proves=requirements,
         revisions=_LEGACY,
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 

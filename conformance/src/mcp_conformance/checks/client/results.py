@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.reported_results import report
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
@@ -60,7 +60,7 @@ def _add(
         needs=(*_NEEDS, f"scenario:{STREAMS}") if streamed else _NEEDS,
         transports=transports,
         revisions=revisions,
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import answers, declares, error_code, refuses
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
@@ -93,7 +93,7 @@ def _add_kind(kind: str, requirement: str) -> None:
         proves=(requirement,),
         revisions=_LEGACY,
         needs=_NEEDS,
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 
@@ -180,7 +180,7 @@ def _add_loop(id: str, requirement: str, name: str, title: str) -> None:
         title=title,
         proves=(requirement, "sampling.client-rejects-unbalanced"),
         needs=_WITH_WRONG,
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 
@@ -257,7 +257,7 @@ def _add_hint(id: str, requirements: tuple[str, ...], name: str, right: str, tit
         proves=requirements,
         revisions=_LEGACY,
         needs=("scenario:conformance_hints",),
-        subject=Subject.EVIDENCE,
+        subject=CheckScope.EVIDENCE,
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.suite_connection import Reply, SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["REPLIES", "ClientRequest", "Conversation", "converse", "input_requests_of", "retried"]
@@ -86,13 +86,13 @@ class ClientRequest:
 class Conversation:
     """A call with its client requests."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[JsonRpcResponse, ...]
     """Responses to the calls: one in legacy revisions, one per round trip in modern ones."""
     client_requests: tuple[ClientRequest, ...]
     """The client requests, in order."""
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> JsonRpcResponse:
         """The final response."""
         return self.answers[-1]
 
@@ -106,7 +106,7 @@ def _params(whole: JsonObject) -> JsonObject:
     return params if isinstance(params, dict) else {}
 
 
-def input_requests_of(answer: Answer) -> list[ClientRequest]:
+def input_requests_of(answer: JsonRpcResponse) -> list[ClientRequest]:
     """Return the input requests of a response; empty when it requires no input."""
     result = answer.message.get("result")
     requests_of = result.get("inputRequests") if isinstance(result, dict) else None
@@ -117,7 +117,7 @@ def input_requests_of(answer: Answer) -> list[ClientRequest]:
     ]
 
 
-def retried(params: JsonObject, answer: Answer, responses: JsonObject) -> JsonObject:
+def retried(params: JsonObject, answer: JsonRpcResponse, responses: JsonObject) -> JsonObject:
     """Return the params of the retry."""
     again = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
     again["inputResponses"] = responses
@@ -159,7 +159,7 @@ async def converse(
 async def _by_mrtr(
     peer: SuiteConnection, params: JsonObject, replies: Mapping[str, Reply], deviant: str
 ) -> Conversation:
-    answers: list[Answer] = []
+    answers: list[JsonRpcResponse] = []
     client_requests: list[ClientRequest] = []
     for _ in range(_MAX_ROUND_TRIPS):
         answers.append(await peer.request("tools/call", params, deviant=deviant if answers else ""))

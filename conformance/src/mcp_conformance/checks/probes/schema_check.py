@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
@@ -55,7 +55,7 @@ def look(
         if not found:
             raise NotApplicable(f"the server sent no {what}")
 
-    SERVER_CHECKS.add(id, run, title=title, proves=proves, revisions=revisions, subject=Subject.EVIDENCE)
+    SERVER_CHECKS.add(id, run, title=title, proves=proves, revisions=revisions, subject=CheckScope.EVIDENCE)
 
 
 def without(value: JsonValue, *names: str) -> JsonValue:

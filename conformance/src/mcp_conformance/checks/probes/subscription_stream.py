@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["ACKNOWLEDGED", "LISTEN", "SubscriptionStream", "is_tagged", "open_subscription", "tag_of"]
@@ -39,7 +39,7 @@ class SubscriptionStream:
     """The connection."""
     since: int
     """Number of messages that the connection had received before."""
-    answer: Answer | None = None
+    answer: JsonRpcResponse | None = None
     """The response; `None` while the subscription is active."""
     failed: Deviation | None = None
     """The reason why the subscription failed."""

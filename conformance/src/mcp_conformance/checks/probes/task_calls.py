@@ -16,7 +16,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES, TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["DECLARED", "ENDED", "ask", "begin", "extended", "id_of", "until"]
@@ -44,14 +44,14 @@ def extended(server: ServerUnderTest) -> None:
         raise NotApplicable("the server does not declare tasks for tools/call")
 
 
-async def ask(server: ServerUnderTest, method: str, params: JsonObject, *, deviant: str = "") -> Answer:
+async def ask(server: ServerUnderTest, method: str, params: JsonObject, *, deviant: str = "") -> JsonRpcResponse:
     """Send a request as a client that supports tasks."""
     if server.revision.era is Era.MODERN:
         params = {"_meta": DECLARED, **params}
     return await server.peer.request(method, params, deviant=deviant)
 
 
-async def begin(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
+async def begin(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> JsonRpcResponse:
     """Call a fixture tool as a task.
 
     Raises:
@@ -66,7 +66,7 @@ async def begin(server: ServerUnderTest, fixture: str, arguments: JsonObject | N
     return await ask(server, "tools/call", params)
 
 
-def id_of(server: ServerUnderTest, created: Answer) -> str:
+def id_of(server: ServerUnderTest, created: JsonRpcResponse) -> str:
     """Return the id of a new task.
 
     Raises:

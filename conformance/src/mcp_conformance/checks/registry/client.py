@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.model.check import Registry, Role, Subject
+from mcp_conformance.model.check import CheckScope, Registry, Role
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
@@ -19,5 +19,5 @@ __all__ = ["CLIENT_CHECKS", "check"]
 CLIENT_CHECKS: Final[Registry[ClientUnderTest]] = Registry(Role.CLIENT)
 """All checks of clients, in the order of their registration."""
 
-check = partial(CLIENT_CHECKS.check, subject=Subject.EVIDENCE)
+check = partial(CLIENT_CHECKS.check, subject=CheckScope.EVIDENCE)
 """Registers a function as a check, as `Registry.check` does."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
 from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _HTTP: Final = (Transport.HTTP,)
@@ -77,7 +77,7 @@ async def completion_of_one_user(server: ServerUnderTest) -> None:
         raise Deviation("no values that only the first user may see", brief([*sorted(disclosed)]))
 
 
-def _values(answer: Answer) -> set[str]:
+def _values(answer: JsonRpcResponse) -> set[str]:
     completion = {} if answer.is_error else answer.result().get("completion")
     values = completion.get("values") if isinstance(completion, dict) else None
     return {str(each) for each in values} if isinstance(values, list) else set()
@@ -114,14 +114,14 @@ async def list_of_one_user(server: ServerUnderTest) -> None:
     transports=_HTTP,
     revisions=_MODERN,
     needs=("capability:tools",),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def state_of_another_user(server: ServerUnderTest) -> None:
     """A call with the requestState of another user is not continued."""
     name, arguments = server.tool(_STATE_TOOL)
     params: JsonObject = {"name": name, "arguments": arguments}
     async with other_user(server) as other:
-        answers: list[Answer] = []
+        answers: list[JsonRpcResponse] = []
         for peer in (server.peer, other):
             first = await server.peer.request("tools/call", params)
             if not isinstance(first.result().get("requestState"), str):

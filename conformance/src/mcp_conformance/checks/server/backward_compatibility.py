@@ -10,7 +10,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import LATEST_LEGACY
@@ -59,7 +59,7 @@ async def _modern_only(server: ServerUnderTest) -> AsyncIterator[tuple[JsonObjec
 @check(
     "compat.initialize-refused",
     proves=("compat.server-modern-initialize-error-stdio", "compat.server-modern-initialize-error-http"),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def initialize_refused(server: ServerUnderTest) -> None:
     """A server of the modern era only rejects `initialize` with an error, over HTTP with status 400."""
@@ -73,7 +73,7 @@ async def initialize_refused(server: ServerUnderTest) -> None:
 @check(
     "compat.initialize-names-versions",
     proves=("compat.server-modern-initialize-names-versions",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def initialize_names_versions(server: ServerUnderTest) -> None:
     """The error for `initialize` names the supported versions."""
@@ -95,7 +95,7 @@ async def _both(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
 @check(
     "compat.legacy-session",
     proves=("compat.server-dual-initialize", "compat.legacy-behaviour-by-revision"),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def legacy_session(server: ServerUnderTest) -> None:
     """A server of both eras answers `initialize` as in the legacy version, and serves the requests that follow."""
@@ -105,7 +105,7 @@ async def legacy_session(server: ServerUnderTest) -> None:
         (await peer.request("ping")).result()
 
 
-@check("compat.legacy-results", proves=("compat.server-dual-legacy-results",), subject=Subject.PROCESS)
+@check("compat.legacy-results", proves=("compat.server-dual-legacy-results",), subject=CheckScope.PROCESS)
 async def legacy_results(server: ServerUnderTest) -> None:
     """A legacy session has no members of the modern era: no resultType, no error codes from -32022 to -32020."""
     async with _both(server) as peer:
@@ -122,7 +122,7 @@ async def legacy_results(server: ServerUnderTest) -> None:
 @check(
     "compat.modern-beside-legacy",
     proves=("compat.server-dual-modern-request", "compat.server-dual-concurrent"),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def modern_beside_legacy(server: ServerUnderTest) -> None:
     """While a legacy session is open, the server serves a modern request of another client without initialize."""
@@ -134,7 +134,7 @@ async def modern_beside_legacy(server: ServerUnderTest) -> None:
 @check(
     "compat.no-core-tasks",
     proves=("compat.no-core-tasks", "tasks.legacy-capability-not-advertised"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def no_core_tasks(server: ServerUnderTest) -> None:
     """The server declares nothing of the tasks of 2025-11-25: no capability tasks, no execution of tools."""

@@ -9,7 +9,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded, within
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -57,7 +57,7 @@ def _ping(peer: SuiteConnection, id: str) -> JsonObject:
 @check(
     "batch.requests",
     proves=("batch.receive", "batch.responses-match-requests", "batch.stdio", "batch.http-requests-response"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def requests(server: ServerUnderTest) -> None:
     """Each request of a batch gets one response, and a notification in it gets none."""
@@ -71,7 +71,7 @@ async def requests(server: ServerUnderTest) -> None:
             raise Deviation("a result for each request", brief(each))
 
 
-@check("batch.one", proves=("batch.receive",), subject=Subject.RECOVERING)
+@check("batch.one", proves=("batch.receive",), subject=CheckScope.RECOVERING)
 async def one(server: ServerUnderTest) -> None:
     """A batch may contain a single request."""
     answers = await _send_batch(server.peer, [_ping(server.peer, "alone")], 1)
@@ -79,7 +79,7 @@ async def one(server: ServerUnderTest) -> None:
         raise Deviation("one response for 'alone'", brief(list(answers)))
 
 
-@check("batch.element-kinds", proves=("batch.element-kinds",), subject=Subject.EVIDENCE)
+@check("batch.element-kinds", proves=("batch.element-kinds",), subject=CheckScope.EVIDENCE)
 async def element_kinds(server: ServerUnderTest) -> None:
     """An array of the server contains responses only, or requests and notifications only."""
     for transcript in server.evidence:
@@ -90,7 +90,7 @@ async def element_kinds(server: ServerUnderTest) -> None:
                     raise Deviation("an array of messages of one kind", brief(entry.value))
 
 
-@check("batch.empty", proves=("batch.empty-array",), subject=Subject.CONNECTION)
+@check("batch.empty", proves=("batch.empty-array",), subject=CheckScope.CONNECTION)
 async def empty(server: ServerUnderTest) -> None:
     """An empty array gets one error -32600, not in an array; over HTTP a 4xx status."""
     peer = server.peer
@@ -110,7 +110,7 @@ async def empty(server: ServerUnderTest) -> None:
         raise Deviation("one error, not an array", str(arrays[0]))
 
 
-@check("batch.http-202", proves=("batch.http-202",), subject=Subject.RECOVERING)
+@check("batch.http-202", proves=("batch.http-202",), subject=CheckScope.RECOVERING)
 async def http_202(server: ServerUnderTest) -> None:
     """A batch without requests gets HTTP 202 without a body."""
     peer = server.peer
@@ -127,7 +127,7 @@ async def http_202(server: ServerUnderTest) -> None:
     proves=("jsonrpc.invalid-request-code",),
     revisions=_WITHOUT,
     transports=(Transport.STDIO, Transport.HTTP),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def refused(server: ServerUnderTest) -> None:
     """An array of messages is rejected, and no request in it gets a result."""
@@ -154,7 +154,7 @@ async def refused(server: ServerUnderTest) -> None:
 @check(
     "stdio.no-batch",
     proves=("stdio.no-batch", "stdio.individual-messages"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def no_batch(server: ServerUnderTest) -> None:
     """No line of the server is an array."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.checks.server.lists import LISTS, walk
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
@@ -63,7 +63,7 @@ def _results(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
             yield str(request["method"]), result
 
 
-@check("caching.ttl", proves=("caching.ttl-non-negative-integer",), subject=Subject.EVIDENCE)
+@check("caching.ttl", proves=("caching.ttl-non-negative-integer",), subject=CheckScope.EVIDENCE)
 async def ttl(server: ServerUnderTest) -> None:
     """Every ttlMs is a non-negative integer."""
     count = 0
@@ -77,7 +77,7 @@ async def ttl(server: ServerUnderTest) -> None:
         raise NotTestable("no result had a ttlMs")
 
 
-@check("caching.scope", proves=("caching.scope-values",), subject=Subject.EVIDENCE)
+@check("caching.scope", proves=("caching.scope-values",), subject=CheckScope.EVIDENCE)
 async def scope(server: ServerUnderTest) -> None:
     """Every cacheScope is "public" or "private"."""
     count = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
@@ -87,7 +87,7 @@ def _token(message: JsonObject) -> object:
     return params.get("progressToken") if isinstance(params, dict) else None
 
 
-@check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=Subject.CONNECTION)
+@check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=CheckScope.CONNECTION)
 async def stops(server: ServerUnderTest) -> None:
     """A cancelled call stops."""
 
@@ -99,7 +99,7 @@ async def stops(server: ServerUnderTest) -> None:
         raise Deviation("no further progress of a cancelled call", observed)
 
 
-@check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=Subject.CONNECTION)
+@check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=CheckScope.CONNECTION)
 async def no_answer(server: ServerUnderTest) -> None:
     """A cancelled call gets no response."""
 
@@ -130,7 +130,7 @@ _MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"
 @check(
     "cancellation.of-the-past",
     proves=("cancellation.races", "cancellation.race-tolerated"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
     transports=(Transport.STDIO,),
 )
 async def of_the_past(server: ServerUnderTest) -> None:
@@ -142,7 +142,7 @@ async def of_the_past(server: ServerUnderTest) -> None:
 @check(
     "cancellation.of-the-past-over-http",
     proves=("cancellation.races",),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
     transports=(Transport.HTTP, Transport.HTTP_SSE),
 )
 async def of_the_past_over_http(server: ServerUnderTest) -> None:
@@ -153,7 +153,7 @@ async def of_the_past_over_http(server: ServerUnderTest) -> None:
 @check(
     "cancellation.of-the-unknown",
     proves=("cancellation.invalid-ignored", "cancellation.unknown-id-ignored"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
     transports=(Transport.STDIO,),
 )
 async def of_the_unknown(server: ServerUnderTest) -> None:
@@ -164,7 +164,7 @@ async def of_the_unknown(server: ServerUnderTest) -> None:
 @check(
     "cancellation.malformed",
     proves=("cancellation.invalid-ignored", "cancellation.malformed-ignored"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
     transports=(Transport.STDIO,),
 )
 async def malformed(server: ServerUnderTest) -> None:
@@ -180,7 +180,7 @@ async def malformed(server: ServerUnderTest) -> None:
 @check(
     "cancellation.of-own-requests",
     proves=("cancellation.same-direction", "cancellation.request-id-given"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
     revisions=_LEGACY,
 )
 async def of_own_requests(server: ServerUnderTest) -> None:
@@ -209,7 +209,7 @@ async def of_own_requests(server: ServerUnderTest) -> None:
         "cancellation.server-references-listen",
         "cancellation.request-id-required",
     ),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
     revisions=_MODERN,
 )
 async def by_server(server: ServerUnderTest) -> None:

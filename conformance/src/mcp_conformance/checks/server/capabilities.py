@@ -9,7 +9,7 @@ from mcp_conformance.checks.probes.recorded_values import RecordedMessages, memb
 from mcp_conformance.checks.probes.schema_check import VALID, look
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_03_26, between
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -104,7 +104,7 @@ async def bare_client(server: ServerUnderTest) -> None:
     "capability.unknown",
     proves=("capability.open-set", "capability.unknown-tolerated"),
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def unknown(server: ServerUnderTest) -> None:
     """A client may declare capabilities that the server does not know."""
@@ -143,7 +143,7 @@ async def undeclared_not_requested(server: ServerUnderTest) -> None:
 @check(
     "capability.list-changed-declared",
     proves=("capability.only-negotiated", "capability.only-negotiated-should"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def list_changed_declared(server: ServerUnderTest) -> None:
     """Only a server that declares listChanged for a list sends its list_changed notification."""
@@ -153,7 +153,7 @@ async def list_changed_declared(server: ServerUnderTest) -> None:
             raise Deviation(f"no such notification from a server that does not declare {needed}", brief(message))
 
 
-async def _without_sampling(server: ServerUnderTest, peer: SuiteConnection) -> Answer:
+async def _without_sampling(server: ServerUnderTest, peer: SuiteConnection) -> JsonRpcResponse:
     name, arguments = server.tool("test_missing_capability")
     call: JsonObject = {"name": name, "arguments": arguments}
     control = await peer.request("tools/call", call)
@@ -229,7 +229,7 @@ look(
 @check(
     "version.respect-negotiated",
     proves=("version.respect-negotiated", "version.respect-negotiated-should"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def respect_negotiated(server: ServerUnderTest) -> None:
     """The server returns only kinds of results of the negotiated version: no InputRequiredResult or task otherwise."""

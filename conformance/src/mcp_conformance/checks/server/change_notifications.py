@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import notified
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
@@ -86,7 +86,7 @@ def _watched(server: ServerUnderTest) -> str:
     "resources.updated",
     proves=("resources.subscription-updates",),
     needs=_SUBSCRIBE,
-    subject=Subject.CONNECTION,
+    subject=CheckScope.CONNECTION,
 )
 async def updated(server: ServerUnderTest) -> None:
     """A client that subscribed to a resource is notified of its update."""
@@ -100,7 +100,7 @@ async def updated(server: ServerUnderTest) -> None:
     "resources.updated-only-if-subscribed",
     proves=("resources.updated-only-if-subscribed",),
     needs=_SUBSCRIBE,
-    subject=Subject.CONNECTION,
+    subject=CheckScope.CONNECTION,
 )
 async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
     """A client without a subscription to a resource, or after unsubscribing, gets no updated notification."""
@@ -121,7 +121,9 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
         raise Deviation(f"no {_UPDATED} after resources/unsubscribe", str(_uris(server, since)))
 
 
-@check("resources.updated-needs-capability", proves=("resources.updated-needs-capability",), subject=Subject.EVIDENCE)
+@check(
+    "resources.updated-needs-capability", proves=("resources.updated-needs-capability",), subject=CheckScope.EVIDENCE
+)
 async def updated_needs_capability(server: ServerUnderTest) -> None:
     """Only a server that declares resources.subscribe sends notifications/resources/updated."""
     notifications = list(notified(server, _UPDATED))

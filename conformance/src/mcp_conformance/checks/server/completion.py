@@ -11,7 +11,7 @@ from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _MOST: Final = 100
@@ -23,7 +23,7 @@ def _params(prompt: str, argument: str = "arg1", value: str = "t") -> JsonObject
     return {"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": argument, "value": value}}
 
 
-async def _control(server: ServerUnderTest) -> tuple[JsonObject, Answer]:
+async def _control(server: ServerUnderTest) -> tuple[JsonObject, JsonRpcResponse]:
     """Send a completion request that succeeds."""
     params = _params(server.require("prompts", "test_prompt_with_arguments"))
     answer = await server.peer.request(_METHOD, params)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.message_pairs import answered, notified
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
 from mcp_conformance.protocol.response import brief
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.probes.interactive_calls import ClientRequest, Conversation
     from mcp_conformance.drivers.server.suite_connection import Reply
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _NEEDS: Final = ("capability:tools",)
@@ -161,7 +161,7 @@ async def _elicited(server: ServerUnderTest, reply: Reply) -> Conversation:
     return await converse(server, _FORM, _ARGUMENTS, replies={**REPLIES, _METHOD: reply})
 
 
-def _comparable(answer: Answer) -> JsonObject:
+def _comparable(answer: JsonRpcResponse) -> JsonObject:
     """Return a response without the id, which differs each time."""
     return {key: value for key, value in answer.message.items() if key != "id"}
 
@@ -285,7 +285,7 @@ async def url_without_secrets(server: ServerUnderTest) -> None:
             raise Deviation("a url without credentials and personal data", repr(url))
 
 
-@check("elicitation.complete-id", proves=("elicitation.complete-has-id",), needs=_NEEDS, subject=Subject.PROCESS)
+@check("elicitation.complete-id", proves=("elicitation.complete-has-id",), needs=_NEEDS, subject=CheckScope.PROCESS)
 async def complete_id(server: ServerUnderTest) -> None:
     """A completion notification has the elicitationId of the elicitation."""
     server.tool(_URL)
@@ -303,7 +303,7 @@ async def complete_id(server: ServerUnderTest) -> None:
     "elicitation.complete-to-asked",
     proves=("elicitation.complete-only-initiator",),
     needs=_NEEDS,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def complete_to_requestor(server: ServerUnderTest) -> None:
     """Only the client that received the elicitation gets the completion notification."""
@@ -359,7 +359,7 @@ async def required(server: ServerUnderTest) -> None:
             raise Deviation("the mode url and an elicitationId", brief(page))
 
 
-@check("elicitation.required-only-then", proves=("elicitation.required-error-only-then",), subject=Subject.EVIDENCE)
+@check("elicitation.required-only-then", proves=("elicitation.required-error-only-then",), subject=CheckScope.EVIDENCE)
 async def required_only_then(server: ServerUnderTest) -> None:
     """The error -32042 is used only when a URL mode elicitation is required."""
     for request, response in answered(server):

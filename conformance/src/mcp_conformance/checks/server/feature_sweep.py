@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _CALLS: Final[Mapping[str, JsonObject]] = {
 @check(
     "schema.tour",
     proves=("jsonrpc.response-result-or-error", "jsonrpc.schema-valid-messages"),
-    subject=Subject.CONNECTION,
+    subject=CheckScope.CONNECTION,
 )
 async def tour(server: ServerUnderTest) -> None:
     """Everything that the server offers can be requested and gets a response."""

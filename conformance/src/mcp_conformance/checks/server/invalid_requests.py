@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _DEPTH: Final = 100_000
@@ -63,7 +63,7 @@ for _name, _what, _data, _found in _NO_JSON:
         _refused(_data, _what, -32700, _found),
         title=f"{_what[0].upper()}{_what[1:]}: answered with -32700, and the connection keeps working.",
         proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"),
-        subject=Subject.RECOVERING,
+        subject=CheckScope.RECOVERING,
     )
 for _name, _what, _data in _NO_REQUEST:
     SERVER_CHECKS.add(
@@ -71,7 +71,7 @@ for _name, _what, _data in _NO_REQUEST:
         _refused(_data, _what, -32600),
         title=f"{_what[0].upper()}{_what[1:]}: answered with -32600, and the connection keeps working.",
         proves=("jsonrpc.invalid-request-code", "jsonrpc.invalid-request-error"),
-        subject=Subject.RECOVERING,
+        subject=CheckScope.RECOVERING,
     )
 
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
@@ -97,12 +97,12 @@ async def invalid_params(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.concurrent-requests",
     proves=("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def concurrent_requests(server: ServerUnderTest) -> None:
     """Each of several concurrent requests gets its own response."""
     method = _listing(server)
-    answers: list[Answer] = []
+    answers: list[JsonRpcResponse] = []
 
     async def ask(number: int) -> None:
         answers.append(await server.peer.request(method if number % 2 else "server/discover", id=f"at once {number}"))
@@ -120,7 +120,7 @@ async def concurrent_requests(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.stateless",
     proves=("jsonrpc.stateless-no-prior-context",),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def stateless(server: ServerUnderTest) -> None:
     """A request without _meta is rejected with -32602, right after one that had it."""
@@ -133,7 +133,7 @@ async def stateless(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.stateless-capabilities",
     proves=("jsonrpc.stateless-capability-not-remembered",),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def stateless_capabilities(server: ServerUnderTest) -> None:
     """A capability that one request declares is not valid for the next one."""
@@ -151,7 +151,7 @@ async def stateless_capabilities(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.stateless-connections",
     proves=("jsonrpc.stateless-no-connection-affinity",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
     transports=(Transport.HTTP,),
 )
 async def stateless_connections(server: ServerUnderTest) -> None:
@@ -177,7 +177,7 @@ async def stateless_connections(server: ServerUnderTest) -> None:
     "jsonrpc.unknown-members",
     proves=("jsonrpc.result-any-object", "schema.result-open"),
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def unknown_members(server: ServerUnderTest) -> None:
     """A result of the client may have members that the server does not know."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.settings import CLIENT_INFO
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2026_07_28, REVISIONS, Era, between
@@ -17,7 +17,7 @@ from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
@@ -32,7 +32,7 @@ _UNKNOWN: Final = ("1900-01-01", "9999-12-31", "latest")
         "schema.initialize-result",
         "jsonrpc.base-and-lifecycle-support",
     ),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def initialize_result(server: ServerUnderTest) -> None:
     """`initialize` is answered with a result that has protocolVersion, capabilities and serverInfo."""
@@ -45,7 +45,7 @@ async def initialize_result(server: ServerUnderTest) -> None:
         raise Deviation("instructions to be a string", str(handshake))
 
 
-@check("version.echo", proves=("version.server-echo",), subject=Subject.PROCESS)
+@check("version.echo", proves=("version.server-echo",), subject=CheckScope.PROCESS)
 async def version_echo(server: ServerUnderTest) -> None:
     """A supported version is answered with the same version."""
     async with server.open(handshake=False) as peer:
@@ -57,7 +57,7 @@ async def version_echo(server: ServerUnderTest) -> None:
 @check(
     "version.alternative",
     proves=("version.server-alternative", "lifecycle.handle-version-mismatch"),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def version_alternative(server: ServerUnderTest) -> None:
     """An unsupported version is answered with a result that names another version, which the server supports."""
@@ -77,7 +77,7 @@ async def version_alternative(server: ServerUnderTest) -> None:
         spoken.add(str(offered))
 
 
-@check("version.latest", proves=("version.server-latest",), subject=Subject.PROCESS)
+@check("version.latest", proves=("version.server-latest",), subject=CheckScope.PROCESS)
 async def version_latest(server: ServerUnderTest) -> None:
     """The alternative version is the latest that the server supports."""
     async with server.open(handshake=False) as peer:
@@ -170,7 +170,7 @@ async def version_unsupported_every_method(server: ServerUnderTest) -> None:
             (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN[0]}")
 
 
-async def _with_version(peer: SuiteConnection, method: str) -> Answer:
+async def _with_version(peer: SuiteConnection, method: str) -> JsonRpcResponse:
     message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN[0]}})
     return await peer.exchange(message, deviant="an unsupported version")
 
@@ -184,7 +184,7 @@ async def discover_consistent(server: ServerUnderTest) -> None:
         raise Deviation(f"data.supported {brief(versions)}", brief(supported))
 
 
-@check("lifecycle.initialize-first", proves=("lifecycle.initialize-first",), subject=Subject.PROCESS)
+@check("lifecycle.initialize-first", proves=("lifecycle.initialize-first",), subject=CheckScope.PROCESS)
 async def initialize_first(server: ServerUnderTest) -> None:
     """The server sends nothing before its response to `initialize`."""
     async with server.open(handshake=False) as peer:
@@ -193,7 +193,7 @@ async def initialize_first(server: ServerUnderTest) -> None:
             raise Deviation("no message before the response to initialize", brief(early))
 
 
-@check("lifecycle.no-early-requests", proves=("lifecycle.server-no-early-requests",), subject=Subject.PROCESS)
+@check("lifecycle.no-early-requests", proves=("lifecycle.server-no-early-requests",), subject=CheckScope.PROCESS)
 async def no_early_requests(server: ServerUnderTest) -> None:
     """Before notifications/initialized the server sends no request other than ping."""
     async with server.open(handshake=False) as peer:
@@ -219,7 +219,7 @@ async def missing_capability(server: ServerUnderTest) -> None:
 @check(
     "lifecycle.foreign-era",
     proves=("lifecycle.handle-version-mismatch",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
     transports=(Transport.STDIO,),
 )
 async def foreign_era(server: ServerUnderTest) -> None:

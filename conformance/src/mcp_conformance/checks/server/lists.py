@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
@@ -196,7 +196,7 @@ def _register() -> None:
                 title=title.format(**attrs.asdict(row)),
                 proves=proves,
                 needs=() if rule in ("declared", "undeclared") else (f"capability:{row.capability}",),
-                subject=Subject.SHARED,
+                subject=CheckScope.SHARED,
             )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.message_pairs import notified
 from mcp_conformance.checks.probes.subscription_stream import open_subscription
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
@@ -16,7 +16,7 @@ from mcp_core.types.meta import LOG_LEVEL
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -26,7 +26,7 @@ _NEEDS: Final = ("capability:logging", "capability:tools")
 _SECRET: Final = "conformance-4c1d-secret"
 
 
-async def _call(server: ServerUnderTest, level: str | None, fixture: str = _FIXTURE) -> Answer:
+async def _call(server: ServerUnderTest, level: str | None, fixture: str = _FIXTURE) -> JsonRpcResponse:
     """Call a tool that logs, with a level for the session or the request, depending on the revision."""
     if server.revision.era is Era.LEGACY and level is not None:
         (await server.peer.request("logging/setLevel", {"level": level})).result()
@@ -59,7 +59,7 @@ async def _some(server: ServerUnderTest, level: str, fixture: str = _FIXTURE) ->
     return found
 
 
-@check("logging.declared", proves=("logging.declare-capability", "logging.capability"), subject=Subject.EVIDENCE)
+@check("logging.declared", proves=("logging.declare-capability", "logging.capability"), subject=CheckScope.EVIDENCE)
 async def declared(server: ServerUnderTest) -> None:
     """A server that logs declares the capability `logging`."""
     messages = list(notified(server, _MESSAGE))

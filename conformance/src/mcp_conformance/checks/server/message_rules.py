@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import RecordedMessages, memb
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import REVISIONS, Era
@@ -70,7 +70,9 @@ look(
 )
 
 
-@check("jsonrpc.request-id-unique", proves=("jsonrpc.request-id-unique",), revisions=_LEGACY, subject=Subject.EVIDENCE)
+@check(
+    "jsonrpc.request-id-unique", proves=("jsonrpc.request-id-unique",), revisions=_LEGACY, subject=CheckScope.EVIDENCE
+)
 async def request_id_unique(server: ServerUnderTest) -> None:
     """The server does not use a request id twice on a connection."""
     for transcript in server.evidence:
@@ -85,7 +87,7 @@ async def request_id_unique(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.server-no-requests",
     proves=("jsonrpc.server-no-requests", "stdio.server-no-requests"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def server_no_requests(server: ServerUnderTest) -> None:
     """The server sends no requests: client requests are in results."""
@@ -128,7 +130,7 @@ look(
         "tasks.not-to-undeclaring",
         "capability.extension-not-active-by-default",
     ),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def result_type_not_unadvertised(server: ServerUnderTest) -> None:
     """A client that did not declare the tasks extension in a request gets no task for it."""

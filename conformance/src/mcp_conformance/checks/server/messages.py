@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @check(
-    "jsonrpc.version-member", proves=("jsonrpc.version-member", "jsonrpc.messages-conform"), subject=Subject.EVIDENCE
+    "jsonrpc.version-member", proves=("jsonrpc.version-member", "jsonrpc.messages-conform"), subject=CheckScope.EVIDENCE
 )
 async def version_member(server: ServerUnderTest) -> None:
     """Every message of the server is an object with "jsonrpc": "2.0"."""
@@ -35,7 +35,7 @@ async def version_member(server: ServerUnderTest) -> None:
         "jsonrpc.result-member",
         "schema.result-object",
     ),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def response_shape(server: ServerUnderTest) -> None:
     """Every response has a result or an error, and not both; a result is an object."""
@@ -56,7 +56,7 @@ async def response_shape(server: ServerUnderTest) -> None:
         "jsonrpc.error-code-message",
         "schema.error-object",
     ),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def error_shape(server: ServerUnderTest) -> None:
     """Every error has an integer code and a message."""
@@ -72,7 +72,7 @@ async def error_shape(server: ServerUnderTest) -> None:
                 raise Deviation("an error whose code is an integer", brief(message))
 
 
-@check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=Subject.EVIDENCE)
+@check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=CheckScope.EVIDENCE)
 async def utf8(server: ServerUnderTest) -> None:
     """Everything that the server sends is in UTF-8."""
     for transcript in server.evidence:
@@ -117,7 +117,7 @@ async def unknown_method(server: ServerUnderTest) -> None:
     answer.error(-32601, what="an unknown method")
 
 
-@check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=Subject.RECOVERING)
+@check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=CheckScope.RECOVERING)
 async def parse_error(server: ServerUnderTest) -> None:
     """Input that is not JSON is answered with -32700, and the connection keeps working."""
     await refuses(server, b'{"jsonrpc": "2.0", "id": 1, "method":', -32700, "input that is not JSON")
@@ -126,7 +126,7 @@ async def parse_error(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.notification-not-answered",
     proves=("jsonrpc.notification-no-response", "jsonrpc.tolerate-unknown-notifications"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def notification_not_answered(server: ServerUnderTest) -> None:
     """A notification gets no response, even when its method is unknown."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types import meta as keys
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 # --- required members of requests
 # ---------------------------------------------------------------------------------------
 
 
-async def _without(server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], deviant: str) -> Answer:
+async def _without(
+    server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], deviant: str
+) -> JsonRpcResponse:
     """Send a request that succeeds, and then the same one with changed params."""
     control = await server.peer.request("server/discover")
     if control.is_error:
@@ -145,7 +147,7 @@ async def trace_context(server: ServerUnderTest) -> None:
 # -------------------------------------------------------------------------------------------------
 
 
-@check("meta.server-info", proves=("meta.server-info-should",), subject=Subject.EVIDENCE)
+@check("meta.server-info", proves=("meta.server-info-should",), subject=CheckScope.EVIDENCE)
 async def server_info(server: ServerUnderTest) -> None:
     """Every result has serverInfo in its `_meta`."""
     for request, response in answered(server):
@@ -154,7 +156,7 @@ async def server_info(server: ServerUnderTest) -> None:
             raise Deviation(f"{SERVER_INFO} in the result of {request['method']}", brief(result))
 
 
-@check("meta.server-info-shape", proves=("meta.server-info-shape",), subject=Subject.EVIDENCE)
+@check("meta.server-info-shape", proves=("meta.server-info-shape",), subject=CheckScope.EVIDENCE)
 async def server_info_shape(server: ServerUnderTest) -> None:
     """A serverInfo has a name and a version, which are strings."""
     count = 0
@@ -291,20 +293,20 @@ def _register_keys() -> None:
             run,
             title=f"The keys of `_meta` have {right}.",
             proves=proves,
-            subject=Subject.EVIDENCE,
+            subject=CheckScope.EVIDENCE,
         )
 
 
 _register_keys()
 
 
-@check("meta.trace-context-format", proves=("meta.trace-context-format",), subject=Subject.EVIDENCE)
+@check("meta.trace-context-format", proves=("meta.trace-context-format",), subject=CheckScope.EVIDENCE)
 async def trace_context_format(server: ServerUnderTest) -> None:
     """The traceparent and tracestate have the format of W3C Trace Context."""
     _formats(server, {TRACEPARENT: _TRACEPARENT, TRACESTATE: _TRACESTATE})
 
 
-@check("meta.baggage-format", proves=("meta.baggage-format",), subject=Subject.EVIDENCE)
+@check("meta.baggage-format", proves=("meta.baggage-format",), subject=CheckScope.EVIDENCE)
 async def baggage_format(server: ServerUnderTest) -> None:
     """Baggage has the format of W3C Baggage."""
     _formats(server, {BAGGAGE: _BAGGAGE})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, input_requests_of, retried
 from mcp_conformance.checks.probes.message_pairs import answered, objects
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import CLIENT_CAPABILITIES
@@ -16,7 +16,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _NEEDS: Final = ("capability:tools",)
@@ -35,13 +35,13 @@ _CAPABILITIES: Final = {
 }
 
 
-def _is_required(answer: Answer) -> bool:
+def _is_required(answer: JsonRpcResponse) -> bool:
     return not answer.is_error and answer.result().get("resultType") == "input_required"
 
 
 async def _first(
     server: ServerUnderTest, fixture: str = _ELICITS, *, peer: SuiteConnection | None = None
-) -> tuple[JsonObject, Answer]:
+) -> tuple[JsonObject, JsonRpcResponse]:
     """Call a tool that requires input, and return its params and the InputRequiredResult."""
     name, arguments = server.tool(fixture)
     params: JsonObject = {"name": name, "arguments": arguments}
@@ -51,11 +51,11 @@ async def _first(
     return params, answer
 
 
-def _responses(answer: Answer) -> JsonObject:
+def _responses(answer: JsonRpcResponse) -> JsonObject:
     return {each.key: REPLIES[each.method](each.params) for each in input_requests_of(answer) if each.method in REPLIES}
 
 
-async def _all_first(server: ServerUnderTest) -> list[tuple[str, Answer]]:
+async def _all_first(server: ServerUnderTest) -> list[tuple[str, JsonRpcResponse]]:
     return [(fixture, (await _first(server, fixture))[1]) for fixture in _FIXTURES]
 
 
@@ -63,7 +63,7 @@ async def _all_first(server: ServerUnderTest) -> list[tuple[str, Answer]]:
 # --------------------------------------------------------------------------------------------
 
 
-@check("mrtr.no-requests", proves=("mrtr.only-pattern-for-input",), subject=Subject.EVIDENCE)
+@check("mrtr.no-requests", proves=("mrtr.only-pattern-for-input",), subject=CheckScope.EVIDENCE)
 async def no_requests(server: ServerUnderTest) -> None:
     """The server sends no requests."""
     for transcript in server.evidence:
@@ -73,7 +73,7 @@ async def no_requests(server: ServerUnderTest) -> None:
                     raise Deviation("no request of the server", brief(message))
 
 
-@check("mrtr.only-where-it-may-be", proves=("mrtr.not-on-other-methods",), subject=Subject.EVIDENCE)
+@check("mrtr.only-where-it-may-be", proves=("mrtr.not-on-other-methods",), subject=CheckScope.EVIDENCE)
 async def only_where_it_may_be(server: ServerUnderTest) -> None:
     """Only `tools/call`, `prompts/get` and `resources/read` return an InputRequiredResult."""
     for request, response in answered(server):

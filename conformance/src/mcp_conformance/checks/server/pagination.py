@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.server.lists import List
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _INVALID: Final = "conformance: not a cursor of the server"
@@ -94,7 +94,7 @@ async def survives_invalid_cursor(server: ServerUnderTest) -> None:
     await server.peer.fence()
 
 
-async def _invalid(server: ServerUnderTest) -> list[tuple[List, Answer]]:
+async def _invalid(server: ServerUnderTest) -> list[tuple[List, JsonRpcResponse]]:
     rows = [row for row in LISTS if server.inventory.has(row.capability)]
     if not rows:
         raise NotApplicable("the server has no lists")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _PROGRESS: Final = "notifications/progress"
@@ -27,7 +27,7 @@ _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.
 _TOKENS: Final[tuple[JsonValue, ...]] = ("conformance-token", 4711)
 
 
-async def _call(server: ServerUnderTest, token: JsonValue) -> tuple[Answer, list[JsonObject]]:
+async def _call(server: ServerUnderTest, token: JsonValue) -> tuple[JsonRpcResponse, list[JsonObject]]:
     """Call a tool that reports progress, and return the response and the params of its progress notifications in order."""
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments}
@@ -45,7 +45,7 @@ def _params(message: JsonObject) -> JsonObject:
     return params if isinstance(params, dict) else {}
 
 
-async def _reported(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[Answer, list[JsonObject]]:
+async def _reported(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[JsonRpcResponse, list[JsonObject]]:
     answer, reported = await _call(server, token)
     if not reported:
         raise NotTestable(f"the control request failed: {_FIXTURE} reports no progress")
@@ -113,7 +113,7 @@ async def not_after_answer(server: ServerUnderTest) -> None:
         raise Deviation("no progress notification after the response", brief(late[0]))
 
 
-def _after(server: ServerUnderTest, answer: Answer) -> list[JsonObject]:
+def _after(server: ServerUnderTest, answer: JsonRpcResponse) -> list[JsonObject]:
     """Return the progress notifications after a response in the transcript."""
     found: list[JsonObject] = []
     passed = False
@@ -165,7 +165,7 @@ def _own_tokens(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, Json
                     yield str(number), each, meta["progressToken"]
 
 
-@check("progress.own-token-type", proves=("progress.token-type",), subject=Subject.EVIDENCE, revisions=_LEGACY)
+@check("progress.own-token-type", proves=("progress.token-type",), subject=CheckScope.EVIDENCE, revisions=_LEGACY)
 async def own_token_type(server: ServerUnderTest) -> None:
     """The progress tokens of the server's requests are strings or integers."""
     tokens = list(_own_tokens(server))
@@ -176,7 +176,7 @@ async def own_token_type(server: ServerUnderTest) -> None:
             raise Deviation("a progressToken that is a string or an integer", brief(request))
 
 
-@check("progress.own-token-once", proves=("progress.token-unique",), subject=Subject.EVIDENCE, revisions=_LEGACY)
+@check("progress.own-token-once", proves=("progress.token-unique",), subject=CheckScope.EVIDENCE, revisions=_LEGACY)
 async def own_token_once(server: ServerUnderTest) -> None:
     """No two active requests of the server have the same progress token."""
     tokens = list(_own_tokens(server))

@@ -14,7 +14,7 @@ from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _NEEDS: Final = ("capability:prompts",)
@@ -22,14 +22,14 @@ _UNKNOWN: Final = "conformance-does-not-exist"
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;.*)?")
 
 
-async def _get(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
+async def _get(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> JsonRpcResponse:
     name = server.require("prompts", fixture)
     own = server.manifest.find("prompts", fixture).arguments
     given = arguments if own is None else own
     return await server.peer.request("prompts/get", {"name": name, **({} if given is None else {"arguments": given})})
 
 
-def _blocks(answer: Answer, kind: str) -> list[JsonObject]:
+def _blocks(answer: JsonRpcResponse, kind: str) -> list[JsonObject]:
     """Return the content blocks of one type."""
     messages = answer.member("messages", list)
     found = [each.get("content") for each in (messages if isinstance(messages, list) else ()) if isinstance(each, dict)]
@@ -61,7 +61,7 @@ async def arguments(server: ServerUnderTest) -> None:
             raise Deviation(f"{value!r} in the messages", str(answer))
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: JsonRpcResponse) -> str:
     """Return the text of all messages."""
     return " ".join(str(block.get("text")) for block in _blocks(answer, "text"))
 
@@ -133,7 +133,7 @@ async def validates(server: ServerUnderTest) -> None:
     (await _without_argument(server)).error(what="a prompt without a required argument")
 
 
-async def _without_argument(server: ServerUnderTest) -> Answer:
+async def _without_argument(server: ServerUnderTest) -> JsonRpcResponse:
     control = await _get(server, "test_prompt_with_arguments", {"arg1": "one", "arg2": "two"})
     if control.is_error:
         raise NotTestable(f"the control request failed: {control}")

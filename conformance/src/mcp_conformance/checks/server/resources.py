@@ -14,7 +14,7 @@ from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _NEEDS: Final = ("capability:resources",)
@@ -27,7 +27,7 @@ _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-tex
 _CLIMBS: Final = ("../../../../../../../../etc/passwd", "%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd")
 
 
-def _contents(answer: Answer) -> list[JsonObject]:
+def _contents(answer: JsonRpcResponse) -> list[JsonObject]:
     """Return the contents of a resource."""
     contents = answer.member("contents", list)
     found = [each for each in (contents if isinstance(contents, list) else ()) if isinstance(each, dict)]
@@ -36,7 +36,7 @@ def _contents(answer: Answer) -> list[JsonObject]:
     return found
 
 
-async def _read(server: ServerUnderTest, fixture: str) -> tuple[Answer, list[JsonObject]]:
+async def _read(server: ServerUnderTest, fixture: str) -> tuple[JsonRpcResponse, list[JsonObject]]:
     uri = server.require("resources", fixture)
     answer = await server.peer.request("resources/read", {"uri": uri})
     return answer, _contents(answer)

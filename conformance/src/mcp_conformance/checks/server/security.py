@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SAMPLE: Final = 4
 
 
-@check("security.session-ids", proves=("security.session-id-nondeterministic",), subject=Subject.PROCESS)
+@check("security.session-ids", proves=("security.session-id-nondeterministic",), subject=CheckScope.PROCESS)
 async def session_ids(server: ServerUnderTest) -> None:
     """Session ids are long, and cannot be derived from one another."""
     ids: list[str] = []

@@ -9,7 +9,7 @@ from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded, within
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -26,7 +26,7 @@ _TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
 @check(
     "stdio.stdout-only-messages",
     proves=("stdio.server-stdout-clean", "stdio.stdout-only-mcp", *_LINES),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def stdout_only_messages(server: ServerUnderTest) -> None:
     """Every line of standard output is a complete message: no banner, no log, no empty line."""
@@ -38,7 +38,7 @@ async def stdout_only_messages(server: ServerUnderTest) -> None:
                 raise Deviation("one JSON-RPC message per line", str(entry) if entry.raw else "an empty line")
 
 
-@check("stdio.line-feed", proves=(*_LINES, "stdio.crlf-tolerated"), subject=Subject.EVIDENCE)
+@check("stdio.line-feed", proves=(*_LINES, "stdio.crlf-tolerated"), subject=CheckScope.EVIDENCE)
 async def line_feed(server: ServerUnderTest) -> None:
     """The lines of the server end with a line feed, without a carriage return."""
     for transcript in server.evidence:
@@ -47,7 +47,7 @@ async def line_feed(server: ServerUnderTest) -> None:
                 raise Deviation("a line feed without a carriage return", repr(entry.raw[-40:]))
 
 
-@check("stdio.exit", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=Subject.PROCESS)
+@check("stdio.exit", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
 async def exits(server: ServerUnderTest) -> None:
     """The server exits when its standard input ends."""
     async with server.open() as peer:
@@ -57,7 +57,7 @@ async def exits(server: ServerUnderTest) -> None:
             await process.wait()
 
 
-@check("stdio.exit-early", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=Subject.PROCESS)
+@check("stdio.exit-early", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
 async def exits_early(server: ServerUnderTest) -> None:
     """The server exits when its standard input ends before the first message."""
     async with server.open(handshake=False) as peer:
@@ -73,7 +73,7 @@ def _pipes(peer: object) -> StdioConnection:
     return peer
 
 
-@check("stdio.unicode", proves=("stdio.unicode", "jsonrpc.utf8"), subject=Subject.RECOVERING)
+@check("stdio.unicode", proves=("stdio.unicode", "jsonrpc.utf8"), subject=CheckScope.RECOVERING)
 async def unicode(server: ServerUnderTest) -> None:
     """Text beyond ASCII is transferred unchanged in both directions, also U+2028 and U+2029."""
     peer = server.peer
@@ -82,7 +82,9 @@ async def unicode(server: ServerUnderTest) -> None:
         raise Deviation(f"the id {brief(_TEXT)}", str(answer))
 
 
-@check("stdio.large-message", proves=("stdio.large-message", "stdio.one-message-per-line"), subject=Subject.RECOVERING)
+@check(
+    "stdio.large-message", proves=("stdio.large-message", "stdio.one-message-per-line"), subject=CheckScope.RECOVERING
+)
 async def large_message(server: ServerUnderTest) -> None:
     """A message of 300 kB is read like any other."""
     peer = server.peer
@@ -90,7 +92,7 @@ async def large_message(server: ServerUnderTest) -> None:
     (await peer.request("ping" if peer.handshake else "server/discover", params)).result()
 
 
-@check("stdio.pieces", proves=_LINES, subject=Subject.RECOVERING)
+@check("stdio.pieces", proves=_LINES, subject=CheckScope.RECOVERING)
 async def pieces(server: ServerUnderTest) -> None:
     """A line that arrives in pieces is one message, and two lines that arrive together are two."""
     peer = _pipes(server.peer)
@@ -114,7 +116,7 @@ async def pieces(server: ServerUnderTest) -> None:
 @check(
     "stdio.cancelled-silent",
     proves=("stdio.cancel-no-more-messages", "stdio.cancel-server-stops"),
-    subject=Subject.CONNECTION,
+    subject=CheckScope.CONNECTION,
 )
 async def cancelled_silent(server: ServerUnderTest) -> None:
     """After the cancellation of a request no further message is sent for it."""

@@ -9,7 +9,7 @@ from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, open_subscription, tag_of
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import SUBSCRIPTION_ID
@@ -17,7 +17,7 @@ from mcp_core.types.meta import SUBSCRIPTION_ID
 if TYPE_CHECKING:
     from mcp_conformance.checks.probes.subscription_stream import SubscriptionStream
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _TOOLS: Final = "notifications/tools/list_changed"
@@ -53,7 +53,7 @@ def _filter(server: ServerUnderTest, *names: str) -> JsonObject:
     return {name: [_watched(server)] if name == "resourceSubscriptions" else True for name in names}
 
 
-async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> Answer:
+async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> JsonRpcResponse:
     answer = await server.call(fixture, arguments)
     if answer.is_error:
         raise NotTestable(f"the control request failed: {answer}")
@@ -316,7 +316,7 @@ async def cancelled(server: ServerUnderTest) -> None:
 @check(
     "subscription.not-on-another-connection",
     proves=("subscription.no-state-across-connections",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def not_on_another_connection(server: ServerUnderTest) -> None:
     """A subscription ends with its connection: another connection gets no notifications before it subscribes."""
@@ -363,7 +363,7 @@ async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
 @check(
     "subscription.ends-with-a-result",
     proves=("subscription.graceful-result",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
     transports=(Transport.STDIO,),
 )
 async def ends_with_a_result(server: ServerUnderTest) -> None:
@@ -376,7 +376,7 @@ async def ends_with_a_result(server: ServerUnderTest) -> None:
 @check(
     "subscription.result-shape",
     proves=("subscription.graceful-result-shape",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
     transports=(Transport.STDIO,),
 )
 async def result_shape(server: ServerUnderTest) -> None:
@@ -396,7 +396,7 @@ async def result_shape(server: ServerUnderTest) -> None:
 @check(
     "subscription.ends-with-cancelled",
     proves=("subscription.server-cancelled-on-teardown",),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def ends_with_cancelled(server: ServerUnderTest) -> None:
     """Over stdio a server that shuts down cancels its active subscriptions."""

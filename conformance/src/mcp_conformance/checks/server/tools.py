@@ -14,7 +14,7 @@ from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _NEEDS: Final = ("capability:tools",)
@@ -170,7 +170,7 @@ async def _control(server: ServerUnderTest) -> tuple[str, JsonObject]:
     return name, arguments
 
 
-async def _invalid(server: ServerUnderTest) -> list[Answer]:
+async def _invalid(server: ServerUnderTest) -> list[JsonRpcResponse]:
     """Return the responses to invalid arguments, after a call with valid ones."""
     name, valid_arguments = server.tool("conformance_constrained", {"count": 3})
     control = await server.peer.request("tools/call", {"name": name, "arguments": valid_arguments})
@@ -180,12 +180,12 @@ async def _invalid(server: ServerUnderTest) -> list[Answer]:
     return [await server.peer.request("tools/call", {"name": name, "arguments": each}) for each in wrong]
 
 
-def _succeeded(answer: Answer) -> None:
+def _succeeded(answer: JsonRpcResponse) -> None:
     if answer.result().get("isError") is True:
         raise Deviation("a result without isError", str(answer))
 
 
-def _failed(answer: Answer, what: str) -> None:
+def _failed(answer: JsonRpcResponse, what: str) -> None:
     content = answer.member("content", list)
     if answer.result().get("isError") is not True:
         raise Deviation(f"isError true for {what}", str(answer))
@@ -244,7 +244,7 @@ async def _structured(server: ServerUnderTest, fixture: str, arguments: JsonObje
     return value
 
 
-def _same_as_text(answer: Answer) -> None:
+def _same_as_text(answer: JsonRpcResponse) -> None:
     value = answer.member("structuredContent")
     for block in _array(answer.member("content", list)):
         text = block.get("text") if isinstance(block, dict) else None

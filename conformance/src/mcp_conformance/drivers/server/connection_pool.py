@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
-    from mcp_conformance.model.check import Subject
+    from mcp_conformance.model.check import CheckScope
     from mcp_core.jsonrpc.messages import JsonObject
 
     OpenConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[SuiteConnection]]
@@ -30,7 +30,7 @@ __all__ = ["ConnectionPool", "kind_of"]
 _NO_METHOD: Final = -32601
 
 
-def kind_of(subject: Subject, capabilities: JsonObject | None) -> str:
+def kind_of(subject: CheckScope, capabilities: JsonObject | None) -> str:
     """Return the key of interchangeable connections: the subject of the checks, and the declared capabilities."""
     return f"{subject.value} {json.dumps(capabilities, sort_keys=True)}"
 

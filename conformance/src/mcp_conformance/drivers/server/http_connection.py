@@ -14,7 +14,7 @@ from mcp_conformance.drivers.server.suite_connection import SuiteConnection, enc
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.param_headers import modern_headers
-from mcp_conformance.protocol.response import Answer
+from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.http_client import HttpResponse, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Transcript, strict_json
@@ -90,7 +90,7 @@ class HttpConnection(SuiteConnection):
 
     async def exchange(
         self, message: JsonObject, *, deviant: str = "", headers: Sequence[tuple[str, str]] | None = None
-    ) -> Answer:
+    ) -> JsonRpcResponse:
         """Post a request and wait for its response, as JSON or in a stream."""
         method = str(message.get("method"))
         lines = self.headers(message) if headers is None else headers
@@ -102,7 +102,7 @@ class HttpConnection(SuiteConnection):
                 if method == "initialize":
                     self.session_id = exchange.header("mcp-session-id")
                 found, before = await self._read(exchange, message)
-                return Answer(
+                return JsonRpcResponse(
                     method=method,
                     message=found,
                     before=tuple(before),
@@ -237,14 +237,14 @@ class HttpConnection(SuiteConnection):
             raise Deviation("an HTTP response", str(ended)) from ended
         raise AssertionError("the block returns or raises")
 
-    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+    async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
         """Post an invalid message. Return the JSON-RPC response in the HTTP response; `None` if absent.
 
         A rejection without a message in its body is also returned, with an empty message.
         """
         answer = await self.send(data, headers=self.headers({"method": "ping"}), deviant=deviant)
         found = next((each for each in messages_of(answer) if "method" not in each), {})
-        bare = Answer(method="", message=found, status=answer.status, headers=answer.headers)
+        bare = JsonRpcResponse(method="", message=found, status=answer.status, headers=answer.headers)
         return bare if found or bare.is_bare_refusal else None
 
     async def open_standalone_stream(self) -> None:

@@ -14,7 +14,7 @@ import trio
 from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
-from mcp_conformance.protocol.response import Answer
+from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Transcript
@@ -130,7 +130,7 @@ class SseConnection(SuiteConnection):
         *,
         deviant: str = "",
         headers: Sequence[tuple[str, str]] | None = None,
-    ) -> Answer:
+    ) -> JsonRpcResponse:
         """Post a request and wait for its response in the stream."""
         method = message.get("method")
         arrived, answers = self._waiting[_key(message["id"])] = (trio.Event(), [])
@@ -145,7 +145,7 @@ class SseConnection(SuiteConnection):
             del self._waiting[_key(message["id"])]
         if not answers:
             raise Deviation(f"a response to {method} in the stream", self.ended)
-        return Answer(method=str(method), message=answers[0], before=tuple(self.inbox[since:]))
+        return JsonRpcResponse(method=str(method), message=answers[0], before=tuple(self.inbox[since:]))
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Post a message that has no response."""
@@ -153,7 +153,7 @@ class SseConnection(SuiteConnection):
         if not 200 <= answer.status < 300 and not deviant:
             raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
 
-    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+    async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
         """Post an invalid message, and wait for an error in the HTTP response or in the stream.
 
         A rejection without a message in its body is also returned, with an empty message.
@@ -162,15 +162,15 @@ class SseConnection(SuiteConnection):
         answer = await self.send(data, deviant=deviant)
         value = self.transcript.message(answer.body, sent=False) if answer.media_type == "application/json" else None
         if isinstance(value, dict) and "error" in value:
-            return Answer(method="", message=value, status=answer.status, headers=answer.headers)
+            return JsonRpcResponse(method="", message=value, status=answer.status, headers=answer.headers)
         if not 200 <= answer.status < 300:
-            bare = Answer(method="", message={}, status=answer.status, headers=answer.headers)
+            bare = JsonRpcResponse(method="", message={}, status=answer.status, headers=answer.headers)
             return bare if bare.is_bare_refusal else None
         with trio.move_on_after(self.settings.timeout):
             while len(self.strays) == known and not self.ended:
                 self._arrived = trio.Event()
                 await self._arrived.wait()
-        return Answer(method="", message=self.strays[known]) if len(self.strays) > known else None
+        return JsonRpcResponse(method="", message=self.strays[known]) if len(self.strays) > known else None
 
 
 def _key(id: JsonValue) -> str:

@@ -10,7 +10,7 @@ import trio
 from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
-from mcp_conformance.protocol.response import Answer
+from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 from mcp_conformance.wire.transcript import Transcript
@@ -71,7 +71,7 @@ class StdioConnection(SuiteConnection):
         *,
         deviant: str = "",
         headers: Sequence[tuple[str, str]] | None = None,  # noqa: ARG002  stdio has no headers
-    ) -> Answer:
+    ) -> JsonRpcResponse:
         """Send a request and wait for its response."""
         self._settled = self._settled or message.get("method") != "server/discover"
         key = _key(message["id"])
@@ -87,7 +87,7 @@ class StdioConnection(SuiteConnection):
             del self._waiting[key]
         if not answers:
             raise Deviation(f"a response to {message.get('method')}", self._end())
-        return Answer(method=str(message.get("method")), message=answers[0], before=tuple(self.inbox[since:]))
+        return JsonRpcResponse(method=str(message.get("method")), message=answers[0], before=tuple(self.inbox[since:]))
 
     @property
     def _bound(self) -> float:
@@ -108,7 +108,7 @@ class StdioConnection(SuiteConnection):
         if not self._settled:
             await self.request("tools/list")  # any response will do
 
-    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+    async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
         """Send an invalid message and wait for an error without a known id."""
         await self._settle()
         known = len(self.strays)
@@ -121,7 +121,7 @@ class StdioConnection(SuiteConnection):
                 while len(self.strays) == known and not self.ended:
                     self._arrived = trio.Event()
                     await self._arrived.wait()
-        return Answer(method="", message=self.strays[known]) if len(self.strays) > known else None
+        return JsonRpcResponse(method="", message=self.strays[known]) if len(self.strays) > known else None
 
     async def _hurry(self, scope: trio.CancelScope) -> None:
         """Shorten the wait for an error after a later request has its response: the server may remain silent."""

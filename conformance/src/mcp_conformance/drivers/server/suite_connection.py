@@ -17,7 +17,7 @@ import trio
 from mcp_conformance.drivers.settings import CLIENT_INFO, capabilities_in
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.message_schema import flaw_of_params
-from mcp_conformance.protocol.response import Answer, brief
+from mcp_conformance.protocol.response import JsonRpcResponse, brief
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
@@ -95,7 +95,7 @@ class SuiteConnection(abc.ABC):
         """Requests and notifications of the server, in order."""
         self.strays: Final[list[JsonObject]] = []
         """Responses that match no pending request."""
-        self.handshake: Answer | None = None
+        self.handshake: JsonRpcResponse | None = None
         """The response to `initialize`; `None` before it, and in the modern era."""
         self._ids = 0
         self._arrived = trio.Event()
@@ -103,7 +103,9 @@ class SuiteConnection(abc.ABC):
     # --- implemented by a transport --------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def exchange(self, message: JsonObject, *, deviant: str = "", headers: HeaderLines | None = None) -> Answer:
+    async def exchange(
+        self, message: JsonObject, *, deviant: str = "", headers: HeaderLines | None = None
+    ) -> JsonRpcResponse:
         """Send a request and wait for its response.
 
         Args:
@@ -117,7 +119,7 @@ class SuiteConnection(abc.ABC):
         """Send a message that has no response."""
 
     @abc.abstractmethod
-    async def malformed(self, data: bytes, *, deviant: str) -> Answer | None:
+    async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
         """Send an invalid message and wait for an error response; `None` if there is no response."""
 
     @property
@@ -169,7 +171,7 @@ class SuiteConnection(abc.ABC):
         id: JsonValue = None,
         deviant: str = "",
         headers: HeaderLines | None = None,
-    ) -> Answer:
+    ) -> JsonRpcResponse:
         """Send a request and wait for its response.
 
         Args:
@@ -197,7 +199,7 @@ class SuiteConnection(abc.ABC):
             message["params"] = params
         await self.post(message, deviant=deviant)
 
-    async def fence(self) -> Answer:
+    async def fence(self) -> JsonRpcResponse:
         """Send a neutral request, whose response proves that the server has read all earlier messages.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from mcp_conformance.drivers.server.connection_pool import ConnectionPool, kind_of
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import NotTestable
 from mcp_conformance.protocol.param_headers import annotated
 from mcp_conformance.wire.transcript import Part, Transcript
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport
     from mcp_conformance.model.fixtures_manifest import Manifest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
@@ -93,7 +93,7 @@ class ServerUnderTest:
 
     @asynccontextmanager
     async def share(
-        self, *, capabilities: JsonObject | None = None, subject: Subject = Subject.SHARED, evident: bool = False
+        self, *, capabilities: JsonObject | None = None, subject: CheckScope = CheckScope.SHARED, evident: bool = False
     ) -> AsyncIterator[SuiteConnection]:
         """Borrow a connection that is shared with other checks, while the block runs.
 
@@ -115,7 +115,7 @@ class ServerUnderTest:
             self.opened.append(Part(transcript=peer.transcript, since=len(peer.transcript.entries)))
             yield peer
 
-    async def call(self, fixture: str, arguments: JsonObject | None = None) -> Answer:
+    async def call(self, fixture: str, arguments: JsonObject | None = None) -> JsonRpcResponse:
         """Call the tool that represents a fixture.
 
         Raises:

@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.reports.html.elements import add, prose, requirement, slug
 from mcp_conformance.reports.html.matrix import columns, head_row, opens_group
-from mcp_conformance.scoring.score import Standing
+from mcp_conformance.scoring.score import Score
 from mcp_conformance.suite.checks import find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from xml.etree.ElementTree import Element
 
-    from mcp_conformance.model.check import Facts
-    from mcp_conformance.model.verdict import Lane, Verdict
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.model.check import CheckInfo
+    from mcp_conformance.model.verdict import Leg, Verdict
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["checks_section"]
 
 _FILTERS: Final = (
-    Standing.FAILED,
-    Standing.NOT_TESTABLE,
-    Standing.KNOWN,
-    Standing.NOT_APPLICABLE,
-    Standing.UNSCORED,
-    Standing.PASSED,
+    Score.FAILED,
+    Score.NOT_TESTABLE,
+    Score.KNOWN,
+    Score.NOT_APPLICABLE,
+    Score.UNSCORED,
+    Score.PASSED,
 )
 
 
-def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) -> None:
+def checks_section(main: Element, scored: ScoredRun, anchors: Mapping[int, str]) -> None:
     """Add the table.
 
     Args:
@@ -57,7 +57,7 @@ def checks_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
         _row(body, scored, check, rows[id], legs=legs, anchors=anchors)
 
 
-def _filters(section: Element, scored: Scored) -> None:
+def _filters(section: Element, scored: ScoredRun) -> None:
     counts = scored.counts()
     fields = add(section, "fieldset")
     add(fields, "legend", "Show")
@@ -71,14 +71,14 @@ def _filters(section: Element, scored: Scored) -> None:
 
 def _row(
     body: Element,
-    scored: Scored,
-    check: Facts,
+    scored: ScoredRun,
+    check: CheckInfo,
     verdicts: Mapping[tuple[str, str], Verdict],
     *,
-    legs: Sequence[Lane],
+    legs: Sequence[Leg],
     anchors: Mapping[int, str],
 ) -> None:
-    has = sorted({f"has-{slug(scored.standing(verdict).value)}" for verdict in verdicts.values()})
+    has = sorted({f"has-{slug(scored.score_of(verdict).value)}" for verdict in verdicts.values()})
     row = add(body, "tr", cls=" ".join(["check", *has]))
     _name(add(row, "th", scope="row"), check, [revision for revision, _ in verdicts])
     for number, leg in enumerate(legs):
@@ -87,13 +87,13 @@ def _row(
         if verdict is None:
             add(row, "td", cls=way)
             continue
-        standing = scored.standing(verdict).value
-        cell = add(row, "td", cls=f"{slug(standing)} {way}".strip(), title=verdict.reason or standing)
+        verdict_score = scored.score_of(verdict).value
+        cell = add(row, "td", cls=f"{slug(verdict_score)} {way}".strip(), title=verdict.reason or verdict_score)
         anchor = anchors.get(id(verdict))
-        add(cell if anchor is None else add(cell, "a", href=f"#{anchor}"), "span", standing, cls="said")
+        add(cell if anchor is None else add(cell, "a", href=f"#{anchor}"), "span", verdict_score, cls="said")
 
 
-def _name(cell: Element, check: Facts, revisions: Sequence[str]) -> None:
+def _name(cell: Element, check: CheckInfo, revisions: Sequence[str]) -> None:
     """Fill the first cell of a row: the check, and its requirements when unfolded."""
     details = add(cell, "details")
     summary = add(details, "summary")

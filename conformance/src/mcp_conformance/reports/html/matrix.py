@@ -6,28 +6,28 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.reports.html.elements import add, slug
-from mcp_conformance.scoring.score import Standing
+from mcp_conformance.scoring.score import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from xml.etree.ElementTree import Element
 
-    from mcp_conformance.model.verdict import Lane, Verdict
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.model.verdict import Leg, Verdict
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["columns", "head_row", "matrix_section", "opens_group"]
 
-_WORST: Final = (Standing.BROKEN, Standing.FAILED, Standing.NOT_TESTABLE, Standing.KNOWN, Standing.PASSED)
+_WORST: Final = (Score.BROKEN, Score.FAILED, Score.NOT_TESTABLE, Score.KNOWN, Score.PASSED)
 """The order of the scores that determine the color of a cell: the first that occurs."""
 _KEYS: Final = (
-    (Standing.PASSED, "all"),
-    (Standing.NOT_TESTABLE, "some not testable, or expected to fail"),
-    (Standing.FAILED, "some failed"),
+    (Score.PASSED, "all"),
+    (Score.NOT_TESTABLE, "some not testable, or expected to fail"),
+    (Score.FAILED, "some failed"),
 )
 """The legend of the colors."""
 
 
-def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) -> None:
+def matrix_section(main: Element, scored: ScoredRun, anchors: Mapping[int, str]) -> None:
     """Add the matrix.
 
     Args:
@@ -39,8 +39,8 @@ def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
     section = add(main, "section", id="matrix")
     add(section, "h2", "By area, revision and transport")
     legend = add(section, "p", "Number of checks that passed, of those that apply:")
-    for standing, meaning in _KEYS:
-        add(legend, "span", meaning, cls=f"key {slug(standing.value)}")
+    for verdict_score, meaning in _KEYS:
+        add(legend, "span", meaning, cls=f"key {slug(verdict_score.value)}")
     table = add(add(section, "div", cls="wide", tabindex="0"), "table")
     add(table, "caption", "Number of checks that passed, of those that apply", cls="said")
     head_row(add(table, "thead"), "area", legs)
@@ -54,14 +54,14 @@ def matrix_section(main: Element, scored: Scored, anchors: Mapping[int, str]) ->
             _cell(add(row, "td", cls="way" if opens_group(legs, number) else ""), scored, matching, anchors)
 
 
-def _cell(cell: Element, scored: Scored, matching: Sequence[Verdict], anchors: Mapping[int, str]) -> None:
-    standings = [scored.standing(verdict) for verdict in matching]
-    worst = next((each for each in _WORST if each in standings), None)
+def _cell(cell: Element, scored: ScoredRun, matching: Sequence[Verdict], anchors: Mapping[int, str]) -> None:
+    scores = [scored.score_of(verdict) for verdict in matching]
+    worst = next((each for each in _WORST if each in scores), None)
     if worst is None:
         add(cell, "span", "\N{EN DASH}" if matching else "", cls="none")
         return
-    passed = standings.count(Standing.PASSED)
-    applying = sum(each in _WORST for each in standings)
+    passed = scores.count(Score.PASSED)
+    applying = sum(each in _WORST for each in scores)
     text = str(passed) if passed == applying else f"{passed} of {applying}"
     anchor = next((anchors[id(verdict)] for verdict in matching if id(verdict) in anchors), None)
     if anchor is None:
@@ -70,12 +70,12 @@ def _cell(cell: Element, scored: Scored, matching: Sequence[Verdict], anchors: M
         add(cell, "a", text, cls=slug(worst.value), href=f"#{anchor}")
 
 
-def columns(scored: Scored) -> list[Lane]:
+def columns(scored: ScoredRun) -> list[Leg]:
     """Return the legs that ran, by transport."""
-    return sorted((leg for leg in scored.run.lanes if leg.refusal is None), key=lambda leg: leg.transport)
+    return sorted((leg for leg in scored.run.legs if leg.refusal is None), key=lambda leg: leg.transport)
 
 
-def head_row(head: Element, first: str, legs: Sequence[Lane]) -> None:
+def head_row(head: Element, first: str, legs: Sequence[Leg]) -> None:
     """Add the two head rows of a table with a column for each leg: transports above revisions.
 
     Args:
@@ -92,6 +92,6 @@ def head_row(head: Element, first: str, legs: Sequence[Lane]) -> None:
         add(under, "th", leg.revision, scope="col", cls="way" if opens_group(legs, number) else "")
 
 
-def opens_group(legs: Sequence[Lane], number: int) -> bool:
+def opens_group(legs: Sequence[Leg], number: int) -> bool:
     """Return whether a column is the first of its transport."""
     return number == 0 or legs[number - 1].transport != legs[number].transport

@@ -20,14 +20,14 @@ from mcp_conformance.reports.findings import findings
 from mcp_conformance.reports.html.checks_table import checks_section
 from mcp_conformance.reports.html.elements import add, prose, requirement, slug
 from mcp_conformance.reports.html.matrix import matrix_section
-from mcp_conformance.scoring.score import Standing
+from mcp_conformance.scoring.score import Score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mcp_conformance.model.verdict import Verdict
     from mcp_conformance.reports.findings import Finding
-    from mcp_conformance.scoring.score import Scored
+    from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["html"]
 
@@ -40,9 +40,9 @@ def _style() -> str:
     return resources.files(__package__ or "").joinpath("page.css").read_text(encoding="utf-8")
 
 
-def html(scored: Scored) -> str:
+def html(scored: ScoredRun) -> str:
     """Return a run as a page."""
-    found = findings(scored, scored.those((Standing.FAILED, Standing.BROKEN)))
+    found = findings(scored, scored.with_scores((Score.FAILED, Score.BROKEN)))
     anchors = {id(verdict): f"f{n}" for n, finding in enumerate(found, 1) for verdict in finding.verdicts}
     root = Element("html", lang="en")
     _head(root, scored)
@@ -67,7 +67,7 @@ def html(scored: Scored) -> str:
     return f"<!doctype html>\n{_NO_TEXT.sub(chr(0xFFFD), text)}\n"
 
 
-def _head(root: Element, scored: Scored) -> None:
+def _head(root: Element, scored: ScoredRun) -> None:
     head = SubElement(root, "head")
     add(head, "meta", charset="utf-8")
     digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
@@ -75,18 +75,18 @@ def _head(root: Element, scored: Scored) -> None:
     head.append(Element("meta", {"http-equiv": "Content-Security-Policy", "content": policy}))
     add(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
     add(head, "meta", name="referrer", content="no-referrer")
-    add(head, "title", f"MCP conformance of the {scored.run.role.value}: {scored.told}")
+    add(head, "title", f"MCP conformance of the {scored.run.role.value}: {scored.summary}")
     add(head, "style", _style())
 
 
-def _opening(body: Element, scored: Scored) -> None:
+def _opening(body: Element, scored: ScoredRun) -> None:
     run, rules = scored.run, scored.rules
     header = SubElement(body, "header")
     add(header, "h1", f"MCP conformance of the {run.role.value}")
-    add(header, "strong", scored.told, cls=f"pill {'passed' if scored.status == 0 else 'failed'}")
+    add(header, "strong", scored.summary, cls=f"pill {'passed' if scored.status == 0 else 'failed'}")
     add(add(header, "p", cls="target"), "code", run.target)
     counts = scored.counts()
-    parts = [f"{count} {standing.value}" for standing, count in counts.items() if count]
+    parts = [f"{count} {verdict_score.value}" for verdict_score, count in counts.items() if count]
     parts.append(f"level {rules.level.value} and above" if rules.level.value != "MAY" else "all levels")
     if rules.profile is not None:
         parts.append(f"profile {rules.profile.name}, {rules.profile.digest}")
@@ -134,10 +134,10 @@ def _folded(parent: Element, title: str, text: str) -> None:
         add(details, "pre", text, tabindex="0")
 
 
-def _rest(main: Element, scored: Scored) -> None:
+def _rest(main: Element, scored: ScoredRun) -> None:
     """Add the sections about untested, expected and refused parts of the run."""
     untested: dict[str, list[Verdict]] = {}
-    for verdict in scored.those((Standing.NOT_TESTABLE,)):
+    for verdict in scored.with_scores((Score.NOT_TESTABLE,)):
         untested.setdefault(verdict.reason, []).append(verdict)
     details = {reason: dict.fromkeys(verdict.check for verdict in group) for reason, group in untested.items()}
     _lines(main, "Not testable", {reason: ", ".join(checks) for reason, checks in details.items()})
@@ -149,7 +149,7 @@ def _rest(main: Element, scored: Scored) -> None:
     _lines(main, "Stale in the baseline", {str(entry): "does not fail" for entry in scored.comparison.stale})
     _lines(main, "Expired in the baseline", {str(entry): entry.reason for entry in scored.comparison.expired})
     refused = {
-        f"{leg.revision} over {leg.transport}": leg.refusal for leg in scored.run.lanes if leg.refusal is not None
+        f"{leg.revision} over {leg.transport}": leg.refusal for leg in scored.run.legs if leg.refusal is not None
     }
     _lines(main, "Not supported", refused)
 

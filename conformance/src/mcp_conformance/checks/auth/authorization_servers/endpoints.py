@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import within
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of
@@ -85,7 +85,9 @@ def _right(document: JsonObject, issuer: str, what: str) -> None:
         raise Deviation(f"a token_endpoint in the {what}", brief(document.get("token_endpoint")))
 
 
-@check("auth.as-metadata-oauth", proves=("auth.as-rfc8414",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+@check(
+    "auth.as-metadata-oauth", proves=("auth.as-rfc8414",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
+)
 async def metadata_oauth(server: ServerUnderTest) -> None:
     """The authorization server has RFC 8414 metadata."""
     document = (await _documents(server)).get(Well.OAUTH)
@@ -95,7 +97,7 @@ async def metadata_oauth(server: ServerUnderTest) -> None:
 
 
 @check(
-    "auth.as-metadata", proves=("auth.as-metadata-one-of",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS
+    "auth.as-metadata", proves=("auth.as-metadata-one-of",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def metadata(server: ServerUnderTest) -> None:
     """The authorization server has metadata of RFC 8414 or of OpenID Connect."""
@@ -111,7 +113,7 @@ async def metadata(server: ServerUnderTest) -> None:
     proves=("auth.server-rfc8414", "auth.metadata-at-root"),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def metadata_at_root(server: ServerUnderTest) -> None:
     """A server that is its own authorization server has the metadata at the root of its host."""
@@ -127,7 +129,7 @@ async def metadata_at_root(server: ServerUnderTest) -> None:
     proves=("auth.server-default-endpoints",),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def default_endpoints(server: ServerUnderTest) -> None:
     """A server that is its own authorization server, without metadata, has the default endpoints."""
@@ -145,7 +147,7 @@ async def default_endpoints(server: ServerUnderTest) -> None:
     proves=("auth.oidc-code-challenge-methods", "auth.pkce-as-oidc-advertises"),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def openid_pkce(server: ServerUnderTest) -> None:
     """OpenID Connect metadata list the PKCE methods."""
@@ -164,7 +166,7 @@ async def openid_pkce(server: ServerUnderTest) -> None:
     proves=("auth.https-endpoints", "auth.as-https"),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def endpoints_https(server: ServerUnderTest) -> None:
     """All endpoints use https."""
@@ -178,7 +180,7 @@ async def endpoints_https(server: ServerUnderTest) -> None:
         raise NotApplicable("the authorization server runs on this machine, for development")
 
 
-@check("auth.as-registers", proves=("auth.dcr-server",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-registers", proves=("auth.dcr-server",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS)
 async def registers(server: ServerUnderTest) -> None:
     """Clients can register dynamically (RFC 7591)."""
     if not isinstance((await known_metadata(server)).get("registration_endpoint"), str):
@@ -191,7 +193,7 @@ async def registers(server: ServerUnderTest) -> None:
     proves=("auth.cimd-server", "auth.cimd-should", "auth.cimd-advertised"),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def documents(server: ServerUnderTest) -> None:
     """Client ID metadata documents are supported, and the metadata advertise it."""
@@ -249,7 +251,7 @@ async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpResp
     ),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def redirect_exact(server: ServerUnderTest) -> None:
     """A redirect URI other than the registered one is rejected, without a redirect."""
@@ -279,7 +281,9 @@ async def with_proofs(server: ServerUnderTest) -> JsonObject:
     return document
 
 
-@check("dpop.as-algorithms", proves=("dpop.as-alg-values",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+@check(
+    "dpop.as-algorithms", proves=("dpop.as-alg-values",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
+)
 async def proof_algorithms(server: ServerUnderTest) -> None:
     """The metadata list the algorithms of DPoP proofs."""
     value = (await with_proofs(server)).get("dpop_signing_alg_values_supported")
@@ -287,7 +291,7 @@ async def proof_algorithms(server: ServerUnderTest) -> None:
         raise Deviation("dpop_signing_alg_values_supported to be a list of algorithms", brief(value))
 
 
-@check("dpop.as-asymmetric", proves=("dpop.as-no-none",), needs=(NEED,), transports=_HTTP, subject=Subject.PROCESS)
+@check("dpop.as-asymmetric", proves=("dpop.as-no-none",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS)
 async def proofs_asymmetric(server: ServerUnderTest) -> None:
     """All algorithms of DPoP proofs are asymmetric."""
     for each in _listed(await with_proofs(server), "dpop_signing_alg_values_supported"):
@@ -307,7 +311,7 @@ async def _with_machines(server: ServerUnderTest) -> JsonObject:
     proves=("client-credentials.as-metadata-methods",),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def machine_methods(server: ServerUnderTest) -> None:
     """The metadata list an authentication method for client credentials."""
@@ -321,7 +325,7 @@ async def machine_methods(server: ServerUnderTest) -> None:
     proves=("client-credentials.as-metadata-algs",),
     needs=(NEED,),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def machine_algorithms(server: ServerUnderTest) -> None:
     """With private_key_jwt the metadata list the signing algorithms."""

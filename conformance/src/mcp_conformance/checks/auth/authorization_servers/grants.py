@@ -21,7 +21,7 @@ from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     trial_of,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.protocol.response import brief
@@ -44,7 +44,7 @@ _OAUTH: Final = ("auth.oauth21-implement", "auth.as-oauth21")
 # ---------------------------------------------------------------------------------------------
 
 
-@check("auth.as-state", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-state", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def state(server: ServerUnderTest) -> None:
     """The authorization response has the state of the request unchanged."""
     trial = await trial_of(server, "plain")
@@ -52,7 +52,7 @@ async def state(server: ServerUnderTest) -> None:
         raise Deviation(f"state {trial.state}", brief(trial.fields.get("state")))
 
 
-@check("auth.as-iss", proves=("auth.as-iss-should",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-iss", proves=("auth.as-iss-should",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def iss(server: ServerUnderTest) -> None:
     """The authorization response has the issuer, with a code and with an error."""
     issuer = issuer_of(server)
@@ -62,7 +62,9 @@ async def iss(server: ServerUnderTest) -> None:
             raise Deviation(f"iss {issuer} with {what}", brief(fields.get("iss")))
 
 
-@check("auth.as-iss-told", proves=("auth.as-iss-advertised",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check(
+    "auth.as-iss-told", proves=("auth.as-iss-advertised",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS
+)
 async def iss_advertised(server: ServerUnderTest) -> None:
     """An authorization server that sends iss in the authorization response advertises it in its metadata."""
     if "iss" not in (await trial_of(server, "plain")).fields:
@@ -75,7 +77,7 @@ async def iss_advertised(server: ServerUnderTest) -> None:
 # --- codes ----------------------------------------------------------------------------------------------------------------
 
 
-@check("auth.as-pkce-required", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-pkce-required", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_required(server: ServerUnderTest) -> None:
     """An authorization request of a public client without a code_challenge gets no code."""
     await granted(server)
@@ -83,7 +85,7 @@ async def pkce_required(server: ServerUnderTest) -> None:
         raise Deviation("a rejection of a request without a code_challenge", "a code")
 
 
-@check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_verified(server: ServerUnderTest) -> None:
     """A code is rejected without the verifier of its challenge."""
     await granted(server)
@@ -91,14 +93,14 @@ async def pkce_verified(server: ServerUnderTest) -> None:
         require_refusal((await trial_of(server, name)).answers[0], f"a code with {name}")
 
 
-@check("auth.as-code-once", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-code-once", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def code_once(server: ServerUnderTest) -> None:
     """A code can be used only once."""
     await granted(server, "twice")
     require_refusal((await trial_of(server, "twice")).answers[1], "a used code")
 
 
-@check("auth.as-code-owner", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-code-owner", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def code_owner(server: ServerUnderTest) -> None:
     """A code is valid only for the client to which it was issued."""
     await granted(server)
@@ -112,7 +114,7 @@ async def code_owner(server: ServerUnderTest) -> None:
 # --- tokens ---------------------------------------------------------------------------------------------------------------
 
 
-@check("auth.as-no-store", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.as-no-store", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def no_store(server: ServerUnderTest) -> None:
     """A token response has Cache-Control: no-store."""
     await granted(server)
@@ -126,7 +128,7 @@ async def no_store(server: ServerUnderTest) -> None:
     proves=("auth.as-short-lived", "auth.short-lived-tokens", "auth.token-expiration"),
     needs=_NEEDS,
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def expires(server: ServerUnderTest) -> None:
     """Access tokens expire, and the response has expires_in."""
@@ -140,7 +142,7 @@ async def expires(server: ServerUnderTest) -> None:
     proves=("auth.as-rotate-refresh", "auth.rotate-refresh-tokens", "auth.token-expiration"),
     needs=_NEEDS,
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def refresh_rotates(server: ServerUnderTest) -> None:
     """A refresh token of a public client can be used only once, and is replaced."""
@@ -162,7 +164,7 @@ async def refresh_rotates(server: ServerUnderTest) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-@check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=Subject.PROCESS)
+@check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def binds(server: ServerUnderTest) -> None:
     """Tokens for a request with a DPoP proof are bound to its key, and have the token_type DPoP."""
     await with_proofs(server)
@@ -197,7 +199,7 @@ def _claims(token: str) -> JsonObject | None:
     proves=("dpop.as-bound-enforced", "dpop.asymmetric-only"),
     needs=_NEEDS,
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def boundrequire_refusal(server: ServerUnderTest) -> None:
     """A client with dpop_bound_access_tokens gets no token without a valid DPoP proof."""

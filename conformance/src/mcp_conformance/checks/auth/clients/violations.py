@@ -12,7 +12,7 @@ import attrs
 
 from mcp_conformance.catalogue.requirements import catalogue
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
 from mcp_core.revisions import R2025_03_26
@@ -232,5 +232,5 @@ def add_rules(rules: Iterable[Rule]) -> None:
             proves=rule.proves,
             needs=[f"scenario:{name}" for name in _names(rule)],
             transports=(Transport.HTTP,),
-            subject=Subject.EVIDENCE,
+            subject=CheckScope.EVIDENCE,
         )

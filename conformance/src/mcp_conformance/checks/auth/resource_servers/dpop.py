@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.auth.resource_servers.requests import bearer, challenge, http_peer, issuer_of, probe
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.oauth_testbed.token_issuer import ProofKey
 
@@ -126,7 +126,7 @@ def _add_flaw(name: str) -> None:
                 raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
 
     SERVER_CHECKS.add(
-        f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
+        f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS
     )
 
 
@@ -138,7 +138,7 @@ for _name in _FLAWS:
     "dpop.server-no-downgrade",
     proves=("dpop.server-no-bearer-downgrade",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def no_downgrade(server: ServerUnderTest) -> None:
     """A bound token with the scheme Bearer is rejected."""
@@ -151,7 +151,7 @@ async def no_downgrade(server: ServerUnderTest) -> None:
                 raise Deviation("HTTP 401 for a bound token with the scheme Bearer", f"HTTP {answer.status}")
 
 
-@check("dpop.server-audience", proves=("dpop.server-audience",), transports=_HTTP, subject=Subject.PROCESS)
+@check("dpop.server-audience", proves=("dpop.server-audience",), transports=_HTTP, subject=CheckScope.PROCESS)
 async def audience(server: ServerUnderTest) -> None:
     """A token for another resource is rejected, also when it is bound to a key."""
     async with http_peer(server) as peer:
@@ -162,7 +162,7 @@ async def audience(server: ServerUnderTest) -> None:
             raise Deviation("HTTP 401 for a bound token for another resource", f"HTTP {answer.status}")
 
 
-@check("dpop.server-algorithm", proves=("dpop.modern-algorithms",), transports=_HTTP, subject=Subject.PROCESS)
+@check("dpop.server-algorithm", proves=("dpop.modern-algorithms",), transports=_HTTP, subject=CheckScope.PROCESS)
 async def algorithm(server: ServerUnderTest) -> None:
     """A server that accepts proofs accepts one that is signed with ES256."""
     async with http_peer(server) as peer:

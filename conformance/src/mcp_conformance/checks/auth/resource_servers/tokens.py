@@ -17,7 +17,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
     sent,
 )
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
@@ -66,7 +66,7 @@ async def _document(peer: HttpConnection) -> JsonObject:
     "auth.server-token-missing",
     proves=("auth.missing-token-401", "auth.server-401-invalid", "auth.http-conform", "auth.http-should-conform"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def token_missing(server: ServerUnderTest) -> None:
     """A request without a token is answered with 401."""
@@ -78,7 +78,7 @@ async def token_missing(server: ServerUnderTest) -> None:
     "auth.server-challenge",
     proves=("auth.validation-failure", "auth.server-401-www-authenticate"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def challenges(server: ServerUnderTest) -> None:
     """A 401 response has a Bearer challenge, with an `error` if the token is invalid."""
@@ -94,7 +94,7 @@ async def challenges(server: ServerUnderTest) -> None:
     "auth.server-metadata-named",
     proves=("auth.www-authenticate-resource-metadata",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def metadata_named(server: ServerUnderTest) -> None:
     """The challenge of a 401 response has the URL of the protected resource metadata."""
@@ -108,7 +108,7 @@ async def metadata_named(server: ServerUnderTest) -> None:
     "auth.server-metadata",
     proves=("auth.prm-server", "auth.prm-discovery-one-of", "auth.prm-implemented", "auth.prm-mechanism"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def metadata(server: ServerUnderTest) -> None:
     """The protected resource metadata are at the URL in the challenge, or at the well-known URI."""
@@ -120,7 +120,7 @@ async def metadata(server: ServerUnderTest) -> None:
     "auth.server-metadata-servers",
     proves=("auth.prm-authorization-servers",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def metadata_servers(server: ServerUnderTest) -> None:
     """The metadata name at least one authorization server."""
@@ -134,7 +134,7 @@ async def metadata_servers(server: ServerUnderTest) -> None:
     "auth.server-metadata-resource",
     proves=("auth.prm-resource-matches",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def metadata_resource(server: ServerUnderTest) -> None:
     """The metadata name the URL of the server as their resource."""
@@ -148,7 +148,7 @@ async def metadata_resource(server: ServerUnderTest) -> None:
     "auth.server-metadata-no-slash",
     proves=("auth.resource-no-trailing-slash",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def metadata_no_slash(server: ServerUnderTest) -> None:
     """The resource in the metadata has no trailing slash."""
@@ -158,7 +158,7 @@ async def metadata_no_slash(server: ServerUnderTest) -> None:
             raise Deviation("a resource without a trailing slash", brief(named))
 
 
-@check("auth.server-challenge-scope", proves=("auth.challenge-scope",), transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.server-challenge-scope", proves=("auth.challenge-scope",), transports=_HTTP, subject=CheckScope.PROCESS)
 async def challenge_scope(server: ServerUnderTest) -> None:
     """The challenge of a 401 response has the required scopes."""
     async with http_peer(server) as peer:
@@ -170,7 +170,7 @@ async def challenge_scope(server: ServerUnderTest) -> None:
     "auth.server-no-offline-access",
     proves=("auth.server-no-offline-access",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def no_offline_access(server: ServerUnderTest) -> None:
     """Neither the challenge nor the metadata have the scope offline_access."""
@@ -231,7 +231,7 @@ def _add_bad(name: str) -> None:
             _expect(answer, 401, f"a token with an invalid {name}")
 
     SERVER_CHECKS.add(
-        f"auth.server-token-{name}", run, title=title, proves=proves, transports=_HTTP, subject=Subject.PROCESS
+        f"auth.server-token-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS
     )
 
 
@@ -243,7 +243,7 @@ for _name in _BAD:
     "auth.server-before-processing",
     proves=("auth.server-validates-before-processing",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def before_processing(server: ServerUnderTest) -> None:
     """The response to a request without a valid token has no result."""
@@ -258,7 +258,7 @@ async def before_processing(server: ServerUnderTest) -> None:
     "auth.server-every-request",
     proves=("auth.every-request-authenticated", "security.verify-all-requests"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def every_request(server: ServerUnderTest) -> None:
     """Each request needs the token, regardless of earlier requests."""
@@ -272,7 +272,7 @@ async def every_request(server: ServerUnderTest) -> None:
     "security.session-is-no-token",
     proves=("security.no-session-authentication", "security.verify-all-requests"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def session_is_no_token(server: ServerUnderTest) -> None:
     """A session id does not replace a token."""
@@ -285,7 +285,7 @@ async def session_is_no_token(server: ServerUnderTest) -> None:
     "security.session-of-another",
     proves=("security.session-bound-to-user",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def session_of_another(server: ServerUnderTest) -> None:
     """A user has no access to the session of another user."""
@@ -311,7 +311,7 @@ def _require_session(peer: HttpConnection) -> None:
     "auth.server-resource-upper-case",
     proves=("auth.resource-accept-uppercase", "auth.resource-uppercase-accepted"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def upper_case(server: ServerUnderTest) -> None:
     """A token for the server's URL with scheme and host in upper case is accepted."""
@@ -351,7 +351,7 @@ def _with_scope(server: ServerUnderTest, scope: str) -> Headers:
     "auth.server-scope",
     proves=("auth.status-codes", "auth.error-statuses", "auth.insufficient-scope-403"),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def scope(server: ServerUnderTest) -> None:
     """A call with insufficient scope is answered with 403 and `error="insufficient_scope"`."""
@@ -371,7 +371,7 @@ async def scope(server: ServerUnderTest) -> None:
         "auth.insufficient-scope-all-at-once",
     ),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def scope_named(server: ServerUnderTest) -> None:
     """The challenge of a 403 response has all scopes that the call needs."""
@@ -385,7 +385,7 @@ async def scope_named(server: ServerUnderTest) -> None:
     "auth.server-scope-metadata",
     proves=("auth.insufficient-scope-resource-metadata",),
     transports=_HTTP,
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def scope_metadata(server: ServerUnderTest) -> None:
     """The challenge of a 403 response has the URL of the metadata."""
@@ -395,7 +395,7 @@ async def scope_metadata(server: ServerUnderTest) -> None:
             raise Deviation("resource_metadata in the challenge", str(parameters))
 
 
-@check("auth.server-scope-hierarchy", proves=("auth.scope-hierarchy",), transports=_HTTP, subject=Subject.PROCESS)
+@check("auth.server-scope-hierarchy", proves=("auth.scope-hierarchy",), transports=_HTTP, subject=CheckScope.PROCESS)
 async def scope_hierarchy(server: ServerUnderTest) -> None:
     """A scope that includes the required one is sufficient."""
     async with http_peer(server) as peer:

@@ -12,7 +12,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.sse_connection import SseConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import REVISIONS
@@ -72,7 +72,7 @@ async def message_events(server: ServerUnderTest) -> None:
             raise Deviation("one message per event", repr(event))
 
 
-@check("http-sse.answers-apart", proves=("http-sse.multiple-clients",), subject=Subject.CONNECTION)
+@check("http-sse.answers-apart", proves=("http-sse.multiple-clients",), subject=CheckScope.CONNECTION)
 async def answers_apart(server: ServerUnderTest) -> None:
     """Of two clients that use the same request ids, each gets only its own responses, on its own stream."""
     peer = _peer(server)
@@ -132,7 +132,7 @@ async def authentication(server: ServerUnderTest) -> None:
     "http-sse.beside",
     proves=("http-sse.compat-server-both",),
     transports=(Transport.HTTP,),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def beside(server: ServerUnderTest) -> None:
     """A server that also supports clients of 2024-11-05 offers the two endpoints for them."""

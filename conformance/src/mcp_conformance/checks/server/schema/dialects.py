@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.protocol.response import Answer
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _FIXTURE: Final = "json_schema_2020_12_tool"
@@ -30,7 +30,7 @@ _LISTS: Final = (
 )
 
 
-def _refused(answer: Answer) -> bool:
+def _refused(answer: JsonRpcResponse) -> bool:
     return answer.is_error or answer.result().get("isError") is True
 
 
@@ -60,7 +60,7 @@ async def keywords_preserved(server: ServerUnderTest) -> None:
         raise Deviation(f"{', '.join(missing)} in the inputSchema of {name}", brief(schema))
 
 
-@check("schema.numbers", proves=("schema.number-fields-not-integer-only",), subject=Subject.RECOVERING)
+@check("schema.numbers", proves=("schema.number-fields-not-integer-only",), subject=CheckScope.RECOVERING)
 async def numbers(server: ServerUnderTest) -> None:
     """A number in elicited content may have a fraction."""
     name, arguments = server.tool("test_elicitation_sep1034_defaults")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of, without
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -165,7 +165,7 @@ look(
 )
 
 
-@check("schema.error-id", proves=("schema.error-id-required", "schema.error-id-optional"), subject=Subject.EVIDENCE)
+@check("schema.error-id", proves=("schema.error-id-required", "schema.error-id-optional"), subject=CheckScope.EVIDENCE)
 async def error_id(server: ServerUnderTest) -> None:
     """An error has the id of a request, except for input that could not be read."""
     for transcript in server.evidence:

@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import RecordedMessages, item
 from mcp_conformance.checks.probes.schema_check import conforms, look
 from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import RELATED_TASK
@@ -37,7 +37,7 @@ async def declared(server: ServerUnderTest) -> None:
 @check(
     "tasks.not-augmentable",
     proves=("tasks.ignore-undeclared", "tasks.requests-exhaustive"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def not_augmentable(server: ServerUnderTest) -> None:
     """A params.task is ignored in a request whose type is not declared for tasks."""
@@ -50,14 +50,14 @@ async def not_augmentable(server: ServerUnderTest) -> None:
         raise Deviation("the result of tools/list", str(answer))
 
 
-@check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=Subject.RECOVERING)
+@check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=CheckScope.RECOVERING)
 async def forbidden_tool(server: ServerUnderTest) -> None:
     """A task-augmented call of a tool without taskSupport is rejected with -32601."""
     answer = await begin(server, "test_simple_text")
     answer.error(-32601, what="a task-augmented call of a tool without taskSupport")
 
 
-@check("tasks.required-tool", proves=("tasks.required-tool-error",), subject=Subject.RECOVERING)
+@check("tasks.required-tool", proves=("tasks.required-tool-error",), subject=CheckScope.RECOVERING)
 async def required_tool(server: ServerUnderTest) -> None:
     """A call of a tool that requires a task is rejected with -32601 if it is not task-augmented."""
     extended(server)
@@ -68,7 +68,7 @@ async def required_tool(server: ServerUnderTest) -> None:
     answer.error(-32601, what="a call without a task of a tool that requires one")
 
 
-@check("tasks.result-waits", proves=("tasks.result-blocks",), subject=Subject.RECOVERING)
+@check("tasks.result-waits", proves=("tasks.result-blocks",), subject=CheckScope.RECOVERING)
 async def result_waits(server: ServerUnderTest) -> None:
     """`tasks/result` is answered when the task has ended, and not before."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
@@ -78,7 +78,7 @@ async def result_waits(server: ServerUnderTest) -> None:
         raise Deviation("a task that has ended when tasks/result is answered", f"{answer}, then {brief(shown)}")
 
 
-@check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=Subject.RECOVERING)
+@check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=CheckScope.RECOVERING)
 async def id_param_wins(server: ServerUnderTest) -> None:
     """`tasks/get` uses params.taskId, not a related task in `_meta`."""
     tasks = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(2)]
@@ -90,7 +90,7 @@ async def id_param_wins(server: ServerUnderTest) -> None:
         await ask(server, "tasks/cancel", {"taskId": task})
 
 
-@check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=Subject.RECOVERING)
+@check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=CheckScope.RECOVERING)
 async def ttl_limit(server: ServerUnderTest) -> None:
     """The ttl of a task is limited when the client requests three hundred years."""
     extended(server)
@@ -102,7 +102,7 @@ async def ttl_limit(server: ServerUnderTest) -> None:
         raise Deviation("a ttl below the requested one", str(created))
 
 
-@check("tasks.no-stream", proves=("tasks.no-sse-for-get",), subject=Subject.RECOVERING)
+@check("tasks.no-stream", proves=("tasks.no-sse-for-get",), subject=CheckScope.RECOVERING)
 async def no_stream(server: ServerUnderTest) -> None:
     """`tasks/get` is answered with JSON, not with a stream."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
@@ -114,7 +114,7 @@ async def no_stream(server: ServerUnderTest) -> None:
 # --- lists -----------------------------------------------------------------------------------------------------------
 
 
-@check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=Subject.RECOVERING)
+@check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=CheckScope.RECOVERING)
 async def listed(server: ServerUnderTest) -> None:
     """A task that `tasks/get` returns is on one of the pages of `tasks/list`."""
     _require_list(server)
@@ -171,7 +171,7 @@ async def gated(server: ServerUnderTest) -> None:
 @check(
     "tasks.related",
     proves=("tasks.related-meta-in-result", "tasks.related-task-meta", "schema.related-task"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def related(server: ServerUnderTest) -> None:
     """The result of `tasks/result` names the task in `_meta`."""
@@ -185,7 +185,7 @@ async def related(server: ServerUnderTest) -> None:
 @check(
     "tasks.input",
     proves=("tasks.input-request-related", "tasks.related-task-meta", "tasks.input-received-leaves"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def requires_input(server: ServerUnderTest) -> None:
     """The client requests of a task name it in `_meta`, and the task continues after the response."""
@@ -229,7 +229,7 @@ look(
 @check(
     "tasks.undeclared-client",
     proves=("tasks.augment-only-declared", "tasks.no-tasks-without-capability"),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def undeclared_client(server: ServerUnderTest) -> None:
     """The server sends no task-augmented request to a client that does not declare tasks."""

@@ -11,7 +11,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
@@ -110,7 +110,7 @@ async def param_ignored(server: ServerUnderTest) -> None:
         "tasks.update-result-type",
         "tasks.reserved-names",
     ),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def only_of_calls(server: ServerUnderTest) -> None:
     """Only `tools/call` creates tasks; every other result has the resultType complete, also those about tasks."""
@@ -123,7 +123,7 @@ async def only_of_calls(server: ServerUnderTest) -> None:
             raise Deviation(f"resultType complete of {each.method}", brief(each.response))
 
 
-@check("tasks.advertised", proves=("tasks.server-advertises",), subject=Subject.EVIDENCE)
+@check("tasks.advertised", proves=("tasks.server-advertises",), subject=CheckScope.EVIDENCE)
 async def advertised(server: ServerUnderTest) -> None:
     """A server that creates tasks declares the extension."""
     made = [each for each in RecordedMessages(server.evidence).exchanges if member(each.result, "resultType") == "task"]
@@ -170,7 +170,7 @@ def _requests(shown: JsonObject) -> JsonObject:
 @check(
     "tasks.input-required",
     proves=("tasks.get-input-required", "tasks.update-resumes", "tasks.update-ack", "tasks.update-result-type"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def input_required(server: ServerUnderTest) -> None:
     """A task with the status input_required has inputRequests, and continues after the responses."""
@@ -184,7 +184,7 @@ async def input_required(server: ServerUnderTest) -> None:
     await until(server, task, "completed")
 
 
-@check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=Subject.RECOVERING)
+@check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=CheckScope.RECOVERING)
 async def unknown_keys(server: ServerUnderTest) -> None:
     """An input response with an unknown key is acknowledged and ignored."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
@@ -200,7 +200,7 @@ async def unknown_keys(server: ServerUnderTest) -> None:
 @check(
     "tasks.inputs",
     proves=("tasks.get-input-requests-complete", "tasks.key-unique-lifetime", "tasks.key-no-reuse"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def inputs(server: ServerUnderTest) -> None:
     """Each tasks/get returns all open input requests, and none that has a response."""
@@ -225,7 +225,7 @@ async def inputs(server: ServerUnderTest) -> None:
     await until(server, task, "completed")
 
 
-@check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=Subject.RECOVERING)
+@check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=CheckScope.RECOVERING)
 async def input_first(server: ServerUnderTest) -> None:
     """An InputRequiredResult of a call precedes its task."""
     created = await begin(server, "test_tool_with_task")
@@ -246,7 +246,7 @@ async def input_first(server: ServerUnderTest) -> None:
 # --- HTTP ------------------------------------------------------------------------------------------------------------
 
 
-@check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=Subject.RECOVERING)
+@check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=CheckScope.RECOVERING)
 async def mcp_name(server: ServerUnderTest) -> None:
     """The Mcp-Name of a request about a task is its taskId; another one is rejected with 400 and -32020."""
     peer = server.peer
@@ -266,7 +266,7 @@ async def mcp_name(server: ServerUnderTest) -> None:
 # ------------------------------------------------------------------------------------------------------
 
 
-@check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=Subject.RECOVERING)
+@check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=CheckScope.RECOVERING)
 async def listen_undeclared(server: ServerUnderTest) -> None:
     """A subscription to tasks is rejected with -32021 if the client does not declare the extension."""
     extended(server)
@@ -284,7 +284,7 @@ async def listen_undeclared(server: ServerUnderTest) -> None:
         "tasks.notification-full-state",
         "tasks.no-progress-or-log",
     ),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def listen(server: ServerUnderTest) -> None:
     """A subscription to a task gets only notifications of this task, complete ones, and no progress or log."""
@@ -319,7 +319,7 @@ async def listen(server: ServerUnderTest) -> None:
 @check(
     "tasks.beside-legacy",
     proves=("tasks.not-under-2025-11-25", "tasks.legacy-tasks-still-served"),
-    subject=Subject.PROCESS,
+    subject=CheckScope.PROCESS,
 )
 async def beside_legacy(server: ServerUnderTest) -> None:
     """With 2025-11-25 the extension creates no tasks, and the tasks of that revision are served."""

@@ -9,7 +9,7 @@ from mcp_conformance.checks.probes.recorded_values import RecordedMessages, memb
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.checks.probes.task_calls import ENDED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
@@ -52,7 +52,7 @@ def _shown(recorded: RecordedMessages) -> Iterator[JsonObject]:
 @check(
     "tasks.create",
     proves=("tasks.create-result", "tasks.create-result-soon", "tasks.result-type-task", "tasks.id-by-receiver"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def create(server: ServerUnderTest) -> None:
     """A call that creates a task returns it immediately, without the result of the call."""
@@ -67,7 +67,7 @@ async def create(server: ServerUnderTest) -> None:
 @check(
     "tasks.get-at-once",
     proves=("tasks.durable-before-create", "tasks.get-working", "tasks.ttl-in-get"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def get_at_once(server: ServerUnderTest) -> None:
     """`tasks/get` returns a task as soon as it is created, with the status working and its ttl."""
@@ -163,7 +163,7 @@ look(
         "tasks.cancelled-stays",
         "tasks.status-transitions",
     ),
-    subject=Subject.EVIDENCE,
+    subject=CheckScope.EVIDENCE,
 )
 async def transitions(server: ServerUnderTest) -> None:
     """The status of a task follows the defined transitions, and a terminal status is final."""
@@ -184,7 +184,9 @@ async def transitions(server: ServerUnderTest) -> None:
         raise NotApplicable("the server had no tasks")
 
 
-@check("tasks.ids", proves=("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable"), subject=Subject.RECOVERING)
+@check(
+    "tasks.ids", proves=("tasks.id-unique", "tasks.id-entropy", "tasks.id-unguessable"), subject=CheckScope.RECOVERING
+)
 async def ids(server: ServerUnderTest) -> None:
     """Task ids are long and unique, and cannot be derived from one another."""
     found = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(4)]
@@ -214,7 +216,7 @@ async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
         "tasks.get-completed",
         "tasks.completed-result-field",
     ),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def completed(server: ServerUnderTest) -> None:
     """A successful task has the status completed, and the result of the call."""
@@ -228,7 +230,7 @@ async def completed(server: ServerUnderTest) -> None:
 @check(
     "tasks.tool-error",
     proves=("tasks.result-success-same", "tasks.tool-error-completed", "tasks.failed-only-jsonrpc"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def tool_error(server: ServerUnderTest) -> None:
     """A tool error gives a result with isError, and in the modern form a task with the status completed."""
@@ -241,7 +243,7 @@ async def tool_error(server: ServerUnderTest) -> None:
         raise Deviation("the status completed", brief(shown))
 
 
-@check("tasks.tool-error-failed", proves=("tasks.failed-on-tool-error",), subject=Subject.RECOVERING)
+@check("tasks.tool-error-failed", proves=("tasks.failed-on-tool-error",), subject=CheckScope.RECOVERING)
 async def tool_error_failed(server: ServerUnderTest) -> None:
     """A task of 2025-11-25 with a tool error has the status failed."""
     await until(server, id_of(server, await begin(server, "failing_job")), "failed")
@@ -250,7 +252,7 @@ async def tool_error_failed(server: ServerUnderTest) -> None:
 @check(
     "tasks.failed",
     proves=("tasks.failed-on-error", "tasks.result-error-same", "tasks.get-failed", "tasks.failed-error-field"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def failed(server: ServerUnderTest) -> None:
     """A task that ends with a JSON-RPC error has the status failed, and the error is available."""
@@ -265,7 +267,7 @@ async def failed(server: ServerUnderTest) -> None:
 @check(
     "tasks.failed-message",
     proves=("tasks.failed-status-message", "tasks.failed-diagnostic-message"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def failed_message(server: ServerUnderTest) -> None:
     """A failed task has a statusMessage with the reason."""
@@ -278,7 +280,7 @@ async def failed_message(server: ServerUnderTest) -> None:
 @check(
     "tasks.stable",
     proves=("tasks.get-terminal-stable", "tasks.ttl-not-early", "tasks.terminal-is-final"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def stable(server: ServerUnderTest) -> None:
     """A task that has ended remains available and unchanged."""
@@ -302,7 +304,7 @@ async def stable(server: ServerUnderTest) -> None:
         "tasks.cancel-ack",
         "tasks.cancel-result-type",
     ),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
     """A cancelled task has the status cancelled: in the response (legacy form), or in `tasks/get` (modern form)."""
@@ -327,7 +329,7 @@ def _acknowledged(result: JsonObject) -> None:
 @check(
     "tasks.cancel-ended",
     proves=("tasks.cancel-terminal-error", "tasks.cancel-terminal-ack"),
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def cancel_ended(server: ServerUnderTest) -> None:
     """Cancelling a task that has ended is rejected with -32602 (legacy form), or has no effect (modern form)."""

@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.probes.task_calls import DECLARED, begin, extended, id_of
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject, Transport
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_core.revisions import Era
 
@@ -57,7 +57,7 @@ async def _check_working(server: ServerUnderTest, task: str) -> None:
     "tasks.other-user",
     proves=("tasks.bind-context", "tasks.reject-other-context"),
     transports=_HTTP,
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def not_theirs(server: ServerUnderTest) -> None:
     """Another user cannot get the task of a user, wait for it or cancel it."""
@@ -68,7 +68,7 @@ async def not_theirs(server: ServerUnderTest) -> None:
     "tasks.other-user-extension",
     proves=("tasks.auth-checks",),
     transports=_HTTP,
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
     """Another user cannot get the task of a user, respond to its input requests or cancel it."""
@@ -79,7 +79,7 @@ async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
     "tasks.other-user-list",
     proves=("tasks.list-own-context",),
     transports=_HTTP,
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def not_on_their_list(server: ServerUnderTest) -> None:
     """The task of a user is not in the list of another one."""

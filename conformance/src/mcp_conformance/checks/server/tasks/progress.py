@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Subject
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
@@ -43,7 +43,7 @@ async def _begin_task(server: ServerUnderTest, token: str) -> str:
     "tasks.progress-token",
     proves=("progress.task-same-token", "progress.task-token-continues"),
     revisions=_CORE,
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def progress_token(server: ServerUnderTest) -> None:
     """The progress of a task has the token of its request, also after the response that contains the task."""
@@ -64,7 +64,7 @@ async def progress_token(server: ServerUnderTest) -> None:
     "tasks.progress-ends",
     proves=("progress.task-stop-terminal",),
     revisions=_CORE,
-    subject=Subject.RECOVERING,
+    subject=CheckScope.RECOVERING,
 )
 async def progress_ends(server: ServerUnderTest) -> None:
     """A cancelled task reports no further progress."""
@@ -95,7 +95,7 @@ _ENOUGH: Final = 3
 """Minimum number of progress reports, so that some are left after the first."""
 
 
-@check("tasks.input-status", proves=("tasks.input-required",), revisions=_CORE, subject=Subject.CONNECTION)
+@check("tasks.input-status", proves=("tasks.input-required",), revisions=_CORE, subject=CheckScope.CONNECTION)
 async def input_status(server: ServerUnderTest) -> None:
     """A task that waits for a response of the client has the status input_required."""
     server.tool("confirm_delete")
