@@ -81,6 +81,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check")
     session.run("python", "scripts/checks/imports.py")
     session.run("python", "scripts/checks/exports.py")
+    session.run("python", "scripts/checks/words.py")
 
 
 @nox.session

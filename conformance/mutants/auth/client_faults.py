@@ -10,7 +10,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_core.revisions import REVISIONS
 from mutants.client_faults.table import ClientFault
-from mutants.runs.verdict import FAILING, PATIENCE, FaultResult
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 
 __all__ = ["CLIENT_FAULTS_AUTH", "try_login_fault"]
 
@@ -214,5 +214,5 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
         revisions=[REVISIONS[fault.revision]],
         chosen=chosen,
     )
-    failed = {verdict.check for verdict in run.verdicts if verdict.outcome in FAILING}
+    failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
     return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)

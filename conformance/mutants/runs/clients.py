@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import FAILING, PATIENCE, FaultResult
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,7 +60,7 @@ async def try_client_fault(fault: ClientFault, *, own: bool = False) -> FaultRes
     # Passive checks read messages; a few scenarios contain most of them.
     for looked_at in (_PASSIVE_SCENARIOS, None) if own else (None,):
         run = await try_client(f"--fault {fault.name}", fault.transport, [fault.revision], chosen, looked_at)
-        failed = {verdict.check for verdict in run.verdicts if verdict.outcome in FAILING}
+        failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
         failed |= {f"unsupported leg: {leg.refusal}" for leg in run.legs if leg.refusal is not None}
         if set(fault.caught_by) <= failed:
             break

@@ -12,7 +12,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import FAILING, PATIENCE, FaultResult
+from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
 from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def _failed(
         async with started(command, f"{_AT}/mcp", _SETTINGS, sse_url=sse) as target:
             run = await run_server(target, _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
     legs = [leg for leg in run.legs if leg.transport == transport]
-    verdicts = [verdict for leg in legs for verdict in run.of(leg) if verdict.outcome in FAILING]
+    verdicts = [verdict for leg in legs for verdict in run.of(leg) if verdict.outcome in NOT_PASSED]
     refusals = {f"unsupported leg: {leg.refusal}" for leg in legs if leg.refusal is not None}
     return frozenset({verdict.check for verdict in verdicts} | refusals)
 

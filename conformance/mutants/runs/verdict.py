@@ -11,11 +11,11 @@ from mcp_conformance.model.verdict import Outcome
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["FAILING", "PATIENCE", "FaultResult"]
+__all__ = ["NOT_PASSED", "TIMEOUT", "FaultResult"]
 
 TIMEOUT: Final = 10.0
 """The timeout of a response in seconds: long, so that the load of concurrent runs fails no check."""
-FAILING: Final = (Outcome.FAILED, Outcome.BROKEN)
+NOT_PASSED: Final = (Outcome.FAILED, Outcome.BROKEN)
 """The outcomes that count as detected."""
 
 

@@ -32,7 +32,7 @@ class Progress:
 
     Args:
         stream: The stream to write to.
-        standing: Returns the score of a verdict.
+        score: Returns the score of a verdict.
     """
 
     def __init__(self, stream: TextIO, verdict_score: Callable[[Verdict], Score]) -> None:

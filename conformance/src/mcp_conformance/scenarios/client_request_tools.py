@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY", "STATE", "ClientRequest", "check_sent", "declares", "offer_request_tools", "response_of", "result_of"]
 
-KEY: Final = "the question"
+KEY: Final = "input"
 """The key of the input request."""
 STATE: Final = 'conformance: {"as it is": true}, =?base64?eA==?= \u00fc\u2028\U0001f9ea '
 """The `requestState` of the result. It must be returned without parsing, trimming or normalization."""
