@@ -32,23 +32,23 @@ class Progress:
 
     Args:
         stream: The stream to write to.
-        score: Returns the score of a verdict.
+        verdict_score: Returns the score of a verdict.
     """
 
     def __init__(self, stream: TextIO, verdict_score: Callable[[Verdict], Score]) -> None:
         self._stream: Final = stream
-        self._standing: Final = verdict_score
+        self._verdict_score: Final = verdict_score
         self._changing: Final = stream.isatty()
         self._all = 0
-        self._red = 0
+        self._failing = 0
         self._played = 0
 
     def __call__(self, verdict: Verdict) -> None:
         """Show a verdict."""
-        verdict_score = self._standing(verdict)
+        verdict_score = self._verdict_score(verdict)
         self._all += 1
         loud = verdict_score in (Score.FAILED, Score.BROKEN)
-        self._red += loud
+        self._failing += loud
         if loud:
             self._clear()
             print(progress_line(verdict), file=self._stream)
@@ -78,7 +78,7 @@ class Progress:
 
     def _count(self) -> str:
         played = f"{self._played} scenarios played, " if self._played else ""
-        return f"{played}{self._all} checks done, {self._red} failed"
+        return f"{played}{self._all} checks done, {self._failing} failed"
 
     def _clear(self) -> None:
         if self._changing:
