@@ -356,7 +356,7 @@ async def test_resumable_task_continues_after_server_restart(tmp_path: Path) -> 
         assert await settled_status(client, task) in ("working", "completed")
         go.set()
         done = await wait_for_status(client, task, "completed")
-        assert text_of(as_object(done["result"])).startswith("receipt: Accepted(")
+        assert text_of(as_object(done["result"])).startswith("receipt: ElicitationAccepted(")
         assert ran[0] == "paid"
         assert ran.count("paid") == 1
         assert ran[-1] == f"{task['taskId']} of None for 2"
