@@ -14,7 +14,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server, ToolError
-from mcp_server.connection.throttle import RateLimiter
+from mcp_server.connection.rate_limiter import RateLimiter
 
 ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 Clock = trio.testing.MockClock

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 import attrs
@@ -29,7 +28,6 @@ from mcp_core.types import (
     evolve,
 )
 from mcp_server.cache_hint import hinted
-from mcp_server.connection.channel import RequestContext
 from mcp_server.connection.client_requests import client_requests_of
 from mcp_server.connection.sealer import InputPolicy, KeyRing
 from mcp_server.errors import InvalidResult, RegistrationError
@@ -44,6 +42,8 @@ from mcp_server.uris.length_limit import check_uris
 from mcp_server.uris.matcher import check_length
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.header_parameters import ParamHeader
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.types import WireObject
     from mcp_server.cache_hint import CacheHint
-    from mcp_server.connection.channel import Channel, NotificationTarget
+    from mcp_server.connection.channel import Channel, Handler, NotificationTarget, RequestContext
     from mcp_server.features.listing import PagedList
     from mcp_server.features.tasks.methods import Tasks
     from mcp_server.features.tasks.policy import TaskPolicy
@@ -64,14 +64,11 @@ if TYPE_CHECKING:
     from mcp_server.schema.annotations import Function
     from mcp_server.server import Server
 
-__all__ = ["Handler", "ServerService"]
+__all__ = ["ServerService"]
 
 _log: Final = logging.getLogger("mcp_server")
 
 C = TypeVar("C", bound=CacheableResult)
-
-Handler: TypeAlias = Callable[[RequestContext], Awaitable[object]]
-"""Handler of a method: returns the result, as an instance of its class or in wire form, or raises `RequestFailed`."""
 
 
 class Recorder(Protocol):
@@ -238,8 +235,8 @@ class ServerService:
         """Return the outcome of a request whose handler was cancelled."""
         if call.request.definition is SUBSCRIPTIONS_LISTEN:
             return SubscriptionsListenResult()
-        if call.deferred is not None and call.deferred.run is not None:
-            return call.deferred.answer()
+        if call.start_task is not None:
+            return call.start_task()
         return None if call.client_requests is None else call.client_requests.result()
 
     def notified(self, channel: Channel, event: NotificationReceived) -> None:

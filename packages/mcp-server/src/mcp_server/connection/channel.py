@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -28,25 +28,31 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import LimitExceeded
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.jsonrpc.messages import JsonValue, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import NotificationMethod, RequestMethod
-    from mcp_core.types import SubscriptionFilter
+    from mcp_core.types import (
+        InputRequiredResult,
+        LoggingMessageNotificationParams,
+        ProgressNotificationParams,
+        SubscriptionFilter,
+        WireObject,
+    )
     from mcp_server.connection.authenticator import Identity
-    from mcp_server.connection.client_requests import ClientRequests
-    from mcp_server.connection.throttle import ProgressThrottle, RateLimiter
-    from mcp_server.features.tasks.execution import TaskRun
-    from mcp_server.features.tasks.promotion import TaskPromotion
+    from mcp_server.connection.rate_limiter import RateLimiter
 
 __all__ = [
     "FAILURES",
     "Channel",
     "ClientDisconnected",
+    "ClientRequests",
+    "Handler",
     "NotificationTarget",
     "PendingClientRequests",
     "RequestContext",
     "Service",
+    "Throttle",
     "encoded",
     "log_failure",
 ]
@@ -100,6 +106,41 @@ class NotificationTarget(Protocol):
         """
 
 
+class ClientRequests(Protocol):
+    """Sender of the client requests of one inbound request."""
+
+    async def request(self, definition: RequestMethod[object, object], params: WireObject, key: str | None) -> object:
+        """Send a client request and return an instance of `row.result`. `key`: its key in `inputRequests`."""
+
+    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
+        """Return the result of a function that runs once per request, for any number of round trips."""
+
+    def result(self) -> InputRequiredResult | RequestFailed | None:
+        """Return the outcome of a handler that ended with client requests; `None` if it has none."""
+
+    def plan(self) -> JsonValue:
+        """Return the value that `keep_plan` stored in an earlier round trip; `None` if it stored nothing."""
+
+    def keep_plan(self, plan: JsonValue) -> None:
+        """Store a value for the next round trip."""
+
+    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:
+        """Return the input response with this key as an instance of `row.result`; `None` if the client sent none."""
+
+
+class Throttle(Protocol):
+    """Sender of the progress and the log messages of one request, at a limited rate."""
+
+    async def progress(self, said: ProgressNotificationParams) -> None:
+        """Report progress, now or later."""
+
+    async def log(self, said: LoggingMessageNotificationParams) -> None:
+        """Send a log message, if its level and the rate allow it."""
+
+    async def flush(self) -> None:
+        """Send delayed messages, before the response."""
+
+
 @attrs.define(eq=False)
 class RequestContext:
     """The context of one inbound request."""
@@ -112,11 +153,13 @@ class RequestContext:
     """The cancel scope of the handler. Cancelled when the client cancels the request."""
     client_requests: ClientRequests | None = None
     """Sends client requests of the handler; created with the context of the handler."""
-    deferred: TaskPromotion | None = None
-    """Turns the request into a task if its handler begins one."""
-    task: TaskRun | None = None
-    """The task that the request runs for."""
-    throttle: ProgressThrottle | None = None
+    begin_task: Callable[[RequestContext], Awaitable[None]] | None = None
+    """Ends the handler and creates a task that runs it again; `None` if the request cannot become a task."""
+    start_task: Callable[[], object] | None = None
+    """Starts the task that the handler has begun, and returns the result of the request."""
+    task: str | None = None
+    """The id of the task that the request runs for."""
+    throttle: Throttle | None = None
     """Limits the rate of progress and log messages; created at the first of them."""
     pending_client_requests: int = 0
     """Number of responses of the client that the handler waits for (legacy)."""
@@ -130,6 +173,10 @@ class RequestContext:
     """Its memory, if the request outlives the HTTP request that contained it."""
     dropped: LimitExceeded | None = None
     """The limit for which the request was evicted after its client had disconnected."""
+
+
+Handler: TypeAlias = "Callable[[RequestContext], Awaitable[object]]"
+"""Handler of a method: returns the result, as an instance of its class or in wire form, or raises `RequestFailed`."""
 
 
 class Channel(ABC):

@@ -17,7 +17,7 @@ import inspect
 import logging
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 import trio
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
     from mcp_core.methods import RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import InputRequest, WireObject
-    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.channel import ClientRequests, RequestContext
     from mcp_server.connection.sealer import InputPolicy
 
 __all__ = [
     "CLIENT_REQUESTS",
-    "ClientRequests",
     "DirectClientRequests",
     "RetryClientRequests",
     "SessionClientRequests",
@@ -76,30 +75,8 @@ CLIENT_REQUESTS: Final = {
 """The class of an input request in a result, by method."""
 
 
-class ClientRequests(Protocol):
-    """Sender of the client requests of one inbound request."""
-
-    async def request(self, definition: RequestMethod[object, object], params: WireObject, key: str | None) -> object:
-        """Send a client request and return an instance of `row.result`. `key`: its key in `inputRequests`."""
-
-    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
-        """Return the result of a function that runs once per request, for any number of round trips."""
-
-    def result(self) -> InputRequiredResult | RequestFailed | None:
-        """Return the outcome of a handler that ended with client requests; `None` if it has none."""
-
-    def plan(self) -> JsonValue:
-        """Return the value that `keep_plan` stored in an earlier round trip; `None` if it stored nothing."""
-
-    def keep_plan(self, plan: JsonValue) -> None:
-        """Store a value for the next round trip."""
-
-    def answered(self, definition: RequestMethod[object, object], key: str) -> object | None:
-        """Return the input response with this key as an instance of `row.result`; `None` if the client sent none."""
-
-
 class DirectClientRequests:
-    """Base of an `ClientRequests` whose handler waits for the responses: it needs no round trips and no stored state."""
+    """Base of a `ClientRequests` whose handler waits for the responses: it needs no round trips and no stored state."""
 
     def plan(self) -> JsonValue:
         """Return `None`: no plan is stored."""

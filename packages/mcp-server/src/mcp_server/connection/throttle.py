@@ -11,10 +11,10 @@ import logging
 import math
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import trio
 
 from mcp_core.errors import LocalProtocolError
+from mcp_server.connection.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,33 +24,9 @@ if TYPE_CHECKING:
     from mcp_core.types import LoggingLevel, LoggingMessageNotificationParams, ProgressNotificationParams
     from mcp_server.connection.channel import RequestContext
 
-__all__ = ["ProgressThrottle", "RateLimiter"]
+__all__ = ["ProgressThrottle"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-_SLACK: Final = 1e-6
-"""Tolerance for rounding errors of floating point arithmetic."""
-
-
-@attrs.define(eq=False)
-class RateLimiter:
-    """A rate limit per second. It saves the unused capacity of one second, so that short bursts are allowed."""
-
-    per_second: int
-    """Maximum number per second."""
-    _saved: float = attrs.field(init=False)
-    _at: float = -math.inf
-
-    def __attrs_post_init__(self) -> None:
-        self._saved = self.per_second
-
-    def take(self, now: float, *, left: int = 0) -> bool:
-        """Count one more and return `True`, if it is allowed at `now` (seconds) with capacity for `left` others."""
-        saved = min(self.per_second, self._saved + (now - self._at) * self.per_second)
-        self._at = now
-        is_allowed = saved + _SLACK >= 1 + left
-        self._saved = saved - 1 if is_allowed else saved
-        return is_allowed
 
 
 class ProgressThrottle:

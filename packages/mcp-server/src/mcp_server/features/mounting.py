@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import WireObject
-    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.features.listing import Item, Source
     from mcp_server.handlers.access import AccessKind
-    from mcp_server.service import Handler, ServerService
+    from mcp_server.service import ServerService
 
 __all__ = ["LocalServer", "MountedServer", "Mounts"]
 

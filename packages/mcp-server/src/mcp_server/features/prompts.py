@@ -35,10 +35,9 @@ from mcp_server.schema.type_spec import describe_object
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
-    from mcp_server.service import Handler
 
 __all__ = ["Prompts"]
 

@@ -51,11 +51,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import Icon, ResourceContents
     from mcp_server.cache_hint import CacheHint
-    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.handlers.access import AccessKind
     from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
-    from mcp_server.service import Handler
     from mcp_server.uris.matcher import Found
 
 __all__ = ["Resources"]

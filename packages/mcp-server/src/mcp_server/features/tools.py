@@ -27,7 +27,6 @@ from mcp_server.errors import InvalidResult, RegistrationError, ToolError
 from mcp_server.features.downgrade import fit_result
 from mcp_server.features.listing import PagedList, unknown
 from mcp_server.features.results import Results, results
-from mcp_server.features.tasks.promotion import TaskPromotion
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.runner import Runner, described, named
@@ -40,11 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_core.http.header_parameters import ParamHeader
-    from mcp_server.connection.channel import RequestContext
+    from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.handlers.runner import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.schema.validation import Validator
-    from mcp_server.service import Handler
 
 __all__ = ["Tools"]
 
@@ -206,7 +204,7 @@ class Tools:
         work = partial(self._work, entry)
         if revision.core_tasks or (entry.task_at_once and entry.binds(params)):
             return await tasks.begin(call, work)
-        call.deferred = TaskPromotion(tasks, work)
+        call.begin_task = partial(tasks.promote, work)
         return await work(call)
 
     async def _work(self, entry: _Entry, call: RequestContext) -> CallToolResult:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
         LoggingLevel,
         WireObject,
     )
-    from mcp_server.connection.channel import RequestContext
-    from mcp_server.connection.client_requests import ClientRequests
+    from mcp_server.connection.channel import ClientRequests, RequestContext, Throttle
     from mcp_server.server import Server
 
 __all__ = ["Context"]
@@ -115,8 +114,7 @@ class Context(ClientRequestMethods):
     @property
     def task(self) -> str | None:
         """The id of the task that the handler runs for; `None` in an ordinary request."""
-        run = self._alive().task
-        return None if run is None else run.id
+        return self._alive().task
 
     @property
     def server(self) -> Server:
@@ -152,7 +150,7 @@ class Context(ClientRequestMethods):
         call = self._alive()
         token = self.meta.get(PROGRESS_TOKEN)
         if call.task is not None and not isinstance(token, str | int):
-            token = call.task.id
+            token = call.task
         if isinstance(token, str | int):
             params = ProgressNotificationParams(progress_token=token, progress=progress, total=total, message=message)
             said = self._notification_params(NOTIFICATIONS_PROGRESS, params)
@@ -160,7 +158,7 @@ class Context(ClientRequestMethods):
                 await self._throttle(call).progress(said)
         await trio.lowlevel.checkpoint()
 
-    def _throttle(self, call: RequestContext) -> ProgressThrottle:
+    def _throttle(self, call: RequestContext) -> Throttle:
         if call.throttle is None:
             call.throttle = ProgressThrottle(call, self._server.redact)
         return call.throttle
@@ -240,8 +238,8 @@ class Context(ClientRequestMethods):
             RuntimeError: The caller is shielded from cancellation.
         """
         call = self._alive()
-        if call.deferred is not None:
-            await call.deferred.begin(call)
+        if call.begin_task is not None:
+            await call.begin_task(call)
         await trio.lowlevel.checkpoint()
 
     async def release_stream(self) -> None:

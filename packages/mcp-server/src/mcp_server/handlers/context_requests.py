@@ -52,8 +52,7 @@ if TYPE_CHECKING:
         ToolChoice,
         WireObject,
     )
-    from mcp_server.connection.channel import RequestContext
-    from mcp_server.connection.client_requests import ClientRequests
+    from mcp_server.connection.channel import ClientRequests, RequestContext
     from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
     from mcp_server.server import Server
 

@@ -42,7 +42,7 @@ _log: Final = logging.getLogger("mcp_server")
 
 
 class TaskClientRequests(DirectClientRequests):
-    """Client requests of a task. A `mcp_server.connection.client_requests.ClientRequests`."""
+    """Client requests of a task. A `mcp_server.connection.channel.ClientRequests`."""
 
     def __init__(self, run: TaskRun, call: RequestContext) -> None:
         self._run: Final = run

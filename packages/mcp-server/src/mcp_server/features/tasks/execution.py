@@ -145,9 +145,9 @@ class TaskRun:
             connection: An engine without a connection. It supplies the limits.
         """
         line = TaskChannel(Worker(work), connection, self.record.owner)
-        call = RequestContext(self._request, line, self.scope, http=self._http, identity=self._identity, task=self)
+        call = RequestContext(self._request, line, self.scope, http=self._http, identity=self._identity, task=self.id)
         call.client_requests = TaskClientRequests(self, call)
-        call.throttle = TaskProgressThrottle(self, call)
+        throttle = call.throttle = TaskProgressThrottle(self, call)
         state = self.record.state
         if state.expires_at is not None and state.ttl is not None:
             # At most the whole time to live, even if the clock of an earlier process was ahead.
@@ -156,7 +156,7 @@ class TaskRun:
         outcome: object = None
         with self.scope:
             outcome = await line.outcome(call)
-            await call.throttle.flush()
+            await throttle.flush()
         if self.scope.cancelled_caught:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
         if not self.record.state.terminal:

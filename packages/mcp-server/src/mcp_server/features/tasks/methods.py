@@ -19,6 +19,7 @@ import logging
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import attrs
@@ -69,12 +70,12 @@ if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
-    from mcp_server.connection.channel import NotificationTarget, RequestContext
+    from mcp_server.connection.channel import Handler, NotificationTarget, RequestContext
+    from mcp_server.connection.client_requests import RetryClientRequests
     from mcp_server.connection.sealer import KeyRing
     from mcp_server.features.tasks.policy import TaskPolicy
     from mcp_server.lifespan import LifespanRunner
     from mcp_server.options import TaskSupport
-    from mcp_server.service import Handler
     from mcp_server.stores.tasks import TaskStore
 
 __all__ = ["Tasks"]
@@ -198,6 +199,33 @@ class Tasks:
         if run.peer.revision.core_tasks:
             return CreateTaskResult(task=as_task(state, Task))
         return as_extension_task(state, CreateExtensionTaskResult)
+
+    async def promote(self, work: Callable[[RequestContext], Awaitable[object]], call: RequestContext) -> None:
+        """End the handler of a call, and create the task that runs its function again from the top. Does not return.
+
+        Args:
+            work: Runs the function.
+            call: The tool call that becomes the task.
+
+        Raises:
+            RequestFailed: A limit of tasks or of memory is reached.
+            RuntimeError: The caller is shielded from cancellation.
+        """
+        with trio.CancelScope(shield=True):
+            client_requests = cast(
+                "RetryClientRequests", call.client_requests
+            )  # only modern calls are promoted, and this one has a context
+            run = await self.create(call, await client_requests.hand_over())
+        call.start_task = partial(self.start, run, work)
+        call.scope.cancel()
+        await trio.lowlevel.checkpoint()
+        # The cancellation had no effect. The client does not know the task yet.
+        call.start_task = None
+        await self.drop(run)
+        raise RuntimeError(
+            "Context.begin_task ends the handler, which runs again as a task, but its caller is shielded from"
+            " cancellation: call it outside of the shielded scope"
+        )
 
     async def create(self, call: RequestContext, done: RequestState) -> TaskRun:
         """Create a task and save it in the store.
