@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from mcp_core.conversion.converter import converter
+from mcp_core.engine.mrtr import AnsweredInputs, RequestState
 from mcp_core.engine.results import code_for
 from mcp_core.errors import (
     ConnectionEnded,
@@ -31,15 +32,21 @@ from mcp_core.errors import (
 from mcp_core.features.tasks import as_extension_task, as_task, with_related_task
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS, NOTIFICATIONS_TASKS_STATUS
 from mcp_core.types import ExtensionTaskNotificationParams, TaskStatusNotificationParams, WireObject
-from mcp_server.connection.channel import RequestContext
-from mcp_server.connection.client_requests import read_answer
+from mcp_server.connection.channel import Channel, RequestContext
+from mcp_server.connection.client_requests import (
+    CLIENT_REQUESTS,
+    DirectClientRequests,
+    check_client_request,
+    read_answer,
+    run_once,
+)
 from mcp_server.connection.nursery import open_private_nursery
-from mcp_server.features.tasks.channel import TaskChannel, TaskClientRequests, TaskProgressThrottle, Worker
+from mcp_server.connection.throttle import ProgressThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp_core.engine.events import ClientPeer, RequestReceived
+    from mcp_core.engine.events import ClientPeer, NotificationReceived, Outgoing, RequestReceived
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -47,7 +54,9 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.types import (
         InputRequest,
+        LoggingMessageNotificationParams,
         ProgressNotificationParams,
+        SubscriptionFilter,
         TaskStatus,
     )
     from mcp_server.connection.authenticator import Identity
@@ -144,10 +153,10 @@ class TaskRun:
             work: Runs the function.
             connection: An engine without a connection. It supplies the limits.
         """
-        line = TaskChannel(Worker(work), connection, self.record.owner)
+        line = _TaskChannel(_Worker(work), connection, self.record.owner)
         call = RequestContext(self._request, line, self.scope, http=self._http, identity=self._identity, task=self.id)
-        call.client_requests = TaskClientRequests(self, call)
-        throttle = call.throttle = TaskProgressThrottle(self, call)
+        call.client_requests = _TaskClientRequests(self, call)
+        throttle = call.throttle = _TaskThrottle(self, call)
         state = self.record.state
         if state.expires_at is not None and state.ttl is not None:
             # At most the whole time to live, even if the clock of an earlier process was ahead.
@@ -338,3 +347,121 @@ class TaskRun:
             self._settled(key)
         finally:
             input_request.sent = False
+
+
+class _TaskClientRequests(DirectClientRequests):
+    """Client requests of a task. A `mcp_server.connection.channel.ClientRequests`."""
+
+    def __init__(self, run: TaskRun, call: RequestContext) -> None:
+        self._run: Final = run
+        self._call: Final = call
+        self._ledger: Final = AnsweredInputs(RequestState(answers=dict(run.record.answers), once=dict(run.record.once)))
+
+    async def request(self, definition: RequestMethod[object, object], params: WireObject, key: str | None) -> object:
+        """Send an input request of the task and wait for the input response.
+
+        Raises:
+            LocalProtocolError: A task cannot send this request.
+        """
+        check_client_request(self._call, definition, params)
+        request_type = CLIENT_REQUESTS.get(definition.name)
+        revision = self._run.peer.revision
+        if request_type is None or getattr(params, "task", None) is not None:
+            as_task = "" if request_type is None else " as a task"
+            raise LocalProtocolError(f"a task cannot send {definition.name}{as_task}")
+        # The table assigns to each method the class that fits its params.
+        made = cast("InputRequest", request_type(params=params))
+        wire: JsonObject = {"method": definition.name, "params": converter(revision).unstructure(params)}
+        answer = self._ledger.request(made, wire, key)
+        if answer is None:
+            known, _ = self._ledger.pending.popitem()
+            await self._run.request_input(known, definition, params, made)
+            answer = self._ledger.state.answers[known] = self._run.record.answers[known]
+        return read_answer(revision, definition, answer)
+
+    async def once(self, key: str, function: Callable[[], object]) -> JsonValue:
+        """Run a function once for this task, and store its result."""
+        known, value = self._ledger.recall(key)
+        if known:
+            await trio.lowlevel.checkpoint()
+            return value
+        value = await run_once(key, function)
+        self._ledger.remember(key, value)
+        with trio.CancelScope(shield=True):
+            # The side effect has happened. Without the record it would happen again.
+            await self._run.remember(key, value)
+        return value
+
+    def result(self) -> None:
+        """Return `None`: the client requests of a task do not end its handler."""
+        return
+
+
+class _TaskThrottle(ProgressThrottle):
+    """The progress of a task, reported as its status message. Tasks do not emit log messages."""
+
+    __slots__ = ("_run", "_token")
+
+    def __init__(self, run: TaskRun, call: RequestContext) -> None:
+        super().__init__(call, None)
+        self._run: Final = run
+        meta = call.request.raw.get("_meta")
+        self._token: Final = isinstance(meta, dict) and "progressToken" in meta
+
+    async def log(self, said: LoggingMessageNotificationParams) -> None:
+        """Drop the message. The extension has no log messages of tasks; 2025-11-25 does not specify a receiver."""
+        _log.debug("log message of a task dropped: task=%s… level=%s", self._run.id[:8], said.level)
+
+    async def _send_progress(self, said: ProgressNotificationParams) -> None:
+        self._run.progressed(said, token=self._token)
+
+
+class _Worker:
+    """The service of a task's channel. A `mcp_server.connection.channel.Service` of one call."""
+
+    def __init__(self, work: Callable[[RequestContext], Awaitable[object]]) -> None:
+        self._work: Final = work
+
+    async def answer(self, call: RequestContext) -> object:
+        """Run the function of the task."""
+        return await self._work(call)
+
+    def input_required(self, call: RequestContext) -> object | None:
+        """Return `None`: a task has no multi round-trip requests."""
+
+    def notified(self, channel: Channel, event: NotificationReceived) -> None:
+        """Ignore the notification."""
+
+    def opened(self, channel: Channel) -> None:
+        """Do nothing: there is no connection to open."""
+
+    def connected(self, target: NotificationTarget) -> None:
+        """Do nothing: there are no subscribers."""
+
+    def disconnected(self, target: NotificationTarget) -> None:
+        """Do nothing: there are no subscribers."""
+
+
+class _TaskChannel(Channel):
+    """The channel of a task's call. It has no client: the result is stored."""
+
+    async def outcome(self, call: RequestContext) -> object:
+        """Return the result of the function, or its error."""
+        return await self._outcome(call)
+
+    async def send(self, outgoing: Outgoing | None) -> None:  # noqa: ARG002
+        """Drop the message: the channel has no client."""
+        await trio.lowlevel.checkpoint()
+
+    async def request_client(
+        self,
+        definition: RequestMethod[object, object],
+        params: object,  # noqa: ARG002
+        call: RequestContext,  # noqa: ARG002
+    ) -> object:
+        """Raise `LocalProtocolError`: a task sends client requests with `_TaskClientRequests`."""
+        raise LocalProtocolError(f"a task cannot send {definition.name}")
+
+    async def listen(self, call: RequestContext, wanted: SubscriptionFilter) -> None:  # noqa: ARG002
+        """Raise `LocalProtocolError`: a task has no subscriptions."""
+        raise LocalProtocolError("a task has no subscriptions")
