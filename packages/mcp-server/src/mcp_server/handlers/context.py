@@ -3,47 +3,134 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+import secrets
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
+from urllib.parse import urlsplit
 
+import attrs
+import orjson
 import trio
 
+from mcp_core.features.sampling import why_no_conversation
 from mcp_core.methods import (
+    ELICITATION_CREATE,
     NOTIFICATIONS_MESSAGE,
     NOTIFICATIONS_PROGRESS,
+    ROOTS_LIST,
+    SAMPLING_CREATE_MESSAGE,
 )
+from mcp_core.revisions import R2025_11_25, between
 from mcp_core.types import (
     LOGGING_LEVELS,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ListRootsRequestParams,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
+    SamplingMessage,
+    TextContent,
+    TitledSingleSelectEnumSchema,
 )
 from mcp_core.types.meta import PROGRESS_TOKEN
 from mcp_server.connection.throttle import ProgressThrottle
+from mcp_server.errors import InvalidResult
 from mcp_server.handlers.access import principal_of
-from mcp_server.handlers.context_requests import ClientRequestMethods
+from mcp_server.handlers.elicitation import (
+    ElicitationAccepted,
+    ElicitationCancelled,
+    ElicitationDeclined,
+    InvalidAnswer,
+)
+from mcp_server.handlers.input_required import definition_of, definitions_by_name
+from mcp_server.schema.form import Form, form_schema
+from mcp_server.schema.type_spec import InvalidArguments
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+
     from mcp_core.engine.events import ClientPeer
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
-    from mcp_core.methods import NotificationMethod
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.oauth.principal import Principal
     from mcp_core.types import (
+        IncludeContext,
         LoggingLevel,
+        ModelPreferences,
+        RequestedSchema,
+        Root,
+        Tool,
+        ToolChoice,
         WireObject,
     )
     from mcp_server.connection.channel import ClientRequests, RequestContext, Throttle
+    from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
     from mcp_server.server import Server
 
 __all__ = ["Context"]
 
 _log: Final = logging.getLogger("mcp_server")
 
+_CONTEXT_DECLARED: Final = between(R2025_11_25)
+"""Revisions in which a client declares support of `includeContext` in sampling."""
+
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Context(ClientRequestMethods):
+@lru_cache(maxsize=256)
+def _form(kind: Hashable) -> Form:
+    """Compile a form, once for each class. The cache is bounded because classes can be created at run time."""
+    return form_schema(kind)
+
+
+def _check_page(url: str) -> None:
+    """Raise `ValueError` unless `url` has https, or http on this machine, and no user or password."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError as bad:
+        raise ValueError(f"{url!r} is not the URL of a page: {bad}") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("the URL of a page must not have a user or a password: third parties can see the URL")
+    if not host or parts.scheme not in {"http", "https"} or any(char <= " " or char == "\x7f" for char in url):
+        raise ValueError(f"{url!r} is not the URL of a page: use https:// with a host and without blanks")
+    from mcp_core.http.origin import is_loopback  # lazy: few tools use URL elicitation, and stdio does not use HTTP
+
+    if parts.scheme == "http" and not is_loopback(host):
+        raise ValueError(f"{url!r} must begin with https://; http:// is allowed for pages of this machine")
+
+
+@attrs.define
+class _ManualRetry:
+    """The input responses and the state of a function that returns `InputRequired`."""
+
+    answers: dict[str, Answer] = attrs.field(factory=dict)
+    state: JsonValue = None
+    methods: dict[str, JsonValue] = attrs.field(factory=dict)
+    """Method of each input request, by its key."""
+
+    @classmethod
+    def of(cls, client_requests: ClientRequests) -> _ManualRetry:
+        """Restore the input responses of earlier round trips."""
+        plan = client_requests.plan()
+        methods = plan["methods"] if isinstance(plan, dict) else None
+        if not isinstance(plan, dict) or not isinstance(methods, dict):
+            return cls()
+        answers: dict[str, Answer] = {}
+        for key, method in methods.items():
+            answer = client_requests.answered(definitions_by_name[str(method)], key)
+            if answer is not None:
+                answers[key] = cast("Answer", answer)  # converted to the class of the method
+        return cls(answers, plan["state"], methods)
+
+
+class Context:
     """One request, from the view of its handler. A function receives it in a parameter annotated with `Context`.
 
     It cannot be used after the handler has returned. Functions that run in a worker thread can read the properties,
@@ -55,11 +142,13 @@ class Context(ClientRequestMethods):
     `once`.
     """
 
-    __slots__ = ("_call", "_ended")
+    __slots__ = ("_call", "_client_requests", "_ended", "_retry", "_server")
 
     def __init__(self, call: RequestContext, server: Server, client_requests: ClientRequests) -> None:
-        super().__init__(server, client_requests)
         self._call: Final = call
+        self._server: Final = server
+        self._client_requests: Final = client_requests
+        self._retry: _ManualRetry | None = None
         self._ended = False
 
     def __repr__(self) -> str:
@@ -250,6 +339,254 @@ class Context(ClientRequestMethods):
         """
         call = self._alive()
         await call.channel.release_stream(call)
+
+    # --- client requests -------------------------------------------------------------------------------------------
+
+    async def elicit(
+        self, form: type[T], message: str, *, key: str | None = None
+    ) -> ElicitationAccepted[T] | ElicitationDeclined | ElicitationCancelled:
+        """Ask the user to fill in a form. Spec: client/elicitation
+
+        Args:
+            form: A dataclass, attrs class or `TypedDict` with flat fields: text, numbers, booleans, choices.
+            message: The text that the user sees.
+            key: The key of the input request on 2026-07-28. A client that knows the key can send the input response
+                before it is requested. By default the key is derived from the request, so that it matches only this
+                request.
+
+        Returns:
+            `ElicitationAccepted` with an instance of `form`, `ElicitationDeclined` or `ElicitationCancelled`.
+
+        Raises:
+            RegistrationError: The class cannot be a form.
+            LocalProtocolError: The client's revision does not support a field, which the error names. Or another client
+                request of this handler has the same key.
+            InvalidAnswer: The client's response does not fit the form.
+        """
+        compiled = _form(cast("Hashable", form))  # classes are hashable
+        params = ElicitRequestFormParams(message=message, requested_schema=self._said(compiled))
+        outcome = await self._elicit(params, key)
+        if not isinstance(outcome, ElicitResult):
+            return outcome
+        try:
+            # `form_schema` returns a form whose `load` makes instances of the class that it was given.
+            return ElicitationAccepted(cast("T", compiled.load(outcome.content or {})))
+        except InvalidArguments as bad:
+            problems = "; ".join(str(problem) for problem in bad.problems)
+            raise InvalidAnswer(f"the elicitation result does not fit the form: {problems}") from bad
+
+    def _said(self, form: Form) -> RequestedSchema:
+        """Return the form's schema for the client's revision. The converter rejects what the revision does not have."""
+        if self.peer.revision not in TitledSingleSelectEnumSchema.__wire__.alive:
+            return form.legacy_schema
+        return form.schema
+
+    async def elicit_url(
+        self, url: str, message: str, *, elicitation_id: str | None = None, key: str | None = None
+    ) -> ElicitationAccepted[None] | ElicitationDeclined | ElicitationCancelled:
+        """Ask the user to visit a page, for example to pay, to consent, or to enter data that the client must not see.
+
+        Spec: client/elicitation
+
+        Args:
+            url: The URL of the page: https, or http on this machine. It is visible to third parties, so it must not
+                contain secrets or grant access.
+            message: The text that the user sees.
+            elicitation_id: The id that `notifications/elicitation/complete` names in 2025-11-25. Random by default.
+            key: The key of the input request on 2026-07-28, see `elicit`.
+
+        Returns:
+            `ElicitationAccepted` if the user agreed to visit the page, which does not mean that the user has finished there.
+            Otherwise `ElicitationDeclined` or `ElicitationCancelled`.
+
+        Raises:
+            ValueError: The URL is not the URL of a page: https, or http on the server's own machine.
+            LocalProtocolError: The client's revision does not have URL elicitation.
+        """
+        _check_page(url)
+        elicitation_id = elicitation_id or secrets.token_urlsafe(16)
+        params = ElicitRequestURLParams(message=message, url=url, elicitation_id=elicitation_id)
+        outcome = await self._elicit(params, key)
+        return ElicitationAccepted(None) if isinstance(outcome, ElicitResult) else outcome
+
+    async def _elicit(
+        self, params: ElicitRequestFormParams | ElicitRequestURLParams, key: str | None
+    ) -> ElicitResult | ElicitationDeclined | ElicitationCancelled:
+        result = await self.request(ELICITATION_CREATE, params, key=key)
+        if result.action == "accept":
+            return result
+        return ElicitationDeclined() if result.action == "decline" else ElicitationCancelled()
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Iterable[SamplingMessage],
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        model_preferences: ModelPreferences | None = None,
+        include_context: IncludeContext | None = None,
+        temperature: float | None = None,
+        stop_sequences: Iterable[str] | None = None,
+        metadata: JsonObject | None = None,
+        tools: Iterable[Tool] | None = None,
+        tool_choice: ToolChoice | None = None,
+        key: str | None = None,
+    ) -> CreateMessageResult:
+        """Request a message from the client's model (sampling). Spec: client/sampling
+
+        Args:
+            messages: The conversation. A string is sent as one message of the user. A message with tool calls must be
+                followed by their results.
+            max_tokens: Maximum length of the response, in tokens.
+            system_prompt: The system prompt that the server suggests.
+            model_preferences: The priorities for the client's choice of the model.
+            include_context: The servers whose context the model sees. Omitted if the client did not declare support.
+            temperature: The sampling temperature.
+            stop_sequences: Texts at which the model stops.
+            metadata: Data for the provider of the model.
+            tools: The tools that the model can call, since 2025-11-25. The caller runs them.
+            tool_choice: Whether the model may, must or must not call tools.
+            key: The key of the input request on 2026-07-28, see `elicit`.
+
+        Returns:
+            The model's message. Its `content` is one block, or a tuple of blocks.
+
+        Raises:
+            ValueError: The tool calls and tool results of the conversation do not match.
+            LocalProtocolError: The client's revision does not have tools in sampling, or a kind of content.
+        """
+        if isinstance(messages, str):
+            messages = SamplingMessage(role="user", content=TextContent(text=messages))
+        conversation = (messages,) if isinstance(messages, SamplingMessage) else tuple(messages)
+        problem = why_no_conversation(conversation)
+        if problem is not None:
+            raise ValueError(f"invalid sampling messages: {problem}")
+        params = CreateMessageRequestParams(
+            messages=conversation,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            model_preferences=model_preferences,
+            include_context=include_context if self._knows_context() else None,
+            temperature=temperature,
+            stop_sequences=None if stop_sequences is None else tuple(stop_sequences),
+            metadata=metadata,
+            tools=None if tools is None else tuple(tools),
+            tool_choice=tool_choice,
+        )
+        return await self.request(SAMPLING_CREATE_MESSAGE, params, key=key)
+
+    def _knows_context(self) -> bool:
+        """Return whether `includeContext` may be sent to the client. Before 2025-11-25 clients do not declare it."""
+        peer = self.peer
+        sampling = peer.capabilities.sampling
+        return peer.revision not in _CONTEXT_DECLARED or (sampling is not None and sampling.context is not None)
+
+    async def list_roots(self, *, key: str | None = None) -> tuple[Root, ...]:
+        """Request the folders that the server may work in. Spec: client/roots
+
+        Args:
+            key: The key of the input request on 2026-07-28, see `elicit`.
+
+        Returns:
+            The client's roots; can be empty. They are advice, not permissions of the operating system.
+        """
+        return (await self.request(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
+
+    async def request(self, definition: RequestMethod[P, R], params: P, *, key: str | None = None) -> R:
+        """Send a client request that has no method here, or needs other parameters.
+
+        Args:
+            definition: The definition of the method.
+            params: Its parameters, an instance of `row.params`.
+            key: The key of the input request on 2026-07-28, see `elicit`.
+
+        Returns:
+            The result, an instance of `row.result`.
+
+        Raises:
+            LocalProtocolError: The client's revision does not have the method, or a parameter.
+        """
+        call = self._alive()
+        if call.throttle is not None:
+            await call.throttle.flush()
+
+        def ask(params: object) -> Awaitable[object]:
+            return self._client_requests.request(
+                definition, cast("WireObject", params), key
+            )  # all parameter classes are wire objects
+
+        answer = await self._server._service.through_middleware(definition, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
+        return cast("R", answer)  # converted to the class of `row.result`
+
+    # --- InputRequired ---------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> Mapping[str, Answer]:
+        """The client's input responses to earlier `InputRequired` results of this function, by key.
+
+        A client can omit an input response.
+        """
+        self._alive()
+        return self._manual_retry().answers
+
+    @property
+    def retry_state(self) -> JsonValue:
+        """The `state` of the `InputRequired` that this function returned last; `None` on the first call."""
+        self._alive()
+        return self._manual_retry().state
+
+    def _manual_retry(self) -> _ManualRetry:
+        if self._retry is None:
+            self._retry = _ManualRetry.of(self._client_requests)
+        return self._retry
+
+    async def _require(self, required: InputRequired) -> None:
+        """Send the input requests that a function returned. Return when all have a response.
+
+        On 2026-07-28 this method returns only if the client has already sent the input responses. Otherwise the handler
+        is cancelled, and the client retries the request.
+        """
+        hand = self._manual_retry()
+        try:
+            hand.state = orjson.loads(orjson.dumps(required.state))
+        except TypeError as error:
+            raise InvalidResult(f"the state of an InputRequired is not JSON: {error}") from error
+        rows = {key: definition_of(request) for key, request in required.input_requests.items()}
+        hand.methods.update({key: definition.name for key, definition in rows.items()})
+        self._client_requests.keep_plan({"state": hand.state, "methods": {**hand.methods}})
+
+        async def ask(key: str, request: ClientRequestParams) -> None:
+            hand.answers[key] = cast("Answer", await self.request(rows[key], request, key=key))
+
+        async with trio.open_nursery() as nursery:
+            for key, request in required.input_requests.items():
+                nursery.start_soon(ask, key, request)
+
+    # --- side effects ----------------------------------------------------------------------------------------------
+
+    @overload
+    async def once(self, key: str, function: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def once(self, key: str, function: Callable[[], T]) -> T: ...
+    async def once(self, key: str, function: Callable[[], object]) -> object:
+        """Run a function with a side effect once for each request, even if the handler runs several times.
+
+        On 2026-07-28 a handler that sends a client request runs again from its top after each response. Wrap each side
+        effect that must not be repeated, for example a booking or a payment, in this method. The result is stored in
+        the sealed state of the request.
+
+        Args:
+            key: The key of this side effect, unique within the handler.
+            function: The function, called without arguments. Its result must be JSON. It cannot send client requests.
+
+        Returns:
+            The result of the function, from this run or an earlier one.
+
+        Raises:
+            TypeError: The result is not JSON.
+        """
+        self._alive()
+        return await self._client_requests.once(key, function)
 
     # --- for the server --------------------------------------------------------------------------------------------
 
