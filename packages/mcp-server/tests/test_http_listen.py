@@ -119,7 +119,7 @@ async def test_concurrent_subscriptions_notified_until_disconnect() -> None:
             assert await next_notification(reply) == ("notifications/tools/list_changed", "same")
         assert len(replies[0].chunks) == before
         assert app.running == 2
-        assert len(tools.server._service._channels) == 2
+        assert len(tools.server._service.changes.targets) == 2
 
 
 async def test_blocked_subscriber_does_not_delay_others(autojump_clock: trio.testing.MockClock) -> None:

@@ -137,7 +137,7 @@ async def test_subscription_without_acknowledgment_is_closed() -> None:
         reply = client.post(client.request("subscriptions/listen", filter_))
         assert as_object((await reply.message())["error"])["code"] == ErrorCode.INTERNAL_ERROR
         await reply.returned.wait()
-        assert (failures, app.running, len(tools.server._service._channels)) == ([], 0, 0)
+        assert (failures, app.running, len(tools.server._service.changes.targets)) == ([], 0, 0)
 
 
 # --- slow clients ----------------------------------------------------------------------------------------------------
@@ -280,7 +280,12 @@ async def test_disconnected_client_receives_no_more_notifications() -> None:
         assert await next_method(open_reply) == CHANGED
         tools.server.resource_updated("memo://x")
         assert await next_method(open_reply) == CHANGED
-        assert (app.running, len(app._modern_requests), len(tools.server._service._channels), closed.complete) == (
+        assert (
+            app.running,
+            len(app._modern_requests),
+            len(tools.server._service.changes.targets),
+            closed.complete,
+        ) == (
             1,
             1,
             1,

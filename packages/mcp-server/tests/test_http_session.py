@@ -207,7 +207,7 @@ async def test_session_table_full_evicts_longest_idle_session() -> None:
         clients = [Client(app, client.nursery, R2025_11_25) for _ in range(3)]
         for each in clients:
             await each.open()
-        assert app.sessions == len(server._service._channels) == 2
+        assert app.sessions == len(server._service.changes.targets) == 2
         assert [await store.load(str(each.session)) is not None for each in clients] == [False, True, True]
         gone = clients[0].post(clients[0].request("ping"))
         await gone.body()

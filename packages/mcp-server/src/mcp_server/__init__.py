@@ -31,7 +31,6 @@ from mcp_server.handlers.elicitation import (
 )
 from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
 from mcp_server.host.timeouts import HostTimeouts
-from mcp_server.lifespan import Lifespan
 from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
 from mcp_server.runners.http import HttpOptions, serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
@@ -39,7 +38,7 @@ from mcp_server.runners.signals import stopped_by_signals
 from mcp_server.runners.stdio import serve_stdio, serve_stream
 from mcp_server.schema.depends import Depends
 from mcp_server.schema.signature import Param
-from mcp_server.server import Server
+from mcp_server.server import Lifespan, Server
 from mcp_server.stores.memory.sessions import MemoryStore
 from mcp_server.stores.memory.tasks import MemoryTaskStore
 from mcp_server.stores.sessions import (

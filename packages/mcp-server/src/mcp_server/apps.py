@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from mcp_server.handlers.context import Context
     from mcp_server.options import ToolOptions
-    from mcp_server.registration import Registration
+    from mcp_server.server import Server
 
 __all__ = ["APP_MIME_TYPE", "App", "AppCsp", "AppPermissions", "AppVisibility", "shows_apps"]
 
@@ -75,7 +75,7 @@ class App:
 
     def __init__(
         self,
-        server: Registration,
+        server: Server,
         uri: str,
         html: str | os.PathLike[str],
         *,

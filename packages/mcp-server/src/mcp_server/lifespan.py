@@ -5,8 +5,8 @@ The context manager of the server's author runs around it. Background tasks have
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
@@ -16,27 +16,27 @@ from mcp_server.errors import NotRunning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
-    from mcp_server.server import Server
+    from mcp_core.types import Implementation
 
-__all__ = ["Lifespan", "LifespanRunner"]
+__all__ = ["LifespanRunner"]
 
 S = TypeVar("S")
-
-Lifespan: TypeAlias = "Callable[[Server], AbstractAsyncContextManager[object]]"
-"""Function that returns the context manager of the server's state, for example a pool of database connections."""
 
 
 class LifespanRunner:
     """The lifespan of one server.
 
     Args:
-        server: The server.
-        lifespan: Function of the author that returns a context manager.
+        info: Name and version of the server, for error messages.
+        lifespan: Function that returns the context manager of the author; `None` if the author passed no function.
     """
 
-    def __init__(self, server: Server, lifespan: Lifespan | None) -> None:
-        self._server: Final = server
+    def __init__(
+        self, info: Implementation, lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
+    ) -> None:
+        self._info: Final = info
         self._lifespan: Final = lifespan
         self._state: object = None
         self._nursery: trio.Nursery | None = None
@@ -68,16 +68,17 @@ class LifespanRunner:
     def nursery(self) -> trio.Nursery:
         """The nursery of background tasks. Raises `NotRunning`."""
         if self._nursery is None:
-            raise NotRunning(self._server.info.name)
+            raise NotRunning(self._info.name)
         return self._nursery
 
     def state(self, kind: type[S]) -> S:
         """Return the state of the author. Raises `NotRunning`, or `LocalProtocolError` if it has another class."""
         if self._nursery is None:
-            raise NotRunning(self._server.info.name)
+            raise NotRunning(self._info.name)
         if not isinstance(self._state, kind):
             given = "nothing: it has no lifespan" if self._lifespan is None else f"a {type(self._state).__name__}"
-            raise LocalProtocolError(f"the state of {self._server!r} is not a {kind.__name__}, but {given}")
+            server = f"<Server {self._info.name} {self._info.version}>"
+            raise LocalProtocolError(f"the state of {server} is not a {kind.__name__}, but {given}")
         return self._state
 
     def work(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -111,7 +112,7 @@ class LifespanRunner:
                     await stack.enter_async_context(part.run())
                 state = None
                 if self._lifespan is not None:
-                    state = await stack.enter_async_context(self._lifespan(self._server))
+                    state = await stack.enter_async_context(self._lifespan())
                 await stack.enter_async_context(self._begun(state))
                 self._turn()
                 yield

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, Unpack, overload
 
-from mcp_core.engine.connection import Extensions
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_core.methods import METHODS
+from mcp_core.limits.memory_budget import MemoryBudget
+from mcp_core.methods import METHODS, NOTIFICATIONS_RESOURCES_UPDATED
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import (
     Implementation,
     PromptsCapability,
     ResourcesCapability,
+    ResourceUpdatedNotificationParams,
     ServerCapabilities,
     ServerTaskRequests,
     ServerTasksCapability,
@@ -24,32 +26,47 @@ from mcp_core.types import (
     evolve,
 )
 from mcp_server.cache_hint import CacheHint
-from mcp_server.connection.sealer import InputPolicy
+from mcp_server.connection.sealer import InputPolicy, KeyRing
 from mcp_server.errors import RegistrationError
 from mcp_server.features.tasks.policy import TaskPolicy
 from mcp_server.handlers.access import Guard
+from mcp_server.handlers.dependencies import Provider
+from mcp_server.handlers.environment import HandlerEnvironment
+from mcp_server.handlers.middleware import MiddlewareChain
 from mcp_server.lifespan import LifespanRunner
-from mcp_server.options import check_kinds, check_listed
-from mcp_server.registration import Registration
+from mcp_server.options import check_kinds, check_listed, check_text
+from mcp_server.schema.annotations import Function as AnyFunction
 from mcp_server.service import ServerService
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Awaitable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.types import Icon, WireObject
     from mcp_server.auth import ResourceServer
     from mcp_server.connection.authenticator import Authenticate
+    from mcp_server.features.proxy import RemoteServer
     from mcp_server.handlers.access import Access
-    from mcp_server.lifespan import Lifespan
+    from mcp_server.handlers.context import Context
+    from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.endpoint import HttpEndpoint, Template
 
-__all__ = ["Server"]
+__all__ = ["Lifespan", "Server"]
+
+F = TypeVar("F", bound=AnyFunction)
+P = TypeVar("P")
+R = TypeVar("R")
+
+Lifespan: TypeAlias = "Callable[[Server], AbstractAsyncContextManager[object]]"
+"""Function that returns the context manager of the server's state, for example a pool of database connections."""
 
 
-class Server(Registration):
+class Server:
     """A server for all revisions of the protocol.
 
     Register functions with the decorators. Then serve the server with `serve_stdio`, `serve_http` or `serve_stream`, or
@@ -118,11 +135,6 @@ class Server(Registration):
             access=(access, Callable),
             redact=(redact, Callable),
         )
-        life = LifespanRunner(self, lifespan)
-        policy, around = input_policy or InputPolicy(), tuple(middleware)
-        super().__init__(
-            ServerService(self, policy, life, around, limits=limits, guard=Guard(access), hint=cache, task_policy=tasks)
-        )
         self.info: Final = Implementation(
             name=name,
             version=version,
@@ -144,11 +156,25 @@ class Server(Registration):
             raise ValueError("a server must support at least one revision: revisions is empty")
         for revision in self.revisions:
             check_kinds(f"the server {name!r}", revisions=(revision, Revision))
-        for layer in around:
+        layers = tuple(middleware)
+        for layer in layers:
             check_kinds(f"the server {name!r}", middleware=(layer, Middleware))
         check_listed(f"the server {name!r}", self.info)
-        self._made: Final[dict[bool, tuple[int, Template]]] = {}
-        self._life: Final = life
+        policy = input_policy or InputPolicy()
+        environment = HandlerEnvironment(
+            server=self,
+            limits=limits,
+            guard=Guard(access),
+            input_policy=policy,
+            keys=KeyRing(policy.keys),
+            budget=MemoryBudget(limits.total_bytes),
+            middleware=MiddlewareChain(layers),
+            life=LifespanRunner(self.info, None if lifespan is None else partial(lifespan, self)),
+            redact=redact,
+            cache=cache,
+        )
+        self._service: Final = ServerService(environment, self.connection, tasks)
+        self._templates: Final[dict[bool, tuple[int, Template]]] = {}
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name} {self.info.version}>"
@@ -161,17 +187,337 @@ class Server(Registration):
         if service.tasks is not None:
             requests = ServerTaskRequests(tools=ToolTaskRequests(call={}))
             tasks = ServerTasksCapability(list={}, cancel={}, requests=requests)
+        completions = service.completion_capability
         # A replaced method declares the capability of its feature.
-        has = service.replaced.__contains__
+        has = service.methods.replaced.__contains__
         return ServerCapabilities(
             tasks=tasks,
             tools=service.tools.capability or (ToolsCapability() if has("tools") else None),
             resources=service.resources.capability or (ResourcesCapability() if has("resources") else None),
             prompts=service.prompts.capability or (PromptsCapability() if has("prompts") else None),
-            completions={} if service.completes is None and has("completions") else service.completes,
+            completions={} if completions is None and has("completions") else completions,
             logging={},
-            extensions=dict(service.extensions) or None,
+            extensions=dict(service.methods.extensions) or None,
         )
+
+    # --- tools -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, function: AnyFunction | None = None, /, **options: Unpack[ToolOptions]) -> object:
+        """Register a function as a tool: `@server.tool` or `@server.tool(...)`, as `add_tool` does."""
+
+        def register(function: F) -> F:
+            self.add_tool(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def add_tool(self, function: AnyFunction, **options: Unpack[ToolOptions]) -> None:
+        """Register a function as a tool, and notify clients that the list has changed.
+
+        The schemas are derived from the signature, and the descriptions from the docstring. A parameter that is
+        annotated with `Context` receives the context. The function raises `ToolError` for a failure that the model
+        should read.
+
+        Args:
+            function: The function.
+            **options: The options, as in `ToolOptions`.
+
+        Raises:
+            RegistrationError: The function cannot be a tool. The message contains the reason.
+        """
+        self._service.tools.add(function, **options)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool and notify clients. Raises `RegistrationError` if there is no tool with this name."""
+        self._service.tools.remove(name)
+
+    # --- resources -------------------------------------------------------------------------------------------------
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Register a function as a resource, or as a template if the URI has variables, as `add_resource` does."""
+
+        def register(function: F) -> F:
+            self.add_resource(function, uri, **options)
+            return function
+
+        return register
+
+    def add_resource(self, function: AnyFunction, uri: str, **options: Unpack[ResourceOptions]) -> None:
+        """Register a function that reads a resource, and notify clients that the list has changed.
+
+        The function returns a string, bytes, `File`, `Image`, `Audio`, the contents as in the specification, or a list
+        of these. Any other value is encoded as JSON.
+
+        Args:
+            function: The function. Its parameters are the variables of the template.
+            uri: The URI, or a template of RFC 6570, for example `city://{name}/climate`.
+            **options: The options, as in `ResourceOptions`.
+
+        Raises:
+            RegistrationError: The function cannot be a resource. The message contains the reason.
+        """
+        self._service.resources.add(function, uri, **options)
+
+    def add_directory(
+        self,
+        path: str | os.PathLike[str],
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Iterable[Icon] = (),
+        hidden: bool = False,
+    ) -> None:
+        """Register the files of a directory and its subdirectories as resources, and notify clients of the change.
+
+        Each file is listed with its size, its media type and the time of its last change. A worker thread reads it when
+        a client requests it. A template covers files that are not listed (`Limits.listed_files`). Files outside of the
+        directory cannot be read: links are not followed, and only regular files are opened. To notify clients that a
+        file has changed, call `resource_updated`.
+
+        Args:
+            path: The directory. If it is a link, this method follows it once.
+            uri: Prefix of the URIs of the files, for example `docs://handbook/`. It ends with a slash.
+            name: Name of the template; the URI by default.
+            title: Name of the template for users.
+            description: Description of the files, for the model.
+            icons: Icons of the template.
+            hidden: Whether to include files and directories whose names begin with a dot.
+
+        Raises:
+            RegistrationError: The directory does not exist, or the URI cannot be a prefix of others.
+        """
+        self._service.resources.add_directory(
+            path, uri, name=name, title=title, description=description, icons=icons, hidden=hidden
+        )
+
+    def remove_resource(self, uri: str) -> None:
+        """Remove a resource, template or directory and notify clients. Raises `RegistrationError` if it is unknown."""
+        self._service.resources.remove(uri)
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the subscribers of a resource that it has changed.
+
+        Does not wait for clients. Call it from any trio task, or from a function that trio runs in a worker thread.
+        From another thread, use `trio.from_thread.run_sync` with the trio token.
+        """
+        self._service.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
+
+    # --- prompts ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(self, function: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, function: AnyFunction | None = None, /, **options: Unpack[PromptOptions]) -> object:
+        """Register a function as a prompt: `@server.prompt` or `@server.prompt(...)`, as `add_prompt` does."""
+
+        def register(function: F) -> F:
+            self.add_prompt(function, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def add_prompt(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
+        """Register a function as a prompt, and notify clients that the list has changed.
+
+        The function returns a string (a user message), a content block, a `PromptMessage`, a list of these, or
+        `GetPromptResult`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the prompt.
+            **options: The options, as in `PromptOptions`.
+
+        Raises:
+            RegistrationError: The function cannot be a prompt. The message contains the reason.
+        """
+        self._service.prompts.add(function, **options)
+
+    def remove_prompt(self, name: str) -> None:
+        """Remove a prompt and notify clients. Raises `RegistrationError` if there is no prompt with this name."""
+        self._service.prompts.remove(name)
+
+    # --- completions, methods, mounts, extensions ------------------------------------------------------------------
+
+    def completion(
+        self, *, argument: str, prompt: str | None = None, resource: str | None = None, thread: bool | None = None
+    ) -> Callable[[F], F]:
+        """Register a function that completes an argument of a prompt or a variable of a template.
+
+        The function receives the text that the user has typed. If it has such parameters, it also receives `arguments`
+        (a dict of the values that are already set) and a `Context`. It returns a list of strings, the best first. The
+        server sends at most 100 of them and their total number. If more values exist than the function lists, it
+        returns a `Completion` or `CompleteResult`.
+
+        Args:
+            argument: The argument or variable.
+            prompt: The name of a registered prompt.
+            resource: The URI template of a registered template.
+            thread: Whether a plain function runs in a worker thread, which is the default.
+
+        Returns:
+            The decorator. It returns the function unchanged.
+
+        Raises:
+            RegistrationError: There is no such argument, or the function has other parameters.
+        """
+
+        def register(function: F) -> F:
+            self._service.completions.add(function, prompt=prompt, resource=resource, argument=argument, thread=thread)
+            self._service.registered += 1
+            return function
+
+        return register
+
+    def method(
+        self, definition: RequestMethod[P, R]
+    ) -> Callable[
+        [Callable[[P, Context], Awaitable[R | JsonObject]]], Callable[[P, Context], Awaitable[R | JsonObject]]
+    ]:
+        """Register a coroutine function as the handler of a method: an extension method, or one to replace.
+
+        The function receives the parameters, an instance of `row.params`, and the context. It returns an instance of
+        `row.result`, or the result in its wire form. It raises `RequestFailed` to send an error.
+
+        Args:
+            definition: The method. If it names an extension, the server declares that extension.
+
+        Returns:
+            The decorator. It returns the function unchanged.
+
+        Raises:
+            RegistrationError: The engine handles the method itself, or the function is not a coroutine function.
+        """
+
+        def register(
+            function: Callable[[P, Context], Awaitable[R | JsonObject]],
+        ) -> Callable[[P, Context], Awaitable[R | JsonObject]]:
+            self._service.methods.add(definition, function)
+            self._service.registered += 1
+            return function
+
+        return register
+
+    def notification(self, definition: NotificationMethod[P]) -> Callable[[Callable[[P], None]], Callable[[P], None]]:
+        """Register a function that handles a notification of clients, of an extension or of the specification.
+
+        The function receives the parameters, an instance of `row.params`. The reader calls it, so it must be a plain
+        function and must not block. Its exceptions are logged.
+
+        Args:
+            definition: The notification.
+
+        Returns:
+            The decorator. It returns the function unchanged.
+
+        Raises:
+            RegistrationError: The function is a coroutine function, the notification already has a function, or clients
+                do not send the notification.
+        """
+
+        def register(function: Callable[[P], None]) -> Callable[[P], None]:
+            self._service.methods.add_notification(definition, function)
+            self._service.registered += 1
+            return function
+
+        return register
+
+    def mount(self, other: Server, *, prefix: str | None = None) -> None:
+        """Mount another server on this one, with everything that it offers now and later.
+
+        Its tools and prompts are called `prefix_name` on this server. Resources keep their URIs. Names registered on
+        this server take precedence. The other server handles its requests with its own middleware. Its `lifespan` runs
+        within that of this server.
+
+        Args:
+            other: The server.
+            prefix: Prefix of its names; `None` leaves the names unchanged.
+
+        Raises:
+            RegistrationError: The prefix is invalid or ambiguous with another prefix. The other server has tools that
+                run as tasks, or its own `access` function. It is this server, or this server is mounted on it. Or it
+                has a `lifespan` that cannot start, because this server is already running.
+        """
+        if not isinstance(other, Server):
+            raise RegistrationError(f"mount accepts a server, not {other!r}; see also mount_remote")
+        if prefix is not None:
+            check_text("a prefix", prefix)
+        self._service.mount(other._service, prefix)  # the same class
+
+    def mount_remote(self, remote: RemoteServer, *, prefix: str) -> None:
+        """Mount the server of a client connection on this server, as a proxy.
+
+            async with open_http("https://notes.example/mcp") as notes:
+                server.mount_remote(notes, prefix="notes")
+                await serve_stdio(server)
+
+        Names are formed as by `mount`. This server forwards the results of the other server unchanged. Client requests
+        of the other server go to the handlers of that client, not to the clients of this server. While this server
+        runs, it forwards list change notifications, but not updates of single resources.
+
+        Args:
+            remote: The connection to the other server, for example an `mcp_client.Client`.
+            prefix: Prefix of its names.
+
+        Raises:
+            RegistrationError: The prefix is invalid or ambiguous with another prefix.
+        """
+        check_text("a prefix", prefix)
+        self._service.mount_remote(remote, prefix)
+
+    @contextmanager
+    def override(self, provider: AnyFunction, replacement: AnyFunction) -> Iterator[None]:
+        """Replace the provider of a dependency during the block, for tests.
+
+        Args:
+            provider: The function that `Depends` names.
+            replacement: The function to call instead, of the kinds that `Depends` accepts.
+
+        Raises:
+            RegistrationError: The replacement cannot be a provider.
+        """
+        Provider(replacement)
+        overrides = self._service.environment.overrides
+        before = overrides.get(provider)
+        overrides[provider] = replacement
+        try:
+            yield
+        finally:
+            if before is None:
+                del overrides[provider]
+            else:
+                overrides[provider] = before
+
+    def extension(
+        self,
+        identifier: str,
+        settings: JsonObject | None = None,
+        *,
+        sends: Iterable[RequestMethod[object, object] | NotificationMethod[object]] = (),
+    ) -> None:
+        """Declare that the server supports an extension. Spec: basic/index#extension-negotiation (2026-07-28)
+
+        `method` declares the extension of a method automatically, without settings.
+
+        Args:
+            identifier: Identifier of the extension, for example `com.example/search`.
+            settings: Settings of the extension; an empty object by default.
+            sends: Requests and notifications of the extension that this server sends, with `Context.ask` and
+                `Context.notify`.
+
+        Raises:
+            RegistrationError: The identifier is not a reversed domain, a slash and a name. Or a method in `sends`
+                belongs to the specification, or only clients send it.
+        """
+        self._service.methods.declare(identifier, settings, sends)
+        self._service.registered += 1
+
+    # --- serving ---------------------------------------------------------------------------------------------------
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Run the lifespan of the server during the block: its `lifespan` and its background tasks.
@@ -180,7 +526,7 @@ class Server(Registration):
         share one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to
         it. The lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
         """
-        return self._life.run()
+        return self._service.life.run()
 
     def connection(self) -> ServerConnection:
         """Return a new engine for one connection, for use with a custom transport."""
@@ -188,7 +534,6 @@ class Server(Registration):
 
     def _connection(self, revisions: tuple[Revision, ...], *, authenticated: bool = True) -> ServerConnection:
         """Return a new engine. `authenticated`: whether clients are authenticated, and so can list their own tasks."""
-        service = self._service
         capabilities = self.capabilities
         if capabilities.tasks is not None and not authenticated:
             capabilities = evolve(capabilities, tasks=evolve(capabilities.tasks, list=None))
@@ -198,7 +543,7 @@ class Server(Registration):
             revisions=revisions,
             instructions=self.instructions,
             limits=self.limits,
-            extensions=Extensions(methods=dict(service.methods), notifications=dict(service.notifications)),
+            extensions=self._service.methods.known(),
         )
 
     def asgi(
@@ -278,14 +623,14 @@ class Server(Registration):
     def _template(self, *, authenticated: bool) -> Template:
         """Return the shared parts of the engines of HTTP requests. They are created again after a registration."""
         registered = self._service.registered
-        made = self._made.get(authenticated)
+        made = self._templates.get(authenticated)
         if made is None or made[0] != registered:
             from mcp_core.http.routing_headers import name_params  # lazy: a server over stdio needs none of it
             from mcp_server.transports.http.endpoint import Template  # lazy: likewise
 
-            names = name_params([*METHODS, *self._service.methods.values()])
+            names = name_params([*METHODS, *self._service.methods.requests.values()])
             connection = self._connection(self.revisions, authenticated=authenticated)
-            made = self._made[authenticated] = registered, Template(connection=connection, names=names)
+            made = self._templates[authenticated] = registered, Template(connection=connection, names=names)
         return made[1]
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
-from weakref import WeakSet
-
-import attrs
-import trio
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from mcp_core.errors import LimitExceeded
-from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
     SUBSCRIPTIONS_LISTEN,
 )
-from mcp_core.middleware import MiddlewareMessage, around, passed
 from mcp_core.types import (
-    CacheableResult,
     PromptListChangedNotificationParams,
     ResourceListChangedNotificationParams,
     SubscriptionsListenRequestParams,
@@ -27,136 +21,89 @@ from mcp_core.types import (
     ToolListChangedNotificationParams,
     evolve,
 )
-from mcp_server.cache_hint import hinted
-from mcp_server.connection.client_requests import client_requests_of
-from mcp_server.connection.sealer import InputPolicy, KeyRing
+from mcp_core.types.meta import TASKS_EXTENSION
 from mcp_server.errors import InvalidResult, RegistrationError
+from mcp_server.features.change_notifications import ChangeNotifier
 from mcp_server.features.completion import Completions
+from mcp_server.features.methods import Methods
 from mcp_server.features.mounting import Mounts
 from mcp_server.features.prompts import Prompts
 from mcp_server.features.resources import Resources
 from mcp_server.features.tools import Tools
-from mcp_server.handlers.context import Context
-from mcp_server.handlers.runner import new_limiter
 from mcp_server.uris.length_limit import check_uris
 from mcp_server.uris.matcher import check_length
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.limits import Limits
-    from mcp_core.methods import NotificationMethod, RequestMethod
-    from mcp_core.middleware import Middleware
-    from mcp_core.revisions import Revision
+    from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
-    from mcp_server.cache_hint import CacheHint
     from mcp_server.connection.channel import Channel, Handler, NotificationTarget, RequestContext
-    from mcp_server.features.listing import PagedList
+    from mcp_server.features.listing import PagedList, Source
+    from mcp_server.features.mounting import MountedServer
+    from mcp_server.features.proxy import RemoteServer
     from mcp_server.features.tasks.methods import Tasks
     from mcp_server.features.tasks.policy import TaskPolicy
-    from mcp_server.handlers.access import Guard
-    from mcp_server.handlers.dependencies import Provider
-    from mcp_server.lifespan import LifespanRunner
-    from mcp_server.schema.annotations import Function
-    from mcp_server.server import Server
+    from mcp_server.handlers.access import AccessKind
+    from mcp_server.handlers.environment import HandlerEnvironment
 
 __all__ = ["ServerService"]
 
 _log: Final = logging.getLogger("mcp_server")
 
-C = TypeVar("C", bound=CacheableResult)
-
-
-class Recorder(Protocol):
-    """A recorder of changes for clients that are not connected."""
-
-    def record(self, definition: NotificationMethod[object], params: object, /) -> None:
-        """Record a change. Does not block."""
-
-
-def _in_worker_thread() -> bool:
-    """Return whether this is a thread of `trio.to_thread`. A registration before the server runs is not a change."""
-    try:
-        trio.from_thread.check_cancelled()
-    except RuntimeError:
-        return False
-    return True
+_LIST_CHANGES: Final[Mapping[str, tuple[NotificationMethod[object], Callable[[], WireObject]]]] = {
+    "tools": (NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams),
+    "resources": (NOTIFICATIONS_RESOURCES_LIST_CHANGED, ResourceListChangedNotificationParams),
+    "prompts": (NOTIFICATIONS_PROMPTS_LIST_CHANGED, PromptListChangedNotificationParams),
+}
+"""The notification of a change of a list, and its parameters, by what the list contains."""
 
 
 class ServerService:
-    """The `mcp_server.connection.stream_channel.Service` of a `Server`.
+    """The `mcp_server.connection.channel.Service` of a `Server`: its features, and the handler of each method.
+
+    It is a `mcp_server.features.mounting.MountedServer`, too.
 
     Args:
-        server: The server.
-        policy: Settings of multi round-trip requests.
-        life: Lifespan of the server.
-        middleware: Middleware for all messages.
-        limits: Limits of the server.
-        guard: Access control of tools, resources and prompts.
-        hint: Cache hint for the lists.
-        task_policy: Settings of tasks.
+        environment: The environment of the handlers.
+        spare_connection: Returns an engine without a connection, for tasks.
+        task_policy: Settings of tasks; `None`: the default settings.
     """
+
+    is_remote: Final = False
+    """It is in this process."""
 
     def __init__(
         self,
-        server: Server,
-        policy: InputPolicy,
-        life: LifespanRunner,
-        middleware: tuple[Middleware, ...],
-        *,
-        limits: Limits,
-        guard: Guard,
-        hint: CacheHint | None = None,
-        task_policy: TaskPolicy | None = None,
+        environment: HandlerEnvironment,
+        spare_connection: Callable[[], ServerConnection],
+        task_policy: TaskPolicy | None,
     ) -> None:
-        self._server: Final = server
-        self._middleware: Final = middleware
-        self.life: Final = life
-        self._policy: Final = policy
-        self._task_policy: Final = task_policy
-        self.keys: KeyRing = KeyRing(policy.keys)
-        self.limits: Limits = limits
-        self.budget: Final = MemoryBudget(limits.total_bytes)
+        self.environment: Final = environment
+        """The environment of the handlers."""
+        self.life: Final = environment.life
+        """The lifespan of the server."""
+        self.budget: Final = environment.budget
         """Memory of the HTTP clients of this server."""
-        self.guard: Guard = guard
-        self._hint: Final = hint
-        self._channels: Final[set[NotificationTarget]] = set()
-        self.recorders: Final[WeakSet[Recorder]] = WeakSet()
+        self._layers: Final = environment.middleware.layers
+        self._spare_connection: Final = spare_connection
+        self._task_policy: Final = task_policy
+        self.changes: Final = ChangeNotifier(environment.middleware)
+        """Notifies clients of changes."""
+        self.recorders: Final = self.changes.recorders
         """Recorders of changes for clients that are not connected."""
-        self.limiter: trio.CapacityLimiter = new_limiter()
-        self.overrides: dict[Function, Provider] = {}
         self.registered = 0
         """Number of registrations and removals. A change invalidates values that were computed before."""
-        self.methods: Final[dict[str, RequestMethod[object, object]]] = {}
-        """Extension methods."""
-        self.replaced: Final[set[str]] = set()
-        """Capabilities for which a function of the author handles a method of the specification."""
-        self.notifications: Final[dict[str, NotificationMethod[object]]] = {}
-        """Extension notifications that clients may send."""
-        self.listeners: Final[dict[str, Callable[[object], None]]] = {}
-        """Functions that handle notifications of clients, by method."""
-        self.extensions: Final[dict[str, JsonObject]] = {}
-        """Settings of the declared extensions, by identifier."""
         self.tasks: Tasks | None = None
         """The tasks; `None` until a tool that can run as a task is registered."""
-        self.tools: Final = Tools(self, self.tools_changed)
-        self.resources: Final = Resources(self, self.resources_changed)
-        self.prompts: Final = Prompts(self, self.prompts_changed)
-        self.completions: Final = Completions(self, self.prompts, self.resources)
-        self.listings: Final[dict[str, PagedList]] = {
-            "tool": self.tools.listing,
-            "resource": self.resources.listing,
-            "template": self.resources.template_listing,
-            "prompt": self.prompts.listing,
-        }
-        """The lists, by the kind of their items."""
-        self.mounts: Final = Mounts(self)
-        self.mounted_on: Final[list[ServerService]] = []
-        """The servers on which this server is mounted."""
+        self.tools: Final = Tools(environment, partial(self.list_changed, "tools"), self._offer_tasks)
+        self.resources: Final = Resources(environment, partial(self.list_changed, "resources"))
+        self.prompts: Final = Prompts(environment, partial(self.list_changed, "prompts"))
+        self.completions: Final = Completions(environment, self.prompts, self.resources)
         self.handlers: Final[dict[str, Handler]] = {
             **self.tools.handlers,
             **self.resources.handlers,
@@ -164,21 +111,70 @@ class ServerService:
             **self.completions.handlers,
             SUBSCRIPTIONS_LISTEN.name: self._listen,
         }
+        """The handler of each method."""
+        self.methods: Final = Methods(environment, self.handlers)
+        self.listings: Final[Mapping[str, PagedList]] = {
+            "tool": self.tools.listing,
+            "resource": self.resources.listing,
+            "template": self.resources.template_listing,
+            "prompt": self.prompts.listing,
+        }
+        """The lists, by the kind of their items."""
+        self.mounts: Final = Mounts(environment, self.handlers, self.listings, self.resources)
+        self.mounted_on: Final[list[ServerService]] = []
+        """The servers on which this server is mounted."""
 
     @property
     def name(self) -> str:
         """The name of the server."""
-        return self._server.info.name
+        return self.environment.server.info.name
 
-    @property
-    def completes(self) -> JsonObject | None:
-        """The completions capability; `None` if there are no completions."""
-        own = self.completions.capability
-        return self.mounts.completions if own is None else own
+    # --- for channels ----------------------------------------------------------------------------------------------
 
-    def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
-        """Return the parameters of a tool that HTTP headers repeat; empty for an unknown tool."""
-        return self.tools.header_params(tool) or self.mounts.headers(tool)
+    async def answer(self, call: RequestContext) -> object:
+        """Run the handler of a request, through the middleware. Return its result."""
+        # The engine rejects methods that the server does not offer. All others have a handler.
+        handler, request = self.handlers[call.request.method], call.request
+        check_uris(request.params)
+        result = await (self.environment.middleware.inbound_request(handler, call) if self._layers else handler(call))
+        # A subscription may continue without its handler. Any other request would never get a response.
+        if result is None and request.definition is not SUBSCRIPTIONS_LISTEN:
+            raise InvalidResult(
+                f"{request.method} has no result: a middleware or the handler of the method returned None"
+            )
+        return result
+
+    def input_required(self, call: RequestContext) -> object | None:
+        """Return the outcome of a request whose handler was cancelled."""
+        if call.request.definition is SUBSCRIPTIONS_LISTEN:
+            return SubscriptionsListenResult()
+        if call.start_task is not None:
+            return call.start_task()
+        return None if call.client_requests is None else call.client_requests.result()
+
+    def notified(self, channel: Channel, event: NotificationReceived) -> None:
+        """Pass a notification through the middleware to its function, if there is one."""
+        listener = self.methods.listeners.get(event.definition.name)
+        _log.debug("notification received: method=%s", event.method)
+        if listener is None and not self._layers:
+            return
+        try:
+            through = self.environment.middleware.inbound_notification(channel, event)
+            if through is not None and listener is not None:
+                listener(through.params)
+        except Exception:  # noqa: BLE001 -- the author's function may raise anything; a notification has no response
+            _log.exception("notification handler failed: method=%s", event.method)
+
+    def opened(self, _: Channel) -> None:
+        """Do nothing: a new session needs no preparation."""
+
+    def connected(self, target: NotificationTarget) -> None:
+        """Start to send change notifications to a target."""
+        self.changes.targets.add(target)
+
+    def disconnected(self, target: NotificationTarget) -> None:
+        """Stop sending change notifications to a target."""
+        self.changes.targets.discard(target)
 
     def standing_for(self, uri: str) -> list[str]:
         """Return the URIs and templates that match a URI, on this server and on mounted servers.
@@ -192,208 +188,62 @@ class ServerService:
         found = self.resources.standing_for(uri)
         return found + [name for _, name in self.mounts.decided_by(uri)]
 
-    async def exists(self, call: RequestContext, uri: str) -> bool:
-        """Return whether a resource exists, for the client that sent `call`."""
-        return await self.resources.exists(call, uri) or await self.mounts.exists(call, uri)
+    # --- changes ---------------------------------------------------------------------------------------------------
 
-    # --- for links -------------------------------------------------------------------------------------------------
+    def list_changed(self, kind: str) -> None:
+        """Notify clients of this server, and of those it is mounted on, that a list has changed.
 
-    async def answer(self, call: RequestContext) -> object:
-        """Run the handler of a request, through the middleware. Return its result."""
-        # The engine rejects methods that the server does not offer. All others have a handler.
-        handler, request = self.handlers[call.request.method], call.request
-        check_uris(request.params)
-        result = await (self._around(handler, call) if self._middleware else handler(call))
-        # A subscription may continue without its handler. Any other request would never get a response.
-        if result is None and request.definition is not SUBSCRIPTIONS_LISTEN:
-            raise InvalidResult(
-                f"{request.method} has no result: a middleware or the handler of the method returned None"
-            )
-        return result
-
-    def _around(self, handler: Handler, call: RequestContext) -> Awaitable[object]:
-        """Pass a request through the middleware to its handler."""
-        request = call.request
-
-        def last(message: MiddlewareMessage) -> Awaitable[object]:
-            if message.params is not request.params:
-                call.request = attrs.evolve(request, params=message.params)
-            return handler(call)
-
-        message = MiddlewareMessage(
-            method=request.method,
-            params=request.params,
-            raw=request.raw,
-            incoming=True,
-            revision=request.peer.revision,
-            id=request.id,
-            principal=call.channel.principal,
-        )
-        return around(self._middleware, message, last)
-
-    def input_required(self, call: RequestContext) -> object | None:
-        """Return the outcome of a request whose handler was cancelled."""
-        if call.request.definition is SUBSCRIPTIONS_LISTEN:
-            return SubscriptionsListenResult()
-        if call.start_task is not None:
-            return call.start_task()
-        return None if call.client_requests is None else call.client_requests.result()
-
-    def notified(self, channel: Channel, event: NotificationReceived) -> None:
-        """Pass a notification through the middleware to its function, if there is one."""
-        listener = self.listeners.get(event.definition.name)
-        _log.debug("notification received: method=%s", event.method)
-        if listener is None and not self._middleware:
-            return
-        message = MiddlewareMessage(
-            method=event.method,
-            params=event.params,
-            raw=event.raw,
-            incoming=True,
-            revision=None,
-            principal=channel.principal,
-        )
-        try:
-            through = passed(self._middleware, message)
-            if through is not None and listener is not None:
-                listener(through.params)
-        except Exception:  # noqa: BLE001 -- the author's function may raise anything; a notification has no response
-            _log.exception("notification handler failed: method=%s", event.method)
-
-    def opened(self, _: Channel) -> None:
-        """Do nothing: a new session needs no preparation."""
-
-    def connected(self, target: NotificationTarget) -> None:
-        """Start to send change notifications to a target."""
-        self._channels.add(target)
-
-    def disconnected(self, target: NotificationTarget) -> None:
-        """Stop sending change notifications to a target."""
-        self._channels.discard(target)
-
-    # --- for features ----------------------------------------------------------------------------------------------
-
-    def hinted(self, result: C) -> C:
-        """Return a list result with the cache hint of the server."""
-        return hinted(result, self._hint, restricted=self.guard.restricts)
-
-    def context(self, call: RequestContext) -> Context:
-        """Return the context of a request. Raises `RequestFailed` if its `requestState` is invalid."""
-        if call.client_requests is None:
-            call.client_requests = client_requests_of(call, self.keys, self._policy)
-        return Context(call, self._server, call.client_requests)
-
-    def changed(self, definition: NotificationMethod[object], params: object) -> None:
-        """Notify clients of this server, and of those it is mounted on, that a list has changed."""
+        Args:
+            kind: What the list contains: `tools`, `resources` or `prompts`.
+        """
+        definition, params = _LIST_CHANGES[kind]
         self.registered += 1
-        self.publish(definition, params)
+        self.publish(definition, params())
         for other in self.mounted_on:
             other.mounts.refresh()
-            other.changed(definition, params)
-
-    def outgoing(
-        self,
-        definition: NotificationMethod[object] | RequestMethod[object, object],
-        params: object,
-        revision: Revision | None,
-    ) -> MiddlewareMessage:
-        """Return an outbound message as middleware receives it."""
-        return MiddlewareMessage(method=definition.name, params=params, raw={}, incoming=False, revision=revision)
-
-    async def through_middleware(
-        self,
-        definition: RequestMethod[object, object],
-        params: object,
-        revision: Revision,
-        send: Callable[[object], Awaitable[object]],
-    ) -> object:
-        """Pass a client request through the middleware. Return its result."""
-        message = self.outgoing(definition, params, revision)
-        return await around(self._middleware, message, lambda passing: send(passing.params))
-
-    def notification_params(
-        self, definition: NotificationMethod[object], params: object, revision: Revision | None
-    ) -> object | None:
-        """Pass a notification through the middleware. Return its parameters, or `None` if the middleware dropped it."""
-        if not self._middleware:
-            return params
-        try:
-            through = passed(self._middleware, self.outgoing(definition, params, revision))
-        except Exception:  # noqa: BLE001 -- the author's function may raise anything; the notification is not sent
-            _log.exception("notification dropped, the middleware failed: method=%s", definition.name)
-            return None
-        return None if through is None else through.params
+            other.list_changed(kind)
 
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Notify the subscribed clients of a change."""
         for other in self.mounted_on:
             if key:
-                # A resource keeps its URI. `changed` notifies clients of list changes.
+                # A resource keeps its URI. `list_changed` notifies clients of list changes.
                 other.publish(definition, params, key)
-        if not (self._channels or self.recorders):
-            return
-        if trio.lowlevel.in_trio_run():
-            self._publish(definition, params, key)
-        elif self._channels or _in_worker_thread():
-            # A plain function in its worker thread. The connections belong to the trio thread.
-            trio.from_thread.run_sync(self._publish, definition, params, key)
+        self.changes.publish(definition, params, key)
 
-    def _publish(self, definition: NotificationMethod[object], params: object, key: str) -> None:
-        params = self.notification_params(definition, params, None)
-        if params is None:
-            return
-        for channel in tuple(self._channels):
-            channel.publish(definition, params, key)
-        for recorder in self.recorders:
-            recorder.record(definition, params)
-
-    def notify(
+    def _notify(
         self, target: NotificationTarget | None, definition: NotificationMethod[object], params: WireObject, key: str
     ) -> None:
         """Notify one target of a change; `None` notifies all subscribed clients."""
         if target is None:
             self.publish(definition, params, key)
             return
-        sent = self.notification_params(definition, params, None)
+        sent = self.environment.middleware.outbound_notification(definition, params, None)
         if sent is not None:
             target.publish(definition, sent, key)
 
-    def offer_tasks(self) -> None:
-        """Enable tasks for a tool that can run as a task. Raises `RegistrationError` if the server is mounted."""
+    # --- tasks and subscriptions -----------------------------------------------------------------------------------
+
+    def _offer_tasks(self) -> Tasks:
+        """Return the tasks, for a tool that can run as a task. Raises `RegistrationError` if the server is mounted."""
         if self.mounted_on:
             raise RegistrationError(
                 f"{self.name!r} is mounted on {self.mounted_on[0].name!r}: register tools that run as tasks there"
             )
         if self.tasks is None:
-            from mcp_server.features.tasks.methods import Tasks  # lazy: likewise
-            from mcp_server.features.tasks.policy import TaskPolicy  # lazy: most servers have no tasks
+            from mcp_server.features.tasks.methods import Tasks  # lazy: most servers have no tasks
+            from mcp_server.features.tasks.policy import TaskPolicy  # lazy: likewise
 
-            self.tasks = Tasks(self, self._task_policy or TaskPolicy(), self.tools)
+            self.tasks = Tasks(
+                self.environment,
+                self._task_policy or TaskPolicy(),
+                resumed=self.tools.resumed,
+                notify=self._notify,
+                spare_connection=self._spare_connection,
+            )
+            self.methods.extensions.setdefault(TASKS_EXTENSION, {})
             self.handlers.update(self.tasks.handlers)
-
-    def spare_connection(self) -> ServerConnection:
-        """Return an engine without a connection."""
-        return self._server.connection()
-
-    def everywhere(self) -> Iterator[ServerService]:
-        """Yield this server and all servers that are mounted on it."""
-        yield self
-        for mounted in self.mounts.local():
-            yield from mounted.everywhere()
-
-    def tools_changed(self) -> None:
-        """Notify clients that the list of tools has changed."""
-        self.changed(NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams())
-
-    def resources_changed(self) -> None:
-        """Notify clients that the lists of resources have changed."""
-        self.changed(NOTIFICATIONS_RESOURCES_LIST_CHANGED, ResourceListChangedNotificationParams())
-
-    def prompts_changed(self) -> None:
-        """Notify clients that the list of prompts has changed."""
-        self.changed(NOTIFICATIONS_PROMPTS_LIST_CHANGED, PromptListChangedNotificationParams())
-
-    # --- subscriptions (2026-07-28) --------------------------------------------------------------------------------
+        return self.tasks
 
     async def _listen(self, call: RequestContext) -> None:
         params = cast(
@@ -408,3 +258,72 @@ class ServerService:
         if wanted.task_ids is not None and self.tasks is not None:
             wanted = evolve(wanted, task_ids=await self.tasks.watchable(call, wanted.task_ids))
         await call.channel.listen(call, wanted)
+
+    # --- mounting --------------------------------------------------------------------------------------------------
+
+    def mount(self, other: ServerService, prefix: str | None) -> None:
+        """Mount another server of this process on this one. Raises `RegistrationError`. See `Server.mount`."""
+        if other in self.above():
+            raise RegistrationError(f"{other.name!r} cannot be mounted on {self.name!r}, which is a part of it")
+        if other.environment.guard.restricts:
+            raise RegistrationError(
+                f"{other.name!r} has its own `access` function: pass the function to {self.name!r} instead"
+            )
+        if other.tasks is not None:
+            raise RegistrationError(
+                f"{other.name!r} has tools that run as tasks: only the server that clients connect to can have them"
+            )
+        if self.life.running and other.life.needed and not other.life.running:
+            raise RegistrationError(
+                f"{other.name!r} has a `lifespan` that starts with that of {self.name!r}, which is running: mount it"
+                " before, or in a block of `async with other.running():`"
+            )
+        self._mount(other, prefix)
+        other.mounted_on.append(self)
+        self.life.parts.append(other.life)
+
+    def mount_remote(self, remote: RemoteServer, prefix: str) -> None:
+        """Mount a server behind a client on this one. Raises `RegistrationError`. See `Server.mount_remote`."""
+        from mcp_server.features.proxy import ProxiedServer  # lazy: few servers are proxies
+
+        proxied = ProxiedServer(remote, self.environment, self.list_changed)
+        self._mount(proxied, prefix)
+        self.life.work(proxied.follow)
+
+    def _mount(self, mounted: MountedServer, prefix: str | None) -> None:
+        self.mounts.add(mounted, prefix)
+        for kind in _LIST_CHANGES:
+            self.list_changed(kind)
+
+    def above(self) -> Iterator[ServerService]:
+        """Yield this server, and all servers that it is a part of."""
+        yield self
+        for other in self.mounted_on:
+            yield from other.above()
+
+    def source(self, kind: str) -> Source | None:
+        """Return its list of a kind; `None` if it has no items or sources of the kind."""
+        listing = self.listings[kind]
+        return listing if listing.offers else None
+
+    def has(self, kind: str, name: str) -> bool:
+        """Return whether it, or a server mounted on it, has a tool or prompt with this name."""
+        return name in self.listings[kind] or self.mounts.has(kind, name)
+
+    def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
+        """Return the parameters of a tool that HTTP headers repeat; empty for an unknown tool."""
+        return self.tools.header_params(tool) or self.mounts.header_params(tool)
+
+    @property
+    def completion_capability(self) -> JsonObject | None:
+        """The completions capability; `None` if there are no completions."""
+        own = self.completions.capability
+        return self.mounts.completion_capability if own is None else own
+
+    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
+        """Return the kinds and names that access to a resource is decided by, with the servers mounted on it."""
+        return [*self.resources.decided_by(uri), *self.mounts.decided_by(uri)]
+
+    async def exists(self, call: RequestContext, uri: str) -> bool:
+        """Return whether a resource exists, for the client that sent `call`."""
+        return await self.resources.exists(call, uri) or await self.mounts.exists(call, uri)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
-import attrs
 import orjson
 import trio
 
@@ -42,26 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.limits import Limits
     from mcp_core.types import ResourceContents
     from mcp_server.connection.channel import RequestContext
-    from mcp_server.connection.sealer import KeyRing
-    from mcp_server.handlers.access import Guard
-    from mcp_server.registration import Registration
+    from mcp_server.server import Server
 
 __all__ = ["Skills"]
 
 _PAGE_BYTES: Final = 1024 * 1024
 """Maximum size of a page of `skills/list`, in bytes. A skill with 512 files has 80 KB and is never split."""
-
-
-@attrs.define
-class _ListOwner:
-    """A `mcp_server.features.listing.ListOwner` with its own page size."""
-
-    limits: Limits
-    guard: Guard
-    keys: KeyRing
 
 
 class Skills:
@@ -78,18 +65,15 @@ class Skills:
         RegistrationError: The server has skills already.
     """
 
-    def __init__(self, server: Registration) -> None:
+    def __init__(self, server: Server) -> None:
         service = server._service  # noqa: SLF001  # the same package; the handlers are on the same table as all others
         server.add_resource(
             self._read, TEMPLATE.template, name="skills", description="The files of skills, by their paths."
         )
         server.extension(SKILLS_EXTENSION, {"directoryRead": True})
         self._server: Final = server
-        self._limits: Final = service.limits
-        self._limiter: Final = service.limiter
-        self._guard: Final = service.guard
-        self._owner: Final = _ListOwner(service.limits, service.guard, service.keys)
-        self._listing: Final = PagedList(self._owner, "resource", ListSkillsResult(skills=()))
+        self._environment: Final = service.environment
+        self._listing: Final = PagedList(self._environment, "resource", ListSkillsResult(skills=()))
         self._directories: dict[str, PagedList] = {}
         self._folders: Final[list[Folder]] = []
         self._tree = Tree({}, {})
@@ -123,7 +107,7 @@ class Skills:
         if any(part in ("", ".", "..") for part in parts) or quote(prefix) != prefix:
             raise RegistrationError(f"the prefix {prefix!r} is not a path of plain letters, digits and dashes")
         folder = Folder(str(root), f"{prefix}/" if prefix else "")
-        self._take(_joined(self._tree, read_folder(folder, self._limits), folder))
+        self._take(_joined(self._tree, read_folder(folder, self._environment.limits), folder))
         self._folders.append(folder)
 
     async def refresh(self) -> None:
@@ -132,12 +116,12 @@ class Skills:
         Raises:
             RegistrationError: A skill is invalid. All skills then stay unchanged.
         """
-        self._take(await trio.to_thread.run_sync(self._read_all, limiter=self._limiter))
+        self._take(await trio.to_thread.run_sync(self._read_all, limiter=self._environment.limiter))
 
     def _read_all(self) -> Tree:
         tree = Tree({}, {})
         for folder in self._folders:
-            tree = _joined(tree, read_folder(folder, self._limits), folder)
+            tree = _joined(tree, read_folder(folder, self._environment.limits), folder)
         return tree
 
     # --- changes ---------------------------------------------------------------------------------------------------
@@ -146,8 +130,7 @@ class Skills:
         """Replace the skills."""
         before, self._tree = self._tree, tree
         largest = max(map(_size, tree.skills.values()))
-        items = max(1, min(self._limits.page_items, _PAGE_BYTES // largest))
-        self._owner.limits = attrs.evolve(self._limits, page_items=items)
+        self._listing.page_items = max(1, min(self._environment.limits.page_items, _PAGE_BYTES // largest))
         for path, skill in before.skills.items():
             if tree.skills.get(path) != skill:
                 self._listing.remove(skill.uri)
@@ -157,11 +140,7 @@ class Skills:
         self._list_files(before, tree)
         self._directories = {}
         for path, children in tree.directories().items():
-            listing = PagedList(
-                _ListOwner(self._limits, self._guard, self._owner.keys),
-                "resource",
-                ReadResourceDirectoryResult(resources=()),
-            )
+            listing = PagedList(self._environment, "resource", ReadResourceDirectoryResult(resources=()))
             for uri, child in sorted(children.items()):
                 listing.add(uri, child)
             self._directories[path] = listing
@@ -208,7 +187,7 @@ class Skills:
     async def _get(self, call: RequestContext) -> GetSkillResult:
         params = cast("GetSkillRequestParams", call.request.params)  # the engine uses the class of the method
         skill = self._tree.skills.get(path_of(params.uri) or "")
-        if skill is None or not await self._guard.allows(call, "resource", skill.uri):
+        if skill is None or not await self._environment.guard.allows(call, "resource", skill.uri):
             raise RequestFailed(f"no skill is served at {params.uri:.1000}", code=ErrorCode.INVALID_PARAMS)
         return GetSkillResult(skill=skill)
 
@@ -217,7 +196,11 @@ class Skills:
         params = cast("ReadResourceDirectoryRequestParams", call.request.params)
         path = path_of(params.uri)
         listing = None if path is None else self._directories.get(path)
-        if path is None or listing is None or not await self._guard.allows(call, "resource", f"skill://{quote(path)}"):
+        if (
+            path is None
+            or listing is None
+            or not await self._environment.guard.allows(call, "resource", f"skill://{quote(path)}")
+        ):
             raise RequestFailed(f"{params.uri:.1000} is not a directory resource", code=ErrorCode.INVALID_PARAMS)
         return await listing.answer(call)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.features.prompts import Prompts
     from mcp_server.features.resources import Resources
-    from mcp_server.handlers.runner import HandlerEnvironment
+    from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
 
 __all__ = ["Completions"]
@@ -51,7 +51,7 @@ class Completions:
     """The completion functions for the arguments of a server's prompts and resource templates.
 
     Args:
-        host: The server.
+        environment: The environment of the handlers of the server.
         prompts: Its prompts.
         resources: Its resources.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import ResourceContents
-    from mcp_server.handlers.runner import HandlerEnvironment
+    from mcp_server.handlers.environment import HandlerEnvironment
 
     T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Directory:
         path: The directory.
         uri: The URI prefix of its files; ends in a slash.
         hidden: Whether to serve files and directories whose names begin with a dot.
-        host: The server.
+        environment: The environment of the handlers of the server.
 
     Raises:
         RegistrationError: The directory does not exist, or the URI is not a valid prefix.

@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
     from mcp_core.types import Result, WireObject
     from mcp_server.connection.channel import RequestContext
-    from mcp_server.connection.sealer import KeyRing
     from mcp_server.handlers.access import AccessKind, Guard
+    from mcp_server.handlers.environment import HandlerEnvironment
 
-__all__ = ["Item", "ListOwner", "PagedList", "Source", "unknown"]
+__all__ = ["Item", "PagedList", "Source", "unknown"]
 
 _CURSOR_SECONDS: Final = 3_600
 """Validity of a cursor, in seconds. A client does not need longer to read a list."""
@@ -49,17 +48,6 @@ _CURSOR_CHARS: Final = 32 * 1024
 
 _REGISTERED: Final = ""
 """The name for the registered items in a cursor. A source must not have this name."""
-
-
-class ListOwner(Protocol):
-    """The parts of the server that a list uses."""
-
-    limits: Limits
-    """The limits of the server."""
-    guard: Guard
-    """Decides which clients see which items."""
-    keys: KeyRing
-    """Seals the cursors."""
 
 
 @attrs.frozen
@@ -92,13 +80,15 @@ class PagedList:
     """All items of one kind that a server offers.
 
     Args:
-        owner: The server.
+        environment: The environment of the handlers of the server.
         kind: The kind of the items.
         empty: The result without items.
     """
 
-    def __init__(self, owner: ListOwner, kind: AccessKind, empty: Result) -> None:
-        self._owner: Final = owner
+    def __init__(self, environment: HandlerEnvironment, kind: AccessKind, empty: Result) -> None:
+        self._environment: Final = environment
+        self.page_items = environment.limits.page_items
+        """Maximum number of items on a page."""
         self._kind: Final[AccessKind] = kind
         self._empty: Final = empty
         self._entries: Final[dict[str, _Entry]] = {}
@@ -170,9 +160,9 @@ class PagedList:
         params = call.request.params
         cursor = params.cursor if isinstance(params, PaginatedRequestParams) else None
         source, place = (_REGISTERED, None) if cursor is None else self._open(call, cursor)
-        if self._owner.guard.restricts or self._sources:
+        if self._environment.guard.restricts or self._sources:
             return await self._gathered(call, source, place)
-        start, count = self._index(place), self._owner.limits.page_items
+        start, count = self._index(place), self.page_items
         revision = call.request.peer.revision
         page = self._pages.get((revision, start))
         if page is None:
@@ -192,14 +182,14 @@ class PagedList:
         names = [_REGISTERED, *self._sources]
         if source not in names:
             raise _not_valid()
-        most = self._owner.limits.page_items
+        most = self.page_items
         found: list[tuple[str, Item]] = []
         for name in names[names.index(source) :]:
             # One more than the page holds: there is a next page only if this client can see an item of it.
             while len(found) <= most:
                 items = await self._after(name, place, most + 1)
                 for item in items:
-                    if await self._owner.guard.allows(call, self._kind, item.name):
+                    if await self._environment.guard.allows(call, self._kind, item.name):
                         found.append((name, item))
                         if len(found) > most:
                             break
@@ -239,7 +229,7 @@ class PagedList:
 
     def _seal(self, call: RequestContext, source: str, place: JsonValue) -> str:
         plain = orjson.dumps([time.time() + _CURSOR_SECONDS, source, place])
-        cursor = self._owner.keys.seal(plain, _bound_to(call))
+        cursor = self._environment.keys.seal(plain, _bound_to(call))
         if len(cursor) > _CURSOR_CHARS:
             # The client could not send it back. The name is chosen by the author, or by a mounted server.
             raise LimitExceeded(
@@ -252,7 +242,7 @@ class PagedList:
 
     def _open(self, call: RequestContext, cursor: str) -> tuple[str, JsonValue]:
         """Return the source and place of a cursor. Raises `RequestFailed` if the cursor is invalid."""
-        plain = self._owner.keys.unseal(cursor, _bound_to(call)) if len(cursor) <= _CURSOR_CHARS else None
+        plain = self._environment.keys.unseal(cursor, _bound_to(call)) if len(cursor) <= _CURSOR_CHARS else None
         if plain is None:
             raise _not_valid()
         expires, source, place = orjson.loads(plain)

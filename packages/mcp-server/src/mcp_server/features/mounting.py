@@ -34,17 +34,18 @@ from mcp_core.types import (
 from mcp_server.errors import RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import WireObject
     from mcp_server.connection.channel import Handler, RequestContext
-    from mcp_server.features.listing import Item, Source
+    from mcp_server.features.listing import Item, PagedList, Source
+    from mcp_server.features.resources import Resources
     from mcp_server.handlers.access import AccessKind
-    from mcp_server.service import ServerService
+    from mcp_server.handlers.environment import HandlerEnvironment
 
-__all__ = ["LocalServer", "MountedServer", "Mounts"]
+__all__ = ["MountedServer", "Mounts"]
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SEPARATOR: Final = "_"
@@ -53,17 +54,21 @@ _SEPARATOR: Final = "_"
 class MountedServer(Protocol):
     """A server that is mounted on another one. All names are the mounted server's own names, without prefix."""
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is not in this process."""
+
     def source(self, kind: str) -> Source | None:
         """Return its items of a kind: `tool`, `prompt`, `resource` or `template`. `None` if it offers no such items."""
 
     def has(self, kind: str, name: str) -> bool:
         """Return whether it has a tool or prompt with this name, as far as this is known without a request."""
 
-    def headers(self, tool: str) -> tuple[ParamHeader, ...]:
+    def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a tool that HTTP headers mirror."""
 
     @property
-    def completions(self) -> JsonObject | None:
+    def completion_capability(self) -> JsonObject | None:
         """The completion capability that it declares; `None` if it has no completion."""
 
     def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
@@ -104,11 +109,23 @@ class Mounts:
     """The servers that are mounted on one server. Their handlers run before the server's own handlers.
 
     Args:
-        service: The server.
+        environment: The environment of the handlers of the server.
+        handlers: The handlers of the server, by method.
+        listings: The lists of the server, by the kind of their items.
+        resources: The resources of the server.
     """
 
-    def __init__(self, service: ServerService) -> None:
-        self._service: Final = service
+    def __init__(
+        self,
+        environment: HandlerEnvironment,
+        handlers: dict[str, Handler],
+        listings: Mapping[str, PagedList],
+        resources: Resources,
+    ) -> None:
+        self._guard: Final = environment.guard
+        self._handlers: Final = handlers
+        self._listings: Final = listings
+        self._resources: Final = resources
         self._mounted: Final[dict[str, MountedServer]] = {}
         self._own: Final[dict[str, Handler]] = {}
 
@@ -129,24 +146,24 @@ class Mounts:
     def refresh(self) -> None:
         """Add the lists that the mounted servers offer now."""
         for key, mounted in self._mounted.items():
-            for kind, listing in self._service.listings.items():
+            for kind, listing in self._listings.items():
                 source = mounted.source(kind)
                 name = f"mounted {key}"
                 if source is not None and not listing.has_source(name):
                     listing.add_source(name, _RenamedSource(source, key))
 
     @property
-    def completions(self) -> JsonObject | None:
+    def completion_capability(self) -> JsonObject | None:
         """The completion capability of the first mounted server that declares it."""
-        return next((each.completions for each in self._mounted.values() if each.completions is not None), None)
+        declared = (each.completion_capability for each in self._mounted.values())
+        return next((capability for capability in declared if capability is not None), None)
 
-    def headers(self, tool: str) -> tuple[ParamHeader, ...]:
+    def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a mounted tool that HTTP headers mirror."""
         found = self._find("tool", tool)
-        return () if found is None else found[0].headers(found[1])
+        return () if found is None else found[0].header_params(found[1])
 
     def _stand_before(self) -> None:
-        handlers = self._service.handlers
         before: dict[str, Callable[[RequestContext], object]] = {
             TOOLS_CALL.name: self._call_tool,
             PROMPTS_GET.name: self._get_prompt,
@@ -155,12 +172,12 @@ class Mounts:
             RESOURCES_SUBSCRIBE.name: self._subscribe,
         }
         for name, handler in before.items():
-            self._own[name] = handlers[name]
-            handlers[name] = cast("Handler", handler)
+            self._own[name] = self._handlers[name]
+            self._handlers[name] = cast("Handler", handler)
 
     def _find(self, kind: str, name: str) -> tuple[MountedServer, str] | None:
         """Return the mounted server of a name, and the name there. `None` if it is registered here or unknown."""
-        if name in self._service.listings[kind]:
+        if name in self._listings[kind]:
             return None
         for key, mounted in self._mounted.items():
             own = name.removeprefix(key)
@@ -183,10 +200,10 @@ class Mounts:
         ref = params.ref
         if isinstance(ref, PromptReference):
             return await self._forward(call, "prompt", ref.name, lambda own: evolve(params, ref=evolve(ref, name=own)))
-        if not self._service.resources.knows(ref.uri):
+        if not self._resources.knows(ref.uri):
             for mounted in self._mounted.values():
                 if mounted.has("template", ref.uri):
-                    if await self._service.guard.allows(call, "template", ref.uri):
+                    if await self._guard.allows(call, "template", ref.uri):
                         return await mounted.answer(call)
                     break
         return await self._own[COMPLETION_COMPLETE.name](call)
@@ -195,7 +212,7 @@ class Mounts:
         self, call: RequestContext, kind: str, name: str, renamed: Callable[[str], WireObject]
     ) -> object:
         found = self._find(kind, name)
-        if found is None or not await self._service.guard.allows(call, "tool" if kind == "tool" else "prompt", name):
+        if found is None or not await self._guard.allows(call, "tool" if kind == "tool" else "prompt", name):
             return await self._own[call.request.method](call)
         mounted, own = found
         call.request = attrs.evolve(call.request, params=renamed(own))
@@ -215,7 +232,7 @@ class Mounts:
                 except ResourceNotFound:
                     continue
                 except RequestFailed as failed:
-                    if isinstance(mounted, LocalServer):
+                    if not mounted.is_remote:
                         raise
                     # Remote servers can report an unknown resource with another error, or can be disconnected.
                     failure = failed
@@ -224,7 +241,7 @@ class Mounts:
     async def _allowed(self, call: RequestContext, mounted: MountedServer, uri: str) -> bool:
         """Return whether a mounted server may have a resource, and the client may use it."""
         decided_by = mounted.decided_by(uri)
-        allows = self._service.guard.allows
+        allows = self._guard.allows
         return bool(decided_by) and all([await allows(call, kind, name) for kind, name in decided_by])
 
     async def _subscribe(self, call: RequestContext) -> object:
@@ -232,12 +249,6 @@ class Mounts:
         if await self.exists(call, params.uri):
             return EmptyResult()
         return await self._own[RESOURCES_SUBSCRIBE.name](call)
-
-    def local(self) -> Iterator[ServerService]:
-        """Yield the mounted servers of this process."""
-        for mounted in self._mounted.values():
-            if isinstance(mounted, LocalServer):
-                yield mounted.service
 
     def has(self, kind: str, name: str) -> bool:
         """Return whether a mounted server has a tool or prompt with this name, as far as this is known."""
@@ -253,45 +264,3 @@ class Mounts:
             if await self._allowed(call, mounted, uri) and await mounted.exists(call, uri):
                 return True
         return False
-
-
-class LocalServer:
-    """A mounted server of this process.
-
-    Args:
-        service: The service of the mounted server.
-    """
-
-    def __init__(self, service: ServerService) -> None:
-        self.service: Final = service
-        """The service of the mounted server."""
-
-    def source(self, kind: str) -> Source | None:
-        """Return its list of a kind; `None` if it has no items or sources of the kind."""
-        listing = self.service.listings[kind]
-        return listing if listing.offers else None
-
-    def has(self, kind: str, name: str) -> bool:
-        """Return whether it, or a server mounted on it, has a tool or prompt with this name."""
-        return name in self.service.listings[kind] or self.service.mounts.has(kind, name)
-
-    @property
-    def completions(self) -> JsonObject | None:
-        """Its completion capability."""
-        return self.service.completes
-
-    def headers(self, tool: str) -> tuple[ParamHeader, ...]:
-        """Return the parameters of a tool that HTTP headers mirror."""
-        return self.service.header_params(tool)
-
-    def decided_by(self, uri: str) -> Sequence[tuple[AccessKind, str]]:
-        """Return the kinds and names that access to a resource is decided by, with the servers mounted on it."""
-        return [*self.service.resources.decided_by(uri), *self.service.mounts.decided_by(uri)]
-
-    async def exists(self, call: RequestContext, uri: str) -> bool:
-        """Return whether it has a resource and sends notifications of its changes."""
-        return await self.service.exists(call, uri)
-
-    async def answer(self, call: RequestContext) -> object:
-        """Return the result of a forwarded request."""
-        return await self.service.answer(call)

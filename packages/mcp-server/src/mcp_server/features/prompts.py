@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_server.connection.channel import Handler, RequestContext
-    from mcp_server.handlers.runner import HandlerEnvironment
+    from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
 
 __all__ = ["Prompts"]
@@ -53,7 +53,7 @@ class Prompts:
     """The prompts of a server.
 
     Args:
-        host: The server.
+        environment: The environment of the handlers of the server.
         changed: Called when the list has changed.
     """
 

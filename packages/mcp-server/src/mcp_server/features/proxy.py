@@ -24,6 +24,7 @@ from mcp_core.types import (
     ReadResourceRequestParams,
 )
 from mcp_server.features.listing import Item
+from mcp_server.handlers.context import context_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -49,11 +50,14 @@ if TYPE_CHECKING:
     from mcp_server.features.listing import Source
     from mcp_server.handlers.access import AccessKind
     from mcp_server.handlers.context import Context
-    from mcp_server.service import ServerService
+    from mcp_server.handlers.environment import HandlerEnvironment
 
 __all__ = ["ProxiedServer", "RemoteServer"]
 
 _log: Final = logging.getLogger("mcp_server")
+
+_LISTS: Final = frozenset({"tools", "prompts", "resources"})
+"""The kinds of changes that are forwarded."""
 
 _TRIPLET: Final = re.compile("%([0-9A-Fa-f]{2})")
 
@@ -198,12 +202,19 @@ class ProxiedServer:
 
     Args:
         remote: The client.
-        service: The server that it is mounted on.
+        environment: The environment of the handlers of the server that it is mounted on.
+        list_changed: Notifies the clients that a list has changed: `tools`, `prompts` or `resources`.
     """
 
-    def __init__(self, remote: RemoteServer, service: ServerService) -> None:
+    is_remote: Final = True
+    """It is not in this process."""
+
+    def __init__(
+        self, remote: RemoteServer, environment: HandlerEnvironment, list_changed: Callable[[str], None]
+    ) -> None:
         self._remote: Final = remote
-        self._service: Final = service
+        self._environment: Final = environment
+        self._list_changed: Final = list_changed
 
     def source(self, kind: str) -> Source | None:
         """Return its list of a kind; `None` if the other server did not declare the capability."""
@@ -218,14 +229,14 @@ class ProxiedServer:
 
     def has(self, kind: str, name: str) -> bool:  # noqa: ARG002  # the other server rejects unknown names itself
         """Return whether the other server can have the name. Templates matter only for completion."""
-        return kind != "template" or self.completions is not None
+        return kind != "template" or self.completion_capability is not None
 
     @property
-    def completions(self) -> JsonObject | None:
+    def completion_capability(self) -> JsonObject | None:
         """The completion capability of the other server."""
         return self._remote.capabilities.completions
 
-    def headers(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # the body is forwarded, not the headers
+    def header_params(self, tool: str) -> tuple[ParamHeader, ...]:  # noqa: ARG002  # the body is forwarded, not the headers
         """Return no parameters: mirror headers are not compared for a proxied tool."""
         return ()
 
@@ -240,7 +251,7 @@ class ProxiedServer:
 
     async def answer(self, call: RequestContext) -> object:
         """Return the result of a forwarded request. Raises `RequestFailed` if the other server does not respond."""
-        context = self._service.context(call)
+        context = context_of(call, self._environment)
         try:
             return await self._request(call, context)
         except RequestFailed:
@@ -274,17 +285,12 @@ class ProxiedServer:
 
     async def follow(self) -> None:
         """Forward the list changes of the other server until it disconnects. Does not raise."""
-        senders = {
-            "tools": self._service.tools_changed,
-            "prompts": self._service.prompts_changed,
-            "resources": self._service.resources_changed,
-        }
         try:
             async with self._remote.listen(tools=True, prompts=True, resources=True) as changes:
                 async for change in changes:
-                    send = senders.get(str(change.kind.value))
-                    if send is not None:
-                        send()
+                    kind = str(change.kind.value)
+                    if kind in _LISTS:
+                        self._list_changed(kind)
         except McpError as error:
             _log.warning("change notifications of a mounted server are unavailable: error=%s", error)
         except Exception:  # noqa: BLE001 -- of a middleware of the client: it must not end this server

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mcp_server.cache_hint import CacheHint
     from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.handlers.access import AccessKind
-    from mcp_server.handlers.runner import HandlerEnvironment
+    from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.uris.matcher import Found
 
@@ -133,7 +133,7 @@ class Resources:
     """The resources of a server.
 
     Args:
-        host: The server.
+        environment: The environment of the handlers of the server.
         changed: Called when a list has changed.
     """
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_server.connection.channel import Handler, RequestContext
-    from mcp_server.handlers.runner import HandlerEnvironment
+    from mcp_server.features.tasks.methods import Tasks
+    from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.schema.validation import Validator
 
@@ -93,13 +94,18 @@ class Tools:
     """The tools of a server.
 
     Args:
-        host: The server.
+        environment: The environment of the handlers of the server.
         changed: Called when the list has changed.
+        offer_tasks: Returns the tasks of the server. Called when a tool is registered that can run as a task.
     """
 
-    def __init__(self, environment: HandlerEnvironment, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, environment: HandlerEnvironment, changed: Callable[[], None], offer_tasks: Callable[[], Tasks]
+    ) -> None:
         self._environment: Final = environment
         self._changed: Final = changed
+        self._offer_tasks: Final = offer_tasks
+        self._tasks: Tasks | None = None
         self._entries: Final[dict[str, _Entry]] = {}
         self.listing: Final = PagedList(environment, "tool", environment.hinted(ListToolsResult(tools=())))
         self.handlers: Final[Mapping[str, Handler]] = {
@@ -160,7 +166,7 @@ class Tools:
         check_listed(label(function), tool)
         run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
         if support != "forbidden":
-            self._environment.offer_tasks()
+            self._tasks = self._offer_tasks()
             tool = evolve(tool, execution=ToolExecution(task_support=support))
         self._entries[name] = _Entry(
             tool,
@@ -198,7 +204,7 @@ class Tools:
             different = param_mismatch(call.http.headers, request.raw, entry.parameters.headers)
             if different is not None:
                 raise different
-        tasks = self._environment.tasks
+        tasks = self._tasks
         if tasks is None or not tasks.wanted(call, entry.task):
             return await self._work(entry, call)
         work = partial(self._work, entry)

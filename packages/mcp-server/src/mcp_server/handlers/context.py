@@ -36,6 +36,7 @@ from mcp_core.types import (
     TitledSingleSelectEnumSchema,
 )
 from mcp_core.types.meta import PROGRESS_TOKEN
+from mcp_server.connection.client_requests import client_requests_of
 from mcp_server.connection.throttle import ProgressThrottle
 from mcp_server.errors import InvalidResult
 from mcp_server.handlers.access import principal_of
@@ -68,10 +69,10 @@ if TYPE_CHECKING:
         WireObject,
     )
     from mcp_server.connection.channel import ClientRequests, RequestContext, Throttle
+    from mcp_server.handlers.environment import HandlerEnvironment, HandlerServer
     from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
-    from mcp_server.server import Server
 
-__all__ = ["Context"]
+__all__ = ["Context", "context_of"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -142,11 +143,11 @@ class Context:
     `once`.
     """
 
-    __slots__ = ("_call", "_client_requests", "_ended", "_retry", "_server")
+    __slots__ = ("_call", "_client_requests", "_ended", "_environment", "_retry")
 
-    def __init__(self, call: RequestContext, server: Server, client_requests: ClientRequests) -> None:
+    def __init__(self, call: RequestContext, environment: HandlerEnvironment, client_requests: ClientRequests) -> None:
         self._call: Final = call
-        self._server: Final = server
+        self._environment: Final = environment
         self._client_requests: Final = client_requests
         self._retry: _ManualRetry | None = None
         self._ended = False
@@ -206,9 +207,9 @@ class Context:
         return self._alive().task
 
     @property
-    def server(self) -> Server:
+    def server(self) -> HandlerServer:
         """The server."""
-        return self._server
+        return self._environment.server
 
     def state(self, kind: type[T]) -> T:
         """Return the value that the server's `lifespan` yielded.
@@ -221,7 +222,7 @@ class Context:
             LocalProtocolError: The value has another class, or the server has no `lifespan`.
         """
         self._alive()
-        return self._server._service.life.state(kind)  # noqa: SLF001  # one package
+        return self._environment.life.state(kind)
 
     # --- progress, log messages, notifications ---------------------------------------------------------------------
 
@@ -249,12 +250,13 @@ class Context:
 
     def _throttle(self, call: RequestContext) -> Throttle:
         if call.throttle is None:
-            call.throttle = ProgressThrottle(call, self._server.redact)
+            call.throttle = ProgressThrottle(call, self._environment.redact)
         return call.throttle
 
     def _notification_params(self, definition: NotificationMethod[object], params: P) -> P | None:
         """Return the parameters of a notification after the middleware, or `None` if the middleware dropped it."""
-        through = self._server._service.notification_params(definition, params, self._call.request.peer.revision)  # noqa: SLF001  # one package
+        revision = self._call.request.peer.revision
+        through = self._environment.middleware.outbound_notification(definition, params, revision)
         return cast("P | None", through)  # the middleware keeps the class
 
     async def log(self, level: LoggingLevel, data: JsonValue, logger: str | None = None) -> None:
@@ -515,7 +517,9 @@ class Context:
                 definition, cast("WireObject", params), key
             )  # all parameter classes are wire objects
 
-        answer = await self._server._service.through_middleware(definition, params, call.request.peer.revision, ask)  # noqa: SLF001  # one package
+        answer = await self._environment.middleware.outbound_request(
+            definition, params, call.request.peer.revision, ask
+        )
         return cast("R", answer)  # converted to the class of `row.result`
 
     # --- InputRequired ---------------------------------------------------------------------------------------------
@@ -601,3 +605,10 @@ class Context:
     def _end(self) -> None:
         """Make the context unusable: the handler has returned."""
         self._ended = True
+
+
+def context_of(call: RequestContext, environment: HandlerEnvironment) -> Context:
+    """Return a new context of a request. Raises `RequestFailed` if its `requestState` is invalid."""
+    if call.client_requests is None:
+        call.client_requests = client_requests_of(call, environment.keys, environment.input_policy)
+    return Context(call, environment, call.client_requests)

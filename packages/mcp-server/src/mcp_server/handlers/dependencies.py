@@ -76,7 +76,7 @@ class Provider:
         context: Context,
         stack: AsyncExitStack,
         made: dict[Function, object],
-        overrides: Mapping[Function, Provider],
+        overrides: Mapping[Function, Function],
     ) -> object:
         """Return the provided value. Call the provider once for each call of the handler.
 
@@ -88,7 +88,8 @@ class Provider:
         """
         if self.function in made:
             return made[self.function]
-        chosen = overrides.get(self.function, self)
+        replacement = overrides.get(self.function)
+        chosen = self if replacement is None else Provider(replacement)
         arguments: dict[str, object] = dict.fromkeys(chosen._dependencies.contexts, context)  # noqa: SLF001  # the same class
         for name, provider in chosen._dependencies.providers.items():  # noqa: SLF001  # likewise
             arguments[name] = await provider.value(context, stack, made, overrides)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
 from mcp_core.errors import ErrorCode, McpError, RequestFailed
-from mcp_core.types import CacheableResult
 from mcp_server.errors import RegistrationError
-from mcp_server.features.listing import ListOwner
+from mcp_server.handlers.context import context_of
 from mcp_server.handlers.dependencies import Dependencies
 from mcp_server.handlers.input_required import InputRequired
 from mcp_server.schema.signature import label
@@ -21,48 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
     from mcp_server.connection.channel import RequestContext
-    from mcp_server.features.tasks.methods import Tasks
     from mcp_server.handlers.context import Context
-    from mcp_server.handlers.dependencies import Provider
+    from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.options import Options
     from mcp_server.schema.annotations import Function
     from mcp_server.schema.depends import Depends
 
-__all__ = ["HandlerEnvironment", "Runner", "described", "is_async", "named", "new_limiter"]
+__all__ = ["Runner", "described", "is_async", "named"]
 
 _MAX_ROUND_TRIPS: Final = 16
 """How many times a function can return `InputRequired` in one legacy request. On 2026-07-28: `InputPolicy.round_trips`."""
-
-_THREADS: Final = 40
-"""Worker threads that one server uses at the same time: trio's own default."""
-
-
-C = TypeVar("C", bound=CacheableResult)
-
-
-class HandlerEnvironment(ListOwner, Protocol):
-    """The parts of the server that a registered function uses."""
-
-    limiter: trio.CapacityLimiter
-    """Limit of worker threads."""
-    overrides: dict[Function, Provider]
-    """Replacements of the providers of parameters."""
-    tasks: Tasks | None
-    """The tasks; `None` until a tool is registered that can run as a task."""
-
-    def offer_tasks(self) -> None:
-        """Offer tasks to clients: a tool is registered that can run as a task."""
-
-    def hinted(self, result: C) -> C:
-        """Return a list result with its caching hint."""
-
-    def context(self, call: RequestContext) -> Context:
-        """Return the context of a call. Raises `RequestFailed` if the `requestState` of the call is invalid."""
-
-
-def new_limiter() -> trio.CapacityLimiter:
-    """Return the limiter of the worker threads of one server."""
-    return trio.CapacityLimiter(_THREADS)
 
 
 def is_async(function: Function) -> bool:
@@ -91,7 +58,7 @@ class Runner:
         function: A coroutine function, or a plain function.
         injected: The injected parameters and their sources.
         thread: Whether a plain function runs in a worker thread. `None` means yes.
-        host: The server.
+        environment: The environment of the handlers of the server.
 
     Raises:
         RegistrationError: `thread` is set for a coroutine function, or the function is a generator.
@@ -134,7 +101,7 @@ class Runner:
         context = None
         wanted = self._dependencies
         if wanted or "requestState" in call.request.raw:
-            context = self._environment.context(call)
+            context = context_of(call, self._environment)
             arguments.update(dict.fromkeys(wanted.contexts, context))
         try:
             value = await self._once(context, arguments)
@@ -142,7 +109,7 @@ class Runner:
                 if not isinstance(value, InputRequired):
                     return value
                 if context is None:
-                    context = self._environment.context(call)
+                    context = context_of(call, self._environment)
                 await context._require(value)  # noqa: SLF001  # not part of the public API
                 value = await self._once(context, arguments)
             raise RequestFailed("the handler returned InputRequired too often", code=ErrorCode.INTERNAL_ERROR)

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import trio
@@ -66,15 +66,12 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.limits import Limits
-    from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
     from mcp_server.connection.channel import Handler, NotificationTarget, RequestContext
     from mcp_server.connection.client_requests import RetryClientRequests
-    from mcp_server.connection.sealer import KeyRing
     from mcp_server.features.tasks.policy import TaskPolicy
-    from mcp_server.lifespan import LifespanRunner
+    from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.options import TaskSupport
     from mcp_server.stores.tasks import TaskStore
 
@@ -85,53 +82,31 @@ _log: Final = logging.getLogger("mcp_server")
 _INTERRUPTED: Final = "the server stopped while the task ran, and the tool is not resumable"
 
 
-class Tools(Protocol):
-    """The tools that can run as tasks."""
-
-    def resumed(self, name: str) -> Callable[[RequestContext], Awaitable[object]] | None:
-        """Return the function that runs an interrupted task of a tool again; `None` if the tool is not resumable."""
-
-
-class TaskEnvironment(Protocol):
-    """The parts of the server that tasks use."""
-
-    limits: Limits
-    keys: KeyRing
-
-    @property
-    def budget(self) -> MemoryBudget:
-        """The memory budget of the server's clients."""
-
-    @property
-    def life(self) -> LifespanRunner:
-        """The lifespan of the server, in whose nursery tasks run."""
-
-    @property
-    def extensions(self) -> dict[str, JsonObject]:
-        """The extensions that the server declares."""
-
-    def spare_connection(self) -> ServerConnection:
-        """Return an engine without a connection."""
-
-    def notify(
-        self, target: NotificationTarget | None, definition: NotificationMethod[object], params: WireObject, key: str
-    ) -> None:
-        """Notify one audience of a change; `None` notifies all subscribers."""
-
-
 class Tasks:
     """The tasks of a server.
 
     Args:
-        host: The server.
+        environment: The environment of the handlers of the server.
         policy: The storage and time limits.
-        tools: The tools that tasks run.
+        resumed: Returns the function that runs an interrupted task of a tool again; `None` if the tool is not resumable.
+        notify: Notifies one target of a change; without a target, all subscribers.
+        spare_connection: Returns an engine without a connection.
     """
 
-    def __init__(self, environment: TaskEnvironment, policy: TaskPolicy, tools: Tools) -> None:
+    def __init__(
+        self,
+        environment: HandlerEnvironment,
+        policy: TaskPolicy,
+        *,
+        resumed: Callable[[str], Callable[[RequestContext], Awaitable[object]] | None],
+        notify: Callable[[NotificationTarget | None, NotificationMethod[object], WireObject, str], None],
+        spare_connection: Callable[[], ServerConnection],
+    ) -> None:
         self._environment: Final = environment
         self._policy: Final = policy
-        self._tools: Final = tools
+        self._resumed: Final = resumed
+        self._notify: Final = notify
+        self._spare_connection: Final = spare_connection
         self._store: Final[TaskStore] = (
             MemoryTaskStore(limits=environment.limits, budget=environment.budget)
             if policy.store is None
@@ -143,7 +118,6 @@ class Tasks:
         life = environment.life
         life.needed = True
         life.jobs.append(self._recover)
-        environment.extensions.setdefault(TASKS_EXTENSION, {})
         self.handlers: Final[Mapping[str, Handler]] = {
             EXTENSION_TASKS_GET.name: self._get,
             EXTENSION_TASKS_UPDATE.name: self._update,
@@ -261,7 +235,7 @@ class Tasks:
             record,
             self._store,
             request,
-            self._environment.notify,
+            self._notify,
             target=target,
             http=call.http,
             identity=call.identity,
@@ -296,7 +270,7 @@ class Tasks:
 
     async def _run(self, run: TaskRun, work: Callable[[RequestContext], Awaitable[object]]) -> None:
         try:
-            await run.run(work, self._environment.spare_connection())
+            await run.run(work, self._spare_connection())
         finally:
             run.release_memory()
             # A task whose outcome could not be stored stays in memory as long as the server runs.
@@ -314,7 +288,7 @@ class Tasks:
 
     async def _take_up(self, record: TaskRecord) -> None:
         revision = REVISIONS.get(record.revision)
-        work = None if revision is None else self._tools.resumed(record.tool)
+        work = None if revision is None else self._resumed(record.tool)
         now = time.time()
         if work is None or revision is None:
             error: JsonObject = {"code": int(ErrorCode.INTERNAL_ERROR), "message": _INTERRUPTED}
@@ -323,9 +297,7 @@ class Tasks:
             return
         if record.state.status != "working":
             record = attrs.evolve(record, state=record.state.moved("working", now))
-        run = self._running[record.state.id] = TaskRun(
-            record, self._store, recalled(record, revision), self._environment.notify
-        )
+        run = self._running[record.state.id] = TaskRun(record, self._store, recalled(record, revision), self._notify)
         _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
         self._environment.life.nursery.start_soon(self._run, run, work)
 
