@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.oauth.steps import Pairs
+    from mcp_server.auth.authorization_server.pages.actions import PageEnvironment
     from mcp_server.auth.authorization_server.protocol.endpoints import Endpoints
-    from mcp_server.auth.authorization_server.server import AuthorizationServer
 
 __all__ = ["PATHS", "make_app"]
 
@@ -63,7 +63,7 @@ _ALWAYS: Final[Pairs] = (
 )
 
 
-def make_app(server: AuthorizationServer, endpoints: Endpoints) -> QuartTrio:
+def make_app(server: PageEnvironment, endpoints: Endpoints) -> QuartTrio:
     """Return the application, including the pages."""
     app = QuartTrio(__name__, static_folder=None, template_folder=None)
     app.config.update(MAX_CONTENT_LENGTH=_BYTES, BODY_TIMEOUT=_SECONDS, RESPONSE_TIMEOUT=_SECONDS)
@@ -159,7 +159,7 @@ async def _preflight() -> Response:
     return _written(Answer(status=204), _PREFLIGHT)
 
 
-async def _authorize(server: AuthorizationServer, endpoints: Endpoints) -> Response:
+async def _authorize(server: PageEnvironment, endpoints: Endpoints) -> Response:
     try:
         target = await endpoints.authorize(request.query_string.decode("latin-1"), address=_address())
     except OAuthRequestRejected as refused:
@@ -182,7 +182,7 @@ def _written(answer: Answer, more: Pairs = ()) -> Response:
     return response
 
 
-def _failed(server: AuthorizationServer, error: Exception) -> Response:
+def _failed(server: PageEnvironment, error: Exception) -> Response:
     """Return the response for an unknown path or method, a body that is too large, or an internal error."""
     status = error.code or 500 if isinstance(error, HTTPException) else 500
     if status == 500:

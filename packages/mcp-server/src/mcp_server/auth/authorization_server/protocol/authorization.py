@@ -18,7 +18,8 @@ from mcp_server.auth.authorization_server.model.messages import OAuthRequestReje
 from mcp_server.auth.authorization_server.model.secrets import digest, new_secret
 from mcp_server.auth.authorization_server.model.tables import sweep
 from mcp_server.auth.authorization_server.model.transaction import Session
-from mcp_server.auth.authorization_server.protocol.engine import Engine, Request
+from mcp_server.auth.authorization_server.protocol.engine import Engine
+from mcp_server.auth.authorization_server.protocol.request import Request
 
 if TYPE_CHECKING:
     import sqlite3

@@ -25,9 +25,10 @@ from mcp_server.auth.authorization_server.model.messages import (
 )
 from mcp_server.auth.authorization_server.model.tables import sweep
 from mcp_server.auth.authorization_server.model.transaction import Session
-from mcp_server.auth.authorization_server.protocol.engine import Engine, Request
+from mcp_server.auth.authorization_server.protocol.engine import Engine
 from mcp_server.auth.authorization_server.protocol.keys import public_keys
 from mcp_server.auth.authorization_server.protocol.metadata import metadata
+from mcp_server.auth.authorization_server.protocol.request import Request
 
 if TYPE_CHECKING:
     import sqlite3

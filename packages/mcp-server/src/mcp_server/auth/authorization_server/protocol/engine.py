@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from authlib.oauth2 import OAuth2Error, OAuth2Request
 from authlib.oauth2.rfc6749 import AuthorizationServer
-from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 
 from mcp_core.oauth.dpop import DPOP
 from mcp_core.oauth.jws import base64url
@@ -22,56 +20,19 @@ from mcp_server.auth.authorization_server.protocol.keys import sign_token
 from mcp_server.auth.authorization_server.protocol.token_endpoints import Introspection, Revocation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
+    from authlib.oauth2 import OAuth2Error, OAuth2Request
     from authlib.oauth2.rfc6749 import ClientMixin
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_server.auth.authorization_server.clients.authentication import Credentials
     from mcp_server.auth.authorization_server.model.client import Client
     from mcp_server.auth.authorization_server.model.records import Grant
-    from mcp_server.auth.authorization_server.model.transaction import Session
+    from mcp_server.auth.authorization_server.protocol.request import Request
 
-__all__ = ["Engine", "Request"]
+__all__ = ["Engine"]
 
 _ID_BYTES: Final = 16
-
-_SECURE: Final = "https://authorization-server.invalid/"
-"""The URL of all requests for authlib, which rejects plain http. The check of the issuer decides whether http is
-allowed."""
-
-
-class Request(OAuth2Request):
-    """A request, as authlib represents it."""
-
-    def __init__(
-        self,
-        session: Session,
-        form: Mapping[str, str],
-        *,
-        method: str = "POST",
-        credentials: Credentials | None = None,
-        key_id: str | None = None,
-    ) -> None:
-        super().__init__(method, _SECURE)
-        self._form: Final = dict(form)
-        self.payload = BasicOAuth2Payload(self._form)
-        self.session: Final = session
-        """The transaction."""
-        self.credentials: Final = credentials
-        """The credentials of the client."""
-        self.key_id: Final = key_id
-        """The thumbprint of the key that signed the DPoP proof of the request."""
-
-    @property
-    def form(self) -> dict[str, str]:
-        """The parameters of the form or the query."""
-        return self._form
-
-    @property
-    def known_client(self) -> Client:
-        """The client of the request. It is available after authentication."""
-        return cast("Client", self.client)  # the only class of clients
 
 
 class Engine(AuthorizationServer):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from authlib.oauth2.rfc6749 import BaseGrant, ClientMixin
 
     from mcp_server.auth.authorization_server.model.records import Code, Grant, Refresh
-    from mcp_server.auth.authorization_server.protocol.engine import Engine, Request
+    from mcp_server.auth.authorization_server.protocol.request import Request, RequestServer
 
 __all__ = ["METHODS", "CodeGrant", "OwnGrant", "Pkce", "RefreshGrant"]
 
@@ -167,8 +167,8 @@ class OwnGrant(ClientCredentialsGrant):
 
 
 def _request(grant: BaseGrant) -> Request:
-    engine: Engine = grant.server
-    return engine.request
+    server: RequestServer = grant.server
+    return server.request
 
 
 def _check_resource(request: Request, grant: Grant) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_server.auth.authorization_server.model.client import Client
     from mcp_server.auth.authorization_server.model.records import Grant
     from mcp_server.auth.authorization_server.model.transaction import Session
-    from mcp_server.auth.authorization_server.protocol.engine import Engine, Request
+    from mcp_server.auth.authorization_server.protocol.request import Request, RequestServer
 
 __all__ = ["Introspection", "Revocation"]
 
@@ -67,7 +67,7 @@ class Revocation(RevocationEndpoint):
     """The revocation endpoint."""
 
     CLIENT_AUTH_METHODS = METHODS
-    server: Engine
+    server: RequestServer
 
     def check_params(self, request: OAuth2Request, client: Client) -> None:
         """Check the parameters. An unknown token type hint is ignored."""
@@ -91,7 +91,7 @@ class Introspection(IntrospectionEndpoint):
     """The introspection endpoint."""
 
     CLIENT_AUTH_METHODS = METHODS[1:]
-    server: Engine
+    server: RequestServer
 
     def check_params(self, request: OAuth2Request, client: Client) -> None:
         """Check the parameters. An unknown token type hint is ignored."""
