@@ -13,22 +13,24 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_server.host.head import HeadReader, RequestHeadRejected, read_common, refusal
-from mcp_server.host.request import PROMPT, AsgiRequest
+from mcp_server.host.request import PROMPT, AsgiRequest, RequestHost
 from mcp_server.host.response import plain_response
 
 if TYPE_CHECKING:
-    from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_server.host.embedded import HttpHost
+    from mcp_core.limits.memory_budget import MemoryBudget, MemoryCharge
+    from mcp_server.asgi import Application
     from mcp_server.host.head import BodyReader, Head
+    from mcp_server.host.request import Address
     from mcp_server.host.stream import Pipe
+    from mcp_server.host.timeouts import TimeoutScheduler
 
-__all__ = ["Address", "Connection"]
+__all__ = ["Connection", "ConnectionHost"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -44,8 +46,31 @@ _HELD: Final = 3
 _SPARED: Final = 0.5
 """Time after the start of a request in which its connection is not evicted, in seconds."""
 
-Address = tuple[str, int]
-"""Host and port, as in an ASGI scope."""
+
+class ConnectionHost(RequestHost, Protocol):
+    """The host of a connection: `mcp_server.host.embedded.HttpHost`, which documents the members."""
+
+    @property
+    def app(self) -> Application:
+        """The application."""
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """The memory budget that connections are charged to."""
+
+    @property
+    def scheduler(self) -> TimeoutScheduler:
+        """The scheduler of all deadlines."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit of connections is reached."""
+
+    def start(self, connection: Connection) -> None:
+        """Serve a connection in a new task."""
+
+    def notify_capacity(self) -> None:
+        """Count a connection that no longer has a client."""
 
 
 class Connection:
@@ -89,7 +114,7 @@ class Connection:
 
     def __init__(
         self,
-        host: HttpHost,
+        host: ConnectionHost,
         pipe: Pipe,
         *,
         scheme: str,

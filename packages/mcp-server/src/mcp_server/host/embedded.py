@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import TypeVarTuple, Unpack
 
     from mcp_server.asgi import Application
-    from mcp_server.host.connection import Address
+    from mcp_server.host.request import Address
     from mcp_server.host.stream import Pipe
 
     Ts = TypeVarTuple("Ts")

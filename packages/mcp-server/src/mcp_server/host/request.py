@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 import h11
@@ -15,11 +15,17 @@ from mcp_server.host.head import SizedBody
 from mcp_server.host.response import ResponseWriter
 
 if TYPE_CHECKING:
-    from mcp_server.asgi import BackgroundTask, Message, Scope
-    from mcp_server.host.connection import Connection
-    from mcp_server.host.head import BodyReader, Head
+    from collections.abc import Awaitable, Callable
+    from typing import TypeVarTuple, Unpack
 
-__all__ = ["PROMPT", "AsgiRequest"]
+    from mcp_core.limits import Limits
+    from mcp_server.asgi import BackgroundTask, Message, Scope
+    from mcp_server.host.head import BodyReader, Head
+    from mcp_server.host.timeouts import HostTimeouts
+
+    Ts = TypeVarTuple("Ts")
+
+__all__ = ["PROMPT", "Address", "AsgiRequest", "RequestConnection", "RequestHost"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -34,6 +40,80 @@ client sends more, the host notices that it disconnects only when it writes."""
 
 _EVENTS_AT_ONCE: Final = 256
 """Parts of a body that are read without letting other tasks run. A body can consist of chunks of one byte."""
+
+
+Address = tuple[str, int]
+"""Host and port, as in an ASGI scope."""
+
+
+class RequestHost(Protocol):
+    """The host of a request: `mcp_server.host.embedded.HttpHost`."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits."""
+
+    @property
+    def timeouts(self) -> HostTimeouts:
+        """The times to wait for clients."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the host accepts no more requests."""
+
+    def date(self) -> bytes:
+        """Return the current value of the `Date` header."""
+
+    def start_soon(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *arguments: *Ts) -> None:
+        """Start a task that is cancelled when the host stops."""
+
+
+class RequestConnection(Protocol):
+    """The connection of a request: `mcp_server.host.connection.Connection`, which documents the members."""
+
+    lost: bool
+    writing: bool
+
+    @property
+    def host(self) -> RequestHost:
+        """The host that owns the connection."""
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+
+    @property
+    def client(self) -> Address | None:
+        """The address of the client."""
+
+    @property
+    def server(self) -> Address | None:
+        """The address of the server."""
+
+    @property
+    def prompt(self) -> bool:
+        """Whether `write_now` usually writes without waiting."""
+
+    async def read(self, *, until: float | None, most: int = ...) -> bytes | None:
+        """Wait for bytes."""
+
+    async def write(self, data: bytes, *, pause: bool) -> None:
+        """Write all bytes."""
+
+    def write_now(self, data: bytes) -> bool:
+        """Write what can be written without waiting."""
+
+    def interrupt(self) -> None:
+        """Interrupt the task that waits in `read`."""
+
+    def look_by(self, when: float) -> None:
+        """Check the deadlines no later than at `when`."""
+
+    def go_on_without(self, exchange: AsgiRequest, /) -> None:
+        """Serve later requests in another task, because the application continues after the response."""
+
+    async def abandon(self) -> None:
+        """Release the connection of a client that has disconnected, while the application continues."""
 
 
 class _BackgroundTask:
@@ -94,7 +174,7 @@ class AsgiRequest:
         "response",
     )
 
-    def __init__(self, connection: Connection, head: Head, body: BodyReader, now: float) -> None:
+    def __init__(self, connection: RequestConnection, head: Head, body: BodyReader, now: float) -> None:
         self._connection: Final = connection
         # Used only until the end of the body.
         self._parser: BodyReader | None = body
