@@ -94,7 +94,7 @@ class EventStream:
         *,
         batch: bool = False,
         standalone: bool = False,
-        log: Log | None = None,
+        log: Log[EventStream] | None = None,
         session_id: str | None = None,
     ) -> None:
         self.response = response

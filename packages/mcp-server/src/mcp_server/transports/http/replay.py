@@ -9,7 +9,7 @@ A failure of the store must not fail requests: they continue, but their streams 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError
 from mcp_core.framing.sse import encode_event
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_server.stores.failures import StoreFailures
     from mcp_server.stores.sessions import SessionStore
-    from mcp_server.transports.http.event_stream import EventStream
 
 __all__ = ["RECORDED", "Item", "Log", "is_standalone", "pending_notification", "written"]
 
 _log: Final = logging.getLogger("mcp_server")
 
 _RESTARTED: Final = ErrorObject(int(ErrorCode.INTERNAL_ERROR), "the server restarted before this request was complete")
+
+S = TypeVar("S")
+"""The class of the streams that a log records."""
 
 Item = tuple[bytes, "RequestId | None", "PendingNotification | None"]
 """One JSON message, the request that it responds to, and the pending change that it notifies of."""
@@ -75,7 +77,7 @@ def written(stream: int, number: int, data: bytes) -> bytes:
     return encode_event(data, event="message", id=event_id(stream, number))
 
 
-class Log:
+class Log(Generic[S]):
     """The log of the streams of one session.
 
     Args:
@@ -90,7 +92,7 @@ class Log:
 
     is_stored: bool
     """Whether the store has the session. Without the session, it silently discards streams."""
-    live: dict[int, EventStream]
+    live: dict[int, S]
     """The streams that are not complete, by number."""
 
     def __init__(self, store: SessionStore, failures: StoreFailures, session: str, *, priming: bool) -> None:

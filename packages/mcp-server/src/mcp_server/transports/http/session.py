@@ -162,7 +162,7 @@ class Session(Channel):
         *,
         principal: str | None,
         id: str,
-        log: Log | None,
+        log: Log[EventStream] | None,
         policy: EndpointPolicy,
         keeper: Keeper,
         charge: MemoryCharge,

@@ -264,7 +264,9 @@ class SessionRegistry:
     def _session(self, connection: ServerConnection, principal: str | None, id: str) -> Session:
         """Create a session for an engine with an open session. Raises `LimitExceeded`."""
         revision = cast("ClientPeer", connection.session).revision  # the session is open
-        log = Log(self._store, self.failures, id, priming=revision.priming_event) if revision.resumable else None
+        log: Log[EventStream] | None = (
+            Log(self._store, self.failures, id, priming=revision.priming_event) if revision.resumable else None
+        )
         return Session(
             self._service,
             connection,

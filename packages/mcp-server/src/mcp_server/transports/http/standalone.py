@@ -52,7 +52,7 @@ class StandaloneStream:
 
     def __init__(
         self,
-        log: Log | None,
+        log: Log[EventStream] | None,
         policy: EndpointPolicy,
         settle: Callable[[Sequence[PendingNotification]], Awaitable[None]],
     ) -> None:
