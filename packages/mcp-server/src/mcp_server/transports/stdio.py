@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from mcp_server.transports.descriptors import DescriptorStream
+from mcp_server.runners.descriptors import DescriptorStream
 from mcp_server.transports.stream import serve_stream
 
 if TYPE_CHECKING:
