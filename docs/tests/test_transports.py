@@ -24,7 +24,7 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import Root, TextContent
 from mcp_server import Context, Server, serve_stream
-from mcp_server.transports.stream import ByteStream
+from mcp_server.runners.stdio import ByteStream
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "transports"))
 

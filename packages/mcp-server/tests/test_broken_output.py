@@ -21,8 +21,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_06_18, R2026_07_28, Revision
 from mcp_server import Context, OutputBroken, Server, serve_stream
 from mcp_server.connection.stream_channel import StreamChannel
-from mcp_server.transports.stream import ByteStream
-from mcp_server.transports.stream import serve_stream as serve_channel
+from mcp_server.runners.stdio import ByteStream, serve_connection
 
 TIMEOUT_SECONDS: Final = 60
 """The time in seconds after which a process that does not end fails the test."""
@@ -228,18 +227,19 @@ async def test_broken_stream_ends_serving_and_starts_no_handler(revision: Revisi
     assert counter.started == ["a", "b"]
 
 
-async def test_broken_output_fails_pending_client_requests_once() -> None:
+async def test_broken_output_fails_pending_client_requests_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = CountingServer()
     client_end, server_end = trio.testing.memory_stream_pair()
     stream = BreakableStream(server_end)
     client = RawClient(client_end, R2025_06_18)
     connection = counter.server.connection()
     channels: list[StreamChannel] = []
+    monkeypatch.setattr(counter.server._service, "connected", channels.append)
     with trio.fail_after(TIMEOUT_SECONDS):
         async with trio.open_nursery() as nursery:
 
             async def serve() -> None:
-                await serve_channel(counter.server._service, connection, stream, on_channel=channels.append)
+                await serve_connection(counter.server._service, connection, stream)
                 await server_end.aclose()
 
             nursery.start_soon(serve)
@@ -288,7 +288,7 @@ async def test_requests_of_same_read_not_started_after_failed_write(
     with trio.fail_after(TIMEOUT_SECONDS):
         calls = [client.request("tools/call", {"name": "echo", "arguments": {"text": str(n)}}) for n in range(500)]
         await client_end.send_all(encode_lines(*calls))
-        failure = await serve_channel(
+        failure = await serve_connection(
             server._service,
             server.connection(),
             FailingStream(server_end),

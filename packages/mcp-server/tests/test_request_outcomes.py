@@ -22,7 +22,7 @@ from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2026_07_28, REVISIONS, Revision
 from mcp_server import Context, Server
 from mcp_server.connection.stream_channel import StreamChannel
-from mcp_server.transports.stream import serve_stream
+from mcp_server.runners.stdio import serve_connection
 
 SMALL: Final = Limits(running_requests=2, waiting_requests=2, outgoing_bytes=2_000)
 Memory: TypeAlias = trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]
@@ -298,7 +298,9 @@ async def serve_until_end(
     channels: list[StreamChannel],
 ) -> None:
     with trio.fail_after(9_000):
-        await serve_stream(server._service, connection, stream, on_channel=channels.append)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server._service, "connected", channels.append)
+            await serve_connection(server._service, connection, stream)
     await stream.aclose()
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mcp_server.connection.authenticator import Identity
     from mcp_server.connection.channel import NotificationTarget
 
-__all__ = ["CallMemory", "MessageSink", "RequestContext", "Service", "StreamChannel"]
+__all__ = ["CallMemory", "MessageSink", "StreamChannel"]
 
 _log: Final = logging.getLogger("mcp_server")
 

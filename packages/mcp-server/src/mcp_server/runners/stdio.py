@@ -1,39 +1,59 @@
-"""Serving a server over stdio or a byte stream until its client disconnects."""
+"""The stdio transport and other byte streams: a server serves one client with newline-delimited messages.
+
+`serve_stdio` serves the parent process. First, it moves stdin and stdout to private descriptors. After that, stdin is
+empty and stdout is redirected to stderr. A stray `print`, a library that writes to stdout, or a child process can
+therefore not corrupt a message.
+
+Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import errno
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Final, Protocol
 
+import trio
+
+from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
+from mcp_core.framing.lines import LineFramer
+from mcp_core.jsonrpc.codec import decode, encode
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
+from mcp_server.connection.stream_channel import StreamChannel
+from mcp_server.connection.writer import CoalescingWriter
 from mcp_server.errors import OutputBroken
-from mcp_server.transports import stdio as stdio_transport
-from mcp_server.transports import stream as stream_transport
+from mcp_server.runners.descriptors import DescriptorStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from mcp_server.connection.stream_channel import StreamChannel
+    from mcp_core.engine.server import ServerConnection
+    from mcp_core.jsonrpc.messages import Batch, Message, RequestId
+    from mcp_server.connection.channel import Service
     from mcp_server.server import Server
-    from mcp_server.service import ServerService
-    from mcp_server.transports.stream import ByteStream
 
-__all__ = ["serve_stdio", "serve_stream"]
+__all__ = ["ByteStream", "serve_connection", "serve_stdio", "serve_stream"]
+
+_log: Final = logging.getLogger("mcp_server")
+
+_AT_ONCE: Final = 64
+"""Messages of one read that are handled without letting other tasks run. A read of 64 KiB can contain 20,000."""
+
+_END_GRACE: Final = 1.0
+"""Time for running handlers after the end of input, in seconds. `printf ... | server` receives its responses, and a
+client that closes stdin does not wait long (clients usually send SIGTERM after two seconds)."""
 
 
-@contextmanager
-def _subscribed(service: ServerService) -> Iterator[Callable[[StreamChannel], None]]:
-    """Yield a callback that subscribes a link to change notifications until the block ends."""
-    channels: list[StreamChannel] = []
+class ByteStream(Protocol):
+    """A bidirectional byte stream, with methods as of trio streams."""
 
-    def begin(channel: StreamChannel) -> None:
-        channels.append(channel)
-        service.connected(channel)
+    async def receive_some(self) -> bytes | bytearray:
+        """Wait for bytes and return them; empty at the end of input."""
 
-    try:
-        yield begin
-    finally:
-        for channel in channels:
-            service.disconnected(channel)
+    async def send_all(self, data: bytes | memoryview) -> None:
+        """Write all of `data`."""
 
 
 async def serve_stdio(server: Server) -> None:
@@ -47,17 +67,51 @@ async def serve_stdio(server: Server) -> None:
     Raises:
         OutputBroken: stdout cannot be written: the client closed it, or the disk is full. The first write that fails
             cancels the handlers, and no further request starts.
+        OSError: stdin or stdout is closed.
 
     *Closing.* Returns at the end of input. Running handlers then have one second to finish. Cancel it to stop earlier.
     A plain function in a worker thread cannot be interrupted, so the server waits for it: call
     `trio.from_thread.check_cancelled()` in the function from time to time.
     """
-    service = server._service  # noqa: SLF001  # one package
     async with server.running():
-        with _subscribed(service) as on_channel:
-            failure = await stdio_transport.serve_over_stdio(service, server.connection(), on_channel)
+        with _private_descriptors() as stream:
+            failure = await serve_connection(
+                server._service,  # noqa: SLF001  # one package
+                server.connection(),
+                stream,
+                write_now=stream.write_now,
+            )
     if failure is not None:
         raise OutputBroken(_reason(failure)) from failure
+
+
+def _private_descriptors() -> DescriptorStream:
+    # Python has no object for a descriptor that was closed at startup. Another file may have its number by now.
+    for name, file in (("stdin", sys.__stdin__), ("stdout", sys.__stdout__)):
+        if file is None:
+            raise OSError(errno.EBADF, f"{name} is closed: a stdio server requires open stdin and stdout")
+    # Output that Python has buffered for stdout is redirected to stderr, too, as are all later prints.
+    source = os.dup(0)
+    sink = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if sys.__stderr__ is not None:
+        os.dup2(2, 1)
+    else:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+    if sys.stdout is not None:
+        # Prints appear immediately, and in order with other output to stderr.
+        _line_buffered()
+    return DescriptorStream(source, sink)
+
+
+def _line_buffered() -> None:
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(line_buffering=True)
 
 
 def _reason(failure: Exception) -> str:
@@ -78,7 +132,103 @@ async def serve_stream(server: Server, stream: ByteStream) -> None:
     *Closing.* Returns when the client closes its output, or when a write fails, which cancels the handlers immediately.
     Cancel it to stop earlier.
     """
-    service = server._service  # noqa: SLF001  # one package
     async with server.running():
-        with _subscribed(service) as on_channel:
-            await stream_transport.serve_stream(service, server.connection(), stream, on_channel=on_channel)
+        await serve_connection(server._service, server.connection(), stream)  # noqa: SLF001  # one package
+
+
+async def serve_connection(
+    service: Service,
+    connection: ServerConnection,
+    stream: ByteStream,
+    *,
+    write_now: Callable[[bytes], int] | None = None,
+) -> Exception | None:
+    """Serve one client until it ends its output, or a write fails.
+
+    The first write that fails ends everything immediately, because work whose response cannot be delivered must not be
+    done. Running handlers are cancelled, and no further one starts.
+
+    Args:
+        service: Responds to requests.
+        connection: A new engine.
+        stream: The byte stream. It is not closed here.
+        write_now: Writes without waiting, as in `CoalescingWriter`.
+
+    Returns:
+        The error of the write that failed, or `None`.
+    """
+    async with trio.open_nursery() as nursery:
+
+        def stop() -> None:
+            _log.info("connection ended: a write failed")
+            channel.end()
+            nursery.cancel_scope.cancel()
+
+        writer = CoalescingWriter(stream.send_all, connection.limits.outgoing_bytes, write_now, stop)
+        channel = StreamChannel(service, connection, _StreamSink(connection, writer), nursery)
+        nursery.start_soon(writer.run)
+        service.connected(channel)
+        try:
+            await _read(channel, stream, writer)
+            await channel.drain(_END_GRACE)
+        finally:
+            channel.end()
+            service.disconnected(channel)
+        writer.close()
+        # A client that does not read must not delay the exit.
+        nursery.cancel_scope.deadline = trio.current_time() + _END_GRACE
+    return writer.failure
+
+
+class _StreamSink:
+    """A sink that writes all messages of a connection to one stream."""
+
+    def __init__(self, connection: ServerConnection, writer: CoalescingWriter) -> None:
+        self._connection: Final = connection
+        self._writer: Final = writer
+
+    # There is only one stream: the request of a message does not matter.
+    async def send(self, message: Message | Batch, for_request: RequestId | None, *, more: bool) -> None:  # noqa: ARG002
+        await self._writer.put(self._line(message), more=more)
+
+    def send_nowait(self, message: Message | Batch, for_request: RequestId | None) -> None:  # noqa: ARG002
+        self._writer.put_nowait(self._line(message))
+
+    def _line(self, message: Message | Batch) -> bytes:
+        return encode(message, null_id=self._connection.error_ids_are_null, line=True)
+
+
+async def _read(channel: StreamChannel, stream: ByteStream, writer: CoalescingWriter) -> None:
+    limits = channel.connection.limits
+    framer = LineFramer(limits)
+    while True:
+        try:
+            data = await stream.receive_some()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+        lines = framer.receive_data(bytes(data)) if data else framer.receive_eof()
+        for number, line in enumerate(lines, 1):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if isinstance(line, LimitExceeded):
+                _log.warning("message skipped: %s", line)
+                channel.refuse(_too_long(line))
+                continue
+            try:
+                message = decode(line, limits)
+            except MalformedMessage as malformed:
+                channel.refuse(malformed)
+                continue
+            channel.deliver(message, len(line))
+            if channel.at_capacity:
+                await channel.wait_for_capacity()
+            if writer.overdue:
+                await writer.wait_while_overdue()
+        if not data:
+            return
+
+
+def _too_long(limit: LimitExceeded) -> MalformedMessage:
+    # The code that the codec uses for the same limit. The message was not parsed, so its id is unknown.
+    error = ErrorObject(int(ErrorCode.PARSE_ERROR), limit.message)
+    return MalformedMessage(limit.message, reply=ErrorResponse(None, error))

@@ -1,1 +1,1 @@
-"""The transports of a server: stdio, byte streams, and HTTP."""
+"""The HTTP transports of a server: Streamable HTTP, and HTTP+SSE."""
