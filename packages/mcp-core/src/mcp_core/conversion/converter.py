@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_core.conversion.codegen import (
     ConversionError,
@@ -258,8 +258,7 @@ class WireConverter:
         if reader is None:
             reader = self._readers[cls] = self._reader(form_of(cls), None)
         try:
-            # The function was compiled for the class, which its signature cannot express.
-            return cast("T", reader(raw))
+            return reader(raw)  # type: ignore[return-value]  # the function was compiled for the class
         except ConversionError as refused:
             raise InvalidValue(refused.message, path=refused.path(), raw=raw) from None
 
@@ -280,8 +279,7 @@ class WireConverter:
         if writer is None:
             writer = self._writers[type(value)] = self._writer(Ref(type(value)), None)
         try:
-            # The functions of classes return objects.
-            return cast("JsonObject", writer(value))
+            return writer(value)  # type: ignore[return-value]  # the functions of classes return objects
         except ConversionError as refused:
             where = type(value).__name__ + (f".{refused.path()}" if refused.steps else "")
             raise LocalProtocolError(f"{where}: {refused.message} (revision {self.revision})") from None

@@ -117,21 +117,26 @@ class EventLog:
     __slots__ = (
         "_answer_bytes",
         "_answers",
-        "_bytes",
         "_delivered",
-        "_events",
         "_limits",
         "_newest",
         "_plain",
         "_standalone",
         "_streams",
+        "events",
+        "size",
     )
+
+    events: int
+    """The number of events in the log."""
+    size: int
+    """The data of the events in the log, in bytes."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._streams: dict[int, _Stream] = {}
-        self._events = 0
-        self._bytes = 0
+        self.events = 0
+        self.size = 0
         # For streams that are not over: the number of responses, their bytes, and the other events, the oldest first.
         self._answers = 0
         self._answer_bytes = 0
@@ -155,7 +160,9 @@ class EventLog:
         """
         if stream in self._streams:
             raise LocalProtocolError(f"stream {stream} already exists")
-        self._check_capacity()
+        limits = self._limits
+        if self._answers >= limits.replay_events or self._answer_bytes >= limits.replay_bytes:
+            raise self._full()
         requests: dict[_Key, None] = {(type(request), request): None for request in pending}
         if not requests:
             if self._standalone is not None:
@@ -191,8 +198,8 @@ class EventLog:
         data = bytes(memoryview(data))
         number = kept.last = kept.last + 1
         kept.events[number] = LoggedEvent(number, data, answers)
-        self._events += 1
-        self._bytes += len(data)
+        self.events += 1
+        self.size += len(data)
         if answers is None:
             self._plain[stream, number] = None
         else:
@@ -248,33 +255,30 @@ class EventLog:
         kept = self._streams.get(stream)
         return None if kept is None else kept.described(stream)
 
+    def last(self, stream: int) -> int | None:
+        """Return the number of the last event of a stream; `None` if the stream is unknown or was evicted."""
+        kept = self._streams.get(stream)
+        return None if kept is None else kept.last
+
     def streams(self) -> tuple[LoggedStream, ...]:
         """Return the state of all streams in the log, in the order in which they began."""
         return tuple([kept.described(stream) for stream, kept in self._streams.items()])
 
-    def __len__(self) -> int:
-        """Return the number of events in the log."""
-        return self._events
-
-    @property
-    def size(self) -> int:
-        """The data of the events in the log, in bytes."""
-        return self._bytes
-
-    def _check_capacity(self) -> None:
-        for observed, setting in ((self._answers, "replay_events"), (self._answer_bytes, "replay_bytes")):
-            allowed: int = getattr(self._limits, setting)
-            if observed >= allowed:
-                raise LimitExceeded(
-                    "undelivered responses of one session" + (" in bytes" if setting == "replay_bytes" else ""),
-                    observed=observed,
-                    allowed=allowed,
-                    setting=f"Limits.{setting}",
-                )
+    def _full(self) -> LimitExceeded:
+        """Return the error for responses that reach a limit."""
+        what, allowed = "undelivered responses of one session", self._limits.replay_events
+        if self._answers >= allowed:
+            return LimitExceeded(what, observed=self._answers, allowed=allowed, setting="Limits.replay_events")
+        return LimitExceeded(
+            f"{what} in bytes",
+            observed=self._answer_bytes,
+            allowed=self._limits.replay_bytes,
+            setting="Limits.replay_bytes",
+        )
 
     def _shrink(self) -> None:
         """Evict events until the log is within its limits."""
-        while self._events > self._limits.replay_events or self._bytes > self._limits.replay_bytes:
+        while self.events > self._limits.replay_events or self.size > self._limits.replay_bytes:
             if not self._drop_oldest():
                 return
 
@@ -299,5 +303,5 @@ class EventLog:
         return True
 
     def _forget(self, event: LoggedEvent) -> None:
-        self._events -= 1
-        self._bytes -= len(event.data)
+        self.events -= 1
+        self.size -= len(event.data)

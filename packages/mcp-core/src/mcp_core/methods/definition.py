@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import attrs
 
@@ -83,7 +83,7 @@ class RequestMethod(Generic[P, R]):
     def results(self, revision: Revision) -> Mapping[str, type[t.WireObject]]:
         """Return the class of the result for each `resultType` in `revision`; an absent one counts as `complete`."""
         # `result` is a wire class in each definition; P and R have no bound because of unions.
-        found: dict[str, type[t.WireObject]] = {"complete": cast("type[t.WireObject]", self.result)}
+        found: dict[str, type[t.WireObject]] = {"complete": self.result}  # type: ignore[dict-item]
         if revision in self.may_need_input:
             found["input_required"] = t.InputRequiredResult
         if revision.result_type and revision in self.task_results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Final, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Final, Unpack, get_args
 
 import attrs
 
@@ -195,7 +195,7 @@ class Tools:
 
     async def _call(self, call: RequestContext) -> object:
         request = call.request
-        params = cast("CallToolRequestParams", request.params)  # converted by the engine to the method's class
+        params: CallToolRequestParams = request.params  # type: ignore[assignment]  # the engine converted it
         entry = self._entries.get(params.name)
         if entry is None or not await self._environment.guard.allows(call, "tool", params.name):
             raise unknown("tool", params.name, self._entries, self._environment.guard)
@@ -215,7 +215,7 @@ class Tools:
 
     async def _work(self, entry: _Entry, call: RequestContext) -> CallToolResult:
         request = call.request
-        params = cast("CallToolRequestParams", request.params)
+        params: CallToolRequestParams = request.params  # type: ignore[assignment]  # the engine converted it
         revision = request.peer.revision
         try:
             arguments = entry.parameters.bind(params.arguments or {})

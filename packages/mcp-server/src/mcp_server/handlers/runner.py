@@ -126,7 +126,7 @@ class Runner:
         if context is not None and self._dependencies.providers:
             return await self._provided(context, dict(arguments))
         # All three values of `_run` return an awaitable: a coroutine function, or one of the two methods.
-        return await cast("Awaitable[object]", self._run(**arguments))
+        return await self._run(**arguments)  # type: ignore[misc]
 
     async def _provided(self, context: Context, arguments: dict[str, object]) -> object:
         """Call the function with the values of its providers. Clean up the providers after the call."""

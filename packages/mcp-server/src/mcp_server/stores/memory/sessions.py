@@ -115,7 +115,14 @@ class MemoryStore:
         kept = self._find(session)
         if kept is None:
             return
-        self._reserve(kept, sum([len(event.data) + _EVENT_BYTES for event in events]))
+        more = _EVENT_BYTES * len(events)
+        for event in events:
+            more += len(event.data)
+        try:
+            kept.charge.resize(kept.charge.size + more)
+        except LimitExceeded:
+            if not self._make_room(kept.charge, more):
+                raise
         before = 0 if kept.log is None else kept.log.size
         try:
             self._add(kept, events)
@@ -124,19 +131,14 @@ class MemoryStore:
         if self._bytes > self._limits.stored_bytes:
             self._free(session)
 
-    def _reserve(self, kept: _Kept, more: int) -> None:
-        """Charge for events before they are added. Raises `LimitExceeded`."""
-        charge = kept.charge
-        try:
-            charge.resize(charge.size + more)
-        except LimitExceeded:
-            # Events kept for replay have less value than new events.
-            for other in self._largest():
-                self._shed(other)
-                with suppress(LimitExceeded):
-                    charge.resize(charge.size + more)
-                    return
-            raise
+    def _make_room(self, charge: MemoryCharge, more: int) -> bool:
+        """Charge for events in place of others: events kept for replay have less value. Return whether this is enough."""
+        for other in self._largest():
+            self._shed(other)
+            with suppress(LimitExceeded):
+                charge.resize(charge.size + more)
+                return True
+        return False
 
     def _settle(self, kept: _Kept, before: int) -> None:
         """Update the totals after a change of an event log that had `before` bytes."""
@@ -144,7 +146,7 @@ class MemoryStore:
         if log is not None:
             now = log.size
             self._bytes += now - before
-            size = now + _EVENT_BYTES * len(log)
+            size = now + _EVENT_BYTES * log.events
             # Most events stay as they were reserved.
             if size != kept.charge.size:
                 kept.charge.resize(size)
@@ -152,14 +154,12 @@ class MemoryStore:
     @staticmethod
     def _add(kept: _Kept, events: Sequence[StoredEvent]) -> None:
         for event in events:
-            stream = None if kept.log is None else kept.log.find(event.stream)
-            if kept.log is None or stream is None:
+            last = None if kept.log is None else kept.log.last(event.stream)
+            if kept.log is None or last is None:
                 raise LocalProtocolError(f"stream {event.stream} was not begun")
-            if event.number > stream.last + 1:
-                raise LocalProtocolError(
-                    f"event {event.number} of stream {event.stream} cannot follow event {stream.last}"
-                )
-            if event.number > stream.last:
+            if event.number > last + 1:
+                raise LocalProtocolError(f"event {event.number} of stream {event.stream} cannot follow event {last}")
+            if event.number > last:
                 kept.log.append(event.stream, event.data, event.answers)
 
     async def delivered(self, session: str, stream: int) -> None:

@@ -26,7 +26,7 @@ class WriteCoalescer(Generic[T]):
         shielded: Whether to shield `hand_on` from cancellation, because it does not shield itself.
     """
 
-    __slots__ = ("_hand_on", "_items", "_lock", "_put", "_shielded", "_taken")
+    __slots__ = ("_hand_on", "_items", "_put", "_queue", "_shielded", "_taken", "_writing")
 
     def __init__(self, hand_on: Callable[[list[T]], Awaitable[None]], *, shielded: bool) -> None:
         self._hand_on: Final = hand_on
@@ -34,19 +34,23 @@ class WriteCoalescer(Generic[T]):
         self._items: list[T] = []
         self._put = 0
         self._taken = 0
-        self._lock: Final = trio.Lock()
+        # As `trio.Lock`, which also tracks its owner: that costs more than most writes.
+        self._writing = False
+        self._queue: trio.lowlevel.ParkingLot | None = None
 
     async def put(self, *items: T) -> None:
         """Queue items and wait until they are written."""
         self._items.extend(items)
         self._put += 1
         mine = self._put
-        await self._acquire()
+        if self._writing:
+            await self._wait()
+        self._writing = True
         try:
             if self._taken < mine:
                 await self._take()
         finally:
-            self._lock.release()
+            self._release()
 
     def leave(self, item: T) -> None:
         """Queue an item for the next write. Does not block."""
@@ -61,13 +65,15 @@ class WriteCoalescer(Generic[T]):
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
         """Write the queued items, then prevent other writes in the block, which is shielded from cancellation."""
-        await self._acquire()
+        if self._writing:
+            await self._wait()
+        self._writing = True
         try:
             await self._take()
             with trio.CancelScope(shield=True):
                 yield
         finally:
-            self._lock.release()
+            self._release()
 
     async def _take(self) -> None:
         items, self._items = self._items, []
@@ -78,9 +84,13 @@ class WriteCoalescer(Generic[T]):
             with trio.CancelScope(shield=True):
                 await self._hand_on(items)
 
-    async def _acquire(self) -> None:
-        # `Lock.acquire` is always a checkpoint.
-        try:
-            self._lock.acquire_nowait()
-        except trio.WouldBlock:
-            await self._lock.acquire()
+    async def _wait(self) -> None:
+        """Wait until the writing task hands over to this one."""
+        if self._queue is None:
+            self._queue = trio.lowlevel.ParkingLot()
+        await self._queue.park()
+
+    def _release(self) -> None:
+        # `_writing` stays set for the task that is woken, so that no other task gets ahead of it.
+        if self._queue is None or not self._queue.unpark():
+            self._writing = False

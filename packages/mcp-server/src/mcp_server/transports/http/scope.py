@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -12,8 +12,6 @@ from mcp_core.http.responses import Responses
 from mcp_server.transports.http.response import AsgiResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.limits import Limits
     from mcp_server.asgi import Receive, Scope, Send
@@ -51,7 +49,7 @@ def request_of(scope: Scope) -> HttpRequest:
     return HttpRequest(
         method=str(scope["method"]),
         target=target,
-        headers=Headers.from_raw(cast("Iterable[tuple[bytes, bytes]]", scope["headers"])),  # as ASGI specifies
+        headers=Headers.from_raw(scope["headers"]),  # type: ignore[arg-type]  # as ASGI specifies
         scheme=str(scope.get("scheme") or "http"),
         client=str(client[0]) if isinstance(client, (tuple, list)) and client else None,
     )

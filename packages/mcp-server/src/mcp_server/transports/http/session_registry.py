@@ -111,7 +111,7 @@ class SessionRegistry:
         id = None
         if connection.session is not None:
             id = secrets.token_urlsafe(_ID_BYTES)
-            await self._sweep()
+            await self._sweep(trio.current_time())
             session = None
             try:
                 session = self._session(connection, context.identity.key, id)
@@ -134,8 +134,12 @@ class SessionRegistry:
             return exchange.unknown_session(post)
         refusal = exchange.check(post, session.revision)
         if refusal is None:
-            with self._busy(session):
+            # As in `_busy`: a context manager would cost as much as the rest of this method.
+            self._table.busy(session.id)
+            try:
                 refusal = await session.post(post, context)
+            finally:
+                self._table.idle(session.id, trio.current_time())
         return refusal
 
     async def refuse(self, unreadable: Answer, context: HttpContext) -> None:
@@ -181,11 +185,17 @@ class SessionRegistry:
 
     async def _find(self, id: str, principal: str | None) -> Session | None:
         """Return the session with this id if it belongs to the principal."""
-        await self._sweep()
-        session = self._table.find(id, principal, trio.current_time()) or await self._load(id, principal)
-        if session is not None and trio.current_time() >= session.save_due:
+        now = trio.current_time()
+        await self._sweep(now)
+        session = self._table.find(id, principal, now)
+        if session is None:
+            session = await self._load(id, principal)
+            if session is None:
+                return None
+            now = trio.current_time()
+        if now >= session.save_due:
             await self.save(session)
-        return None if session is None or session.ended else session
+        return None if session.ended else session
 
     async def _load(self, id: str, principal: str | None) -> Session | None:
         """Restore a session that another process opened."""
@@ -323,13 +333,12 @@ class SessionRegistry:
             session.not_stored()
             self.failures.failed("a subscription is not stored", error)
 
-    async def _sweep(self) -> None:
-        """Close the expired sessions."""
-        for departed in self._table.expire(trio.current_time()):
+    async def _sweep(self, now: float) -> None:
+        """Close the expired sessions. `now` is the time by trio's clock."""
+        for departed in self._table.expire(now):
             _log.info("session ended: reason=%s", departed.reason.value)
             await self._end(departed.value)
         idle = self._policy.session_idle
-        now = trio.current_time()
         if now - self._purged_at > idle:
             self._purged_at = now
             with self._survived("expired sessions are not deleted"):
