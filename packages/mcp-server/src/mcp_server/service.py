@@ -30,7 +30,7 @@ from mcp_server.features.mounting import Mounts
 from mcp_server.features.prompts import Prompts
 from mcp_server.features.resources import Resources
 from mcp_server.features.tools import Tools
-from mcp_server.uris.length_limit import check_uris
+from mcp_server.uris.length_limit import WITH_URIS, check_uris
 from mcp_server.uris.matcher import check_length
 
 if TYPE_CHECKING:
@@ -159,7 +159,9 @@ class ServerService:
         if listener is None and not self._layers:
             return
         try:
-            through = self.environment.middleware.inbound_notification(channel, event)
+            through = self.environment.middleware.inbound_notification(channel, call.request
+        if type(request.params) in WITH_URIS:
+            check_uris(request.params)
             if through is not None and listener is not None:
                 listener(through.params)
         except Exception:  # noqa: BLE001 -- the author's function may raise anything; a notification has no response

@@ -25,7 +25,13 @@ from mcp_core.engine.handshake import ClientHandshake
 from mcp_core.engine.lifecycle import Kind, State
 from mcp_core.engine.negotiation import looks_like_discovery
 from mcp_core.engine.request_meta import write_envelope
-from mcp_core.engine.results import allowed_results, as_not_found, undeclared_need, understands_tasks
+from mcp_core.engine.results import (
+    CONDITIONAL_RESULTS,
+    allowed_results,
+    as_not_found,
+    undeclared_need,
+    understands_tasks,
+)
 from mcp_core.errors import (
     ErrorCode,
     LocalProtocolError,
@@ -131,6 +137,8 @@ class ClientConnection(ClientHandshake):
                 anchor="basic#results",
             )
         result, notes = compatibility.receive(outbound.revision, raw, results[kind])
+        if not isinstance(result, CONDITIONAL_RESULTS):
+            return result, notes
         missing = undeclared_need(result, outbound.revision, self.capabilities)
         if missing is not None:
             raise RemoteProtocolError(

@@ -18,7 +18,7 @@ from mcp_core.engine.capabilities import as_object, declared
 from mcp_core.engine.events import AbandonedRequests, ClientPeer, Outgoing
 from mcp_core.engine.in_flight import advance
 from mcp_core.engine.receiver import Extensions, MessageReceiver
-from mcp_core.engine.results import check_result, code_for, undeclared_need
+from mcp_core.engine.results import CONDITIONAL_RESULTS, check_result, code_for, undeclared_need
 from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
 from mcp_core.methods import INITIALIZE, NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS, SUBSCRIPTIONS_LISTEN
@@ -60,11 +60,11 @@ class Connection(MessageReceiver):
         """
         inbound = self._inbound.get(request)
         if inbound.cancelled:
-            self._inbound.settle(request)
+            del self._inbound.open[request]
             return None
         wire = result if isinstance(result, dict) else self._result_wire(inbound, result)
         self._succeeded(inbound)
-        self._inbound.settle(request)
+        del self._inbound.open[request]
         return Outgoing(ResultResponse(request, self._stamp(inbound, wire)), request)
 
     def fail(self, request: RequestId, error: RequestFailed) -> Outgoing | None:
@@ -89,8 +89,8 @@ class Connection(MessageReceiver):
 
     def withdraw(self, request: RequestId) -> None:
         """Remove an inbound request whose handler has ended without a response. An unknown id is ignored."""
-        self._inbound.open.pop(request, None)
-        self._over(request)
+        if self._inbound.open.pop(request, None) is not None:
+            self._over(request)
 
     def progress(
         self, request: RequestId, progress: float, total: float | None = None, message: str | None = None
@@ -214,11 +214,11 @@ class Connection(MessageReceiver):
         check_result(inbound.definition, peer.revision, result, as_task=as_task)
         if isinstance(result, InputRequiredResult) and not result.input_requests and result.request_state is None:
             raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
-        if isinstance(peer, ClientPeer):
+        if isinstance(result, CONDITIONAL_RESULTS) and isinstance(peer, ClientPeer):
             missing = undeclared_need(result, peer.revision, peer.capabilities)
             if missing is not None:
                 raise MissingRequiredClientCapability.of(as_object(missing), f"the result of {inbound.definition.name}")
-        return self._wire(result, WireObject, peer.revision)
+        return converter(peer.revision).unstructure(result)  # type: ignore[arg-type]  # of a class of the method
 
     def _succeeded(self, inbound: InboundRequest) -> None:
         """Update the subscriptions before a result response to an inbound request is sent."""

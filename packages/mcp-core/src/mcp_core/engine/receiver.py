@@ -186,8 +186,8 @@ class MessageReceiver(ABC):
             )
             raise failure from bad
         meta = raw.get("_meta")
-        token = meta.get(PROGRESS_TOKEN) if isinstance(meta, dict) else None
-        self._inbound.accept(InboundRequest(message.id, definition, params, peer, _as_token(token)))
+        token = _as_token(meta[PROGRESS_TOKEN]) if isinstance(meta, dict) and PROGRESS_TOKEN in meta else None
+        self._inbound.accept(InboundRequest(message.id, definition, params, peer, token))
         return RequestReceived(
             id=message.id,
             method=definition.name,

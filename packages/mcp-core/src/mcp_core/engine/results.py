@@ -26,9 +26,21 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.types import ClientCapabilities, WireObject
 
-__all__ = ["allowed_results", "as_not_found", "check_result", "code_for", "undeclared_need", "understands_tasks"]
+__all__ = [
+    "CONDITIONAL_RESULTS",
+    "allowed_results",
+    "as_not_found",
+    "check_result",
+    "code_for",
+    "undeclared_need",
+    "understands_tasks",
+]
 
 _TASKS: Final[CapabilityPath] = ("extensions", TASKS_EXTENSION)
+
+
+CONDITIONAL_RESULTS: Final = (CreateExtensionTaskResult, InputRequiredResult)
+"""The classes of results that may require client capabilities, see `undeclared_need`."""
 
 
 def understands_tasks(capabilities: ClientCapabilities) -> bool:
@@ -79,9 +91,8 @@ def check_result(
         # The result has the class of the request that started the task.
         expected = Result
     else:
-        expected = (
-            definition.results(revision).get(kind) if revision.result_type else definition.results(revision)["complete"]
-        )
+        allowed = allowed_results(definition, revision, tasks=True)
+        expected = allowed.get(kind) if revision.result_type else allowed["complete"]
     if expected is None or not isinstance(result, expected):
         raise LocalProtocolError(
             f"{definition.name} cannot return {type(result).__name__} of resultType {kind!r} in revision {revision}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["Headers", "HttpHead", "HttpRequest"]
 
@@ -22,7 +22,10 @@ class Headers:
         pairs: Names and values.
     """
 
-    __slots__ = ("_first", "_pairs")
+    __slots__ = ("_first", "_pairs", "get")
+
+    get: Callable[[str], str | None]
+    """Returns the first value of a header; `None` if the header is missing. The name must be in lower case."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._pairs = tuple([(name.lower(), value) for name, value in pairs])
@@ -30,15 +33,17 @@ class Headers:
         if len(self._first) != len(self._pairs):
             # The first of several values counts.
             self._first = dict(reversed(self._pairs))
+        # The method of the dictionary itself: a request has a dozen look-ups.
+        self.get = self._first.get
 
     @classmethod
     def from_raw(cls, raw: Iterable[tuple[bytes, bytes]]) -> Headers:
         """Create headers from bytes, as used by h11 and ASGI. Blanks around values are removed."""
         return cls([(name.decode("latin-1"), value.decode("latin-1").strip(" \t")) for name, value in raw])
 
-    def get(self, name: str) -> str | None:
-        """Return the first value of a header; `None` if the header is missing. `name` must be in lower case."""
-        return self._first.get(name)
+    def has_any(self, names: Iterable[str]) -> bool:
+        """Return whether one of some headers is present. The names must be in lower case."""
+        return not self._first.keys().isdisjoint(names)
 
     def all(self, name: str) -> Sequence[str]:
         """Return all values of a header, in order. `name` must be in lower case."""

@@ -51,6 +51,9 @@ _LONGEST: Final = 300
 _ANYWHERE: Final = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 -- these are rejected
 """Addresses to listen on. A browser that connects to one of them reaches the loopback interface."""
 
+_OF_PAGES: Final = ("origin", "sec-fetch-site")
+"""The headers that browsers add to the requests of a page."""
+
 _FOREIGN_SITES: Final = frozenset({"cross-site", "same-site"})
 """Values of `Sec-Fetch-Site` for a page of another origin. Another port of this machine is `same-site`."""
 
@@ -171,7 +174,7 @@ def refusal(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[
     rules = _rules(hosts, origins)
     headers = request.headers
     sentence = None if rules.hosts is None else _host_refusal(request, rules.hosts)
-    if sentence is not None or not ("origin" in headers or "sec-fetch-site" in headers):
+    if sentence is not None or not headers.has_any(_OF_PAGES):
         return sentence
     given = headers.all("origin")
     if len(given) > 1:
@@ -193,7 +196,7 @@ def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str |
     if len(given) != 1:
         return _sentence("Host", ", ".join(given), "is repeated" if given else "is missing", "hosts")
     found = _authority(given[0])
-    if found is None or not _is_allowed(found, allowed):
+    if found is None or not (found in allowed or _is_allowed(found, allowed)):
         return _sentence("Host", given[0], "is not a host" if found is None else "is not allowed", "hosts")
     if not request.target.startswith("/"):
         # The absolute form, meant for proxies. Its host has precedence over the header (RFC 9112 section 3.2.2).
@@ -206,7 +209,7 @@ def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str |
 
 def _is_allowed(found: _Authority, allowed: frozenset[_Authority]) -> bool:
     name, port = found
-    if found in allowed or (name, None) in allowed:
+    if (name, None) in allowed:
         return True
     # A proxy in front may hide the scheme, and with it which of the two default ports is meant.
     return port is None and any((name, default) in allowed for default in _DEFAULT_PORTS.values())

@@ -138,7 +138,7 @@ class Responses:
             status: The status; see `mcp_core.http.statuses.status_of`.
             session_id: The session that the response opens.
         """
-        more = self._more(session_id)
+        more = self._more(session_id) if session_id is not None or self._policy.allowed_origins else ()
         if status == 200 and not more:
             return _JSON_HEAD
         return HttpHead(status=status, headers=Headers((*_JSON_HEADERS, *more)))
@@ -149,7 +149,7 @@ class Responses:
         Args:
             session_id: The session that a response in the stream opens.
         """
-        more = self._more(session_id)
+        more = self._more(session_id) if session_id is not None or self._policy.allowed_origins else ()
         return HttpHead(status=200, headers=Headers((*_STREAM_HEADERS, *more))) if more else _STREAM_HEAD
 
     def empty_head(self, status: int = 202) -> HttpHead:

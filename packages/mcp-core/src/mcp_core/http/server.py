@@ -103,8 +103,12 @@ class ServerExchange(Responses):
         revisions: The revisions that the server supports. The same frozenset each time is fastest.
     """
 
-    __slots__ = ("_modern", "_served", "last_event_id", "session_id", "version")
+    __slots__ = ("_modern", "_served", "accepts_json", "accepts_stream", "last_event_id", "session_id", "version")
 
+    accepts_json: bool
+    """Whether the client accepts a response in JSON."""
+    accepts_stream: bool
+    """Whether the client accepts an event stream."""
     session_id: str | None
     """`Mcp-Session-Id`; `None` if it is missing, and in a modern request, where it is ignored."""
     last_event_id: str | None
@@ -123,16 +127,8 @@ class ServerExchange(Responses):
         # Some proxies send an empty value instead of no header.
         self.session_id = None if self._modern else headers.get(MCP_SESSION_ID) or None
         self.last_event_id = None if self._modern else headers.get(LAST_EVENT_ID) or None
-
-    @property
-    def accepts_json(self) -> bool:
-        """Whether the client accepts a response in JSON."""
-        return accepts(self._request.headers, JSON) > 0
-
-    @property
-    def accepts_stream(self) -> bool:
-        """Whether the client accepts an event stream."""
-        return accepts(self._request.headers, EVENT_STREAM) > 0
+        self.accepts_json = accepts(headers, JSON) > 0
+        self.accepts_stream = accepts(headers, EVENT_STREAM) > 0
 
     @property
     def prefers_stream(self) -> bool:
@@ -230,7 +226,7 @@ class ServerExchange(Responses):
             self.session_id = self.last_event_id = None
             refused = self._refuse_modern(message, header_params, names)
             return refused or Post(message=message, era=Era.MODERN, notes=tuple(notes), size=len(body))
-        foreign = self._foreign_version(message) or self._without_legacy(message) or self._outside_session(message)
+        foreign = self._foreign_version(message) or self._outside_session(message)
         return foreign or Post(message=message, era=Era.LEGACY, notes=tuple(notes), size=len(body))
 
     def _refuse_modern(
@@ -290,11 +286,9 @@ class ServerExchange(Responses):
             unsupported.code = ErrorCode.INVALID_REQUEST
         return self._failed(unsupported, message)
 
-    def _without_legacy(self, message: Message | Batch) -> Refusal | None:
-        """Reject a message without a version if the server has no legacy revision."""
+    def _without_legacy(self, message: Message | Batch) -> Refusal:
+        """Reject a message without a version: the server has no legacy revision."""
         served = self._served
-        if served.legacy:
-            return None
         if type(message) is Request and message.method == INITIALIZE.name:
             proposed = (message.params or {}).get("protocolVersion")
             requested = proposed if isinstance(proposed, str) else ""
@@ -303,6 +297,8 @@ class ServerExchange(Responses):
 
     def _outside_session(self, message: Message | Batch) -> Refusal | None:
         """Reject a message that requires a session and names none of them."""
+        if not self._served.legacy:
+            return self._without_legacy(message)
         if self.session_id is None and type(message) is Request and message.method == INITIALIZE.name:
             return None
         if self.session_id is None and self.version is None and self._served.version_header:
@@ -310,13 +306,13 @@ class ServerExchange(Responses):
         return self._bad_session_id(message)
 
     def _bad_session_id(self, message: Message | Batch | None) -> Refusal | None:
-        id = None if message is None else id_of(message)
-        null_id = self._null_id(message)
         if self.session_id is None:
-            return self.refuse(400, _NO_SESSION, id=id, null_id=null_id)
-        if len(self._request.headers.all(MCP_SESSION_ID)) > 1:
-            return self.refuse(400, "Mcp-Session-Id is repeated", id=id, null_id=null_id)
-        return None
+            reason = _NO_SESSION
+        elif len(self._request.headers.all(MCP_SESSION_ID)) > 1:
+            reason = "Mcp-Session-Id is repeated"
+        else:
+            return None
+        return self.refuse(400, reason, id=None if message is None else id_of(message), null_id=self._null_id(message))
 
     def _unacceptable(self, lacks: str, *, id: RequestId | None = None) -> Refusal:
         given = ", ".join(self._request.headers.all("accept"))

@@ -181,7 +181,7 @@ def _request(
     if "id" not in value:
         return Notification(method, params)
     request_id = value["id"]
-    if not _is_id(request_id):
+    if type(request_id) is not int and type(request_id) is not str:
         return _bad("the id of a request must be a string or an integer", value, limits)
     if not _fits(request_id, limits):
         return _long_id(request_id, value, limits)
@@ -202,7 +202,7 @@ def _response(value: JsonObject, limits: Limits, notes: list[str]) -> ResultResp
         notes.append("a response has both a result and an error, one of them null")
     response_id = value.get("id")
     if response_id is not None:
-        if not _is_id(response_id):
+        if type(response_id) is not int and type(response_id) is not str:
             return _bad("the id of a response must be a string or an integer", value, limits)
         if not _fits(response_id, limits):
             return _long_id(response_id, value, limits)
@@ -369,6 +369,6 @@ def _error_envelope(message: ErrorResponse, *, null_id: bool) -> JsonObject:
 
 
 def _sent_id(request_id: RequestId) -> RequestId:
-    if not _is_id(request_id):
+    if type(request_id) is not int and type(request_id) is not str:
         raise LocalProtocolError(f"an id must be a string or an integer, not {request_id!r}")
     return request_id

@@ -131,11 +131,11 @@ def read(data: bytes, limits: Limits) -> Reading:
         excess = _collections_exceeded(value, limits)
         if excess is not None:
             return value, excess, ()
-    colons = _count(data, b":")
+    colons = data.count(b":") if size <= _LONG_BYTES else _count(data, b":")
     if _BACKSLASH in data and b"\\u003" in data:
         colons += data.count(b"\\u003a") + data.count(b"\\u003A")
     rounded = _EXPONENT in again and _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO)
-    repeated = colons != _count(again, b":")
+    repeated = colons != (again.count(b":") if size <= _LONG_BYTES else _count(again, b":"))
     if repeated and size > _NAMED_BYTES:
         return value, None, (_UNNAMED,)
     if rounded or repeated:

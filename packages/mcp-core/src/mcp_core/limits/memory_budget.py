@@ -188,7 +188,9 @@ class MemoryCharge:
         Raises:
             LimitExceeded: The budget is exhausted. The charge is released.
         """
-        self.release()
+        if self.size:
+            self.resize(0)
+        self.on_drop = None
         self.kept = True
         refused = self._budget.refused
         self.resize(size)

@@ -62,9 +62,11 @@ class Identity:
     until: float = math.inf
     """Time at which the identity expires, by the trio clock, in seconds."""
 
-    @property
-    def key(self) -> str | None:
-        """The key that sessions, tasks and all other handles are bound to; `None` for an anonymous client."""
+    key: str | None = attrs.field(init=False, eq=False, repr=False)
+    """The key that sessions, tasks and all other handles are bound to; `None` for an anonymous client."""
+
+    @key.default
+    def _key_of_principal(self) -> str | None:
         return None if self.principal is None else self.principal.key
 
 
@@ -145,9 +147,9 @@ def refused(denial: AccessDenial, responses: Responses, message: Message | Batch
 
 def without_credentials(http: HttpRequest) -> HttpRequest:
     """Return the request without the headers that contain credentials, for handlers."""
-    kept = [pair for pair in http.headers if pair[0] not in _CREDENTIALS]
-    if len(kept) == len(http.headers):
+    if not http.headers.has_any(_CREDENTIALS):
         return http
+    kept = [pair for pair in http.headers if pair[0] not in _CREDENTIALS]
     return HttpRequest(
         method=http.method, target=http.target, headers=Headers(kept), scheme=http.scheme, client=http.client
     )

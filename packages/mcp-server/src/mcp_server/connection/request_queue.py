@@ -91,7 +91,8 @@ class RequestQueue:
                 # `leave` wakes the request without changing the number of running requests.
                 await self._queue.park()
         finally:
-            self.give_up(size)
+            self._claimed -= 1
+            self._claimed_bytes -= size
 
     def leave(self) -> None:
         """Stop counting a request as running: it has ended, or it waits for the client until `resume`."""

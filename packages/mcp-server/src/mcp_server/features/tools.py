@@ -197,10 +197,11 @@ class Tools:
         request = call.request
         params: CallToolRequestParams = request.params  # type: ignore[assignment]  # the engine converted it
         entry = self._entries.get(params.name)
-        if entry is None or not await self._environment.guard.allows(call, "tool", params.name):
-            raise unknown("tool", params.name, self._entries, self._environment.guard)
+        guard = self._environment.guard
+        if entry is None or (guard.restricts and not await guard.allows(call, "tool", params.name)):
+            raise unknown("tool", params.name, self._entries, guard)
         revision = request.peer.revision
-        if self._environment.guard.restricts and call.http is not None and revision.routing_headers:
+        if guard.restricts and call.http is not None and revision.routing_headers:
             different = param_mismatch(call.http.headers, request.raw, entry.parameters.headers)
             if different is not None:
                 raise different

@@ -38,9 +38,6 @@ class Dependencies:
         }
         """Providers of the other parameters, by parameter name."""
 
-    def __bool__(self) -> bool:
-        return bool(self.contexts or self.providers)
-
 
 class Provider:
     """A function that provides a value.

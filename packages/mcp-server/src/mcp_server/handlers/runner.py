@@ -100,11 +100,12 @@ class Runner:
         """
         context = None
         wanted = self._dependencies
-        if wanted or "requestState" in call.request.raw:
+        if wanted.contexts or wanted.providers or "requestState" in call.request.raw:
             context = context_of(call, self._environment)
             arguments.update(dict.fromkeys(wanted.contexts, context))
         try:
-            value = await self._once(context, arguments)
+            # Without a context there are no providers. `_run` is a coroutine function, or one of the two methods.
+            value = await (self._run(**arguments) if context is None else self._once(context, arguments))  # type: ignore[misc]
             for _ in range(_MAX_ROUND_TRIPS):
                 if not isinstance(value, InputRequired):
                     return value
@@ -122,10 +123,9 @@ class Runner:
             if context is not None:
                 context._end()  # noqa: SLF001  # not part of the public API
 
-    async def _once(self, context: Context | None, arguments: dict[str, object]) -> object:
-        if context is not None and self._dependencies.providers:
+    async def _once(self, context: Context, arguments: dict[str, object]) -> object:
+        if self._dependencies.providers:
             return await self._provided(context, dict(arguments))
-        # All three values of `_run` return an awaitable: a coroutine function, or one of the two methods.
         return await self._run(**arguments)  # type: ignore[misc]
 
     async def _provided(self, context: Context, arguments: dict[str, object]) -> object:

@@ -228,7 +228,8 @@ class Connection:
         if found is None:
             return None
         self.waiting_since = None
-        self.look_by(now + PROMPT)
+        if now + PROMPT < self.look_at:
+            self.look_by(now + PROMPT)
         return (*found, now)
 
     async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
@@ -366,7 +367,8 @@ class Connection:
         """
         if until is not None:
             self._read_until = until
-            self.look_by(until)
+            if until < self.look_at:
+                self.look_by(until)
         try:
             return await self._pipe.receive_some(most)
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -93,6 +93,8 @@ class HttpHost:
         self._nursery: trio.Nursery | None = None
         self._stop: Final = trio.Event()
         self._one_ended = trio.Event()
+        self.stopping = False
+        """Whether `stop` was called."""
         # Number of connections without a client whose applications still run.
         self._abandoned = 0
         self._warned_at = -math.inf
@@ -109,13 +111,9 @@ class HttpHost:
         """Whether the limit of connections is reached, or as many applications still run without a client."""
         return max(self.connections, self._abandoned) >= self.limits.connections
 
-    @property
-    def stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stop.is_set()
-
     def stop(self) -> None:
         """Stop accepting connections and requests. `run` returns after the running requests are complete."""
+        self.stopping = True
         self._stop.set()
         for connection in self._connections:
             connection.hurry()

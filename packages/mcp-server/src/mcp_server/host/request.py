@@ -405,23 +405,22 @@ class AsgiRequest:
         if more:
             await trio.lowlevel.checkpoint_if_cancelled()
         if not response.begun and not response.close:
-            response.close = connection.host.stopping or not self._may_go_on()
+            if self._parser is not None:
+                self._take_body()
+            # Whether the connection can carry another request, as far as is known.
+            response.close = connection.host.stopping or self._last or not self.body_complete
         out = response.body(data, more=more, date=connection.host.date())
         # No checkpoint after the last part: the read of the next request is one.
         await connection.write(out, pause=more)
         if not more:
             self._finish()
 
-    def _may_go_on(self) -> bool:
-        """Return whether the connection can carry another request, as far as is known."""
-        self._take_body()
-        return self.body_complete and not self._last
-
     def _finish(self) -> None:
         self.finished = True
         if self._background is not None:
             self._background.scope.cancel()
-        self.wake()
+        if self._watching is not False:
+            self.wake()
         if self.looked:
             # Check soon whether the application continues without its client.
             self._connection.look_by(trio.current_time() + PROMPT)
@@ -454,7 +453,7 @@ class AsgiRequest:
         """Cancel the companion after the application has returned."""
         self.over = True
         background = self._background
-        self.forget()
+        self._wanted = self._background = None
         if background is not None:
             background.scope.cancel()
             await background.ended.wait()

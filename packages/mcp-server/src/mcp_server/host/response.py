@@ -56,7 +56,7 @@ class ResponseWriter:
         old: Whether the client uses HTTP/1.0 and does not support chunks.
     """
 
-    __slots__ = ("_block", "_dated", "_framing", "_left", "_old", "close", "complete", "head_only", "status")
+    __slots__ = ("_block", "_dated", "_framing", "_left", "_old", "begun", "close", "complete", "head_only", "status")
 
     def __init__(self, *, head_only: bool, old: bool) -> None:
         self.head_only: Final = head_only
@@ -65,6 +65,8 @@ class ResponseWriter:
         """The status; 0 before `start`."""
         self.close = old
         """Whether the connection closes after this response. Can be set until the first call of `body`."""
+        self.begun = False
+        """Whether a part was encoded, so that the status and the headers cannot change."""
         self.complete = False
         """Whether the last part was encoded."""
         self._old: Final = old
@@ -73,11 +75,6 @@ class ResponseWriter:
         self._dated = False
         # The bytes that remain of the application's Content-Length.
         self._left: int | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether a part was encoded, so that the status and the headers cannot change."""
-        return self._framing is not None
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Record the status and the headers. They are sent with the first part of the body, which can be empty.
@@ -134,10 +131,14 @@ class ResponseWriter:
             raise RuntimeError("http.response.body was sent before http.response.start")
         if self.complete:
             raise RuntimeError("http.response.body was sent after the end of the response")
-        head = b"" if self._framing is not None else self._head(data, more=more, date=date)
+        if self.begun:
+            head = b""
+        else:
+            self.begun = True
+            head = self._head(data, more=more, date=date)
         framing = self._framing
-        if framing is _Framing.LENGTH:
-            self._count(data, more=more)
+        if framing is _Framing.LENGTH and self._left is not None:
+            self._count(self._left, data, more=more)
         self.complete = not more
         if framing is _Framing.NONE:
             return head
@@ -149,7 +150,7 @@ class ResponseWriter:
     def _head(self, data: bytes, *, more: bool, date: bytes) -> bytes:
         length = self._left
         if length is None and not more:
-            length = self._left = len(data)
+            length = len(data)
         extra = b""
         if self.head_only or self.status in _BODILESS:
             self._framing = _Framing.NONE
@@ -167,9 +168,8 @@ class ResponseWriter:
         dated = b"" if self._dated else b"date: %b\r\n" % date
         return b"%b%b%b%b\r\n" % (self._block, extra, dated, b"connection: close\r\n" if self.close else b"")
 
-    def _count(self, data: bytes, *, more: bool) -> None:
-        left = (self._left or 0) - len(data)
-        self._left = left
+    def _count(self, left: int, data: bytes, *, more: bool) -> None:
+        self._left = left = left - len(data)
         if left < 0 or (left and not more):
             raise ValueError(
                 f"the body is {abs(left)} bytes {'longer' if left < 0 else 'shorter'} than its Content-Length"

@@ -22,7 +22,7 @@ from mcp_server.uris.matcher import check_length
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["check_uris"]
+__all__ = ["WITH_URIS", "check_uris"]
 
 _ONE_URI: Final = (
     ReadResourceRequestParams,
@@ -32,7 +32,7 @@ _ONE_URI: Final = (
     ReadResourceDirectoryRequestParams,
 )
 
-_WITH_URIS: Final = frozenset({*_ONE_URI, CompleteRequestParams, SubscriptionsListenRequestParams})
+WITH_URIS: Final = frozenset({*_ONE_URI, CompleteRequestParams, SubscriptionsListenRequestParams})
 """The classes of parameters in which a client names URIs."""
 
 
@@ -40,13 +40,11 @@ def check_uris(params: object) -> None:
     """Reject a request with a URI that exceeds the limit on length.
 
     Args:
-        params: The parameters of any request.
+        params: The parameters of a request, of one of the classes `WITH_URIS`.
 
     Raises:
         RequestFailed: A URI is too long. The error (-32602) states the limit.
     """
-    if type(params) not in _WITH_URIS:
-        return
     for uri in _uris(params):
         try:
             check_length(uri)

@@ -62,8 +62,10 @@ async def receive_body(
     """
     message = await receive()
     part = _part(message)
-    if part is None or not message.get("more_body", False):
-        return responses.too_large(len(part)) if part is not None and len(part) > limits.message_bytes else part
+    if part is None:
+        return None
+    if not message.get("more_body", False):
+        return part if len(part) <= limits.message_bytes else responses.too_large(len(part))
     parts, size = [part], len(part)
     with trio.CancelScope() as scope:
         charge.on_drop = scope.cancel

@@ -199,7 +199,7 @@ class HttpEndpoint:
             return
         if scope["type"] != "http":
             raise ValueError(f"an MCP endpoint serves ASGI scopes of type http and lifespan, not {scope['type']}")
-        route = self._route(scope)
+        route = self._routes.get(str(scope["path"])) or self._route(scope)
         self._running += 1
         try:
             subscription = await route(scope, receive, send)
@@ -223,7 +223,7 @@ class HttpEndpoint:
         if not path.startswith("/"):
             # RFC 9112 section 3.2.2: a server accepts an absolute URL. The host is compared with `Host` later.
             path = f"/{path.partition('://')[2].partition('/')[2]}"
-        route = self._routes.get(path) or self._routes.get(normal(path))
+        route = self._routes.get(normal(path))
         if route is not None:
             return route
         # Some hosts remove the mount point from the path, and others do not.
@@ -242,9 +242,11 @@ class HttpEndpoint:
         refusal = exchange.admit()
         if refusal is None and self._draining:
             refusal = _stopping(exchange)
-        if refusal is None and self._service.life.needed and not self._service.life.running:
+        if refusal is None and not self._service.life.running and self._service.life.needed:
             refusal = self._not_running(exchange)
-        identity = await self._admitted(http, exchange) if refusal is None else ANONYMOUS
+        identity: Identity | Refusal = ANONYMOUS
+        if refusal is None and self._authenticator is not None:
+            identity = await self._admitted(self._authenticator, http, exchange)
         if isinstance(identity, Refusal):
             refusal = identity
         elif refusal is None:
@@ -276,23 +278,22 @@ class HttpEndpoint:
         _log.error("request rejected: %s", NotRunning(self._service.name))
         return responses.refuse(503, "the server is not started", code=ErrorCode.INTERNAL_ERROR)
 
-    async def _admitted(self, http: HttpRequest, responses: Responses) -> Identity | Refusal:
+    async def _admitted(
+        self, authenticator: Authenticator, http: HttpRequest, responses: Responses
+    ) -> Identity | Refusal:
         """Return the identity of the sender of a request, or the rejection of the request."""
-        if self._authenticator is None:
-            return ANONYMOUS
-        identity = await self._authenticator.authenticate(http)
+        identity = await authenticator.authenticate(http)
         return identity if isinstance(identity, Identity) else refused(identity, responses)
 
     def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Refusal | None:
         """Return the rejection of a message that the sender is not authorized to send, or `None`."""
-        if self._authenticator is not None and (excess := self._too_many_named(message)) is not None:
+        if self._authenticator is None:
+            return None
+        excess = self._too_many_named(message)
+        if excess is not None:
             # The engine would reject the message, too, but only after the authenticator has checked each resource.
             return responses.refuse(400, excess.message, id=id_of(message))
-        denial = (
-            None
-            if self._authenticator is None
-            else self._authenticator.check(identity, message, self._service.standing_for)
-        )
+        denial = self._authenticator.check(identity, message, self._service.standing_for)
         return None if denial is None else refused(denial, responses, message)
 
     def _too_many_named(self, message: Message | Batch) -> LimitExceeded | None:
@@ -343,9 +344,10 @@ class HttpEndpoint:
             if post.answers is not None:
                 await self._sessions.refuse(post.answers, context)
             return post
-        forbidden = self._checked(context.identity, exchange, post.message)
-        if forbidden is not None:
-            return forbidden
+        if self._authenticator is not None:
+            forbidden = self._checked(context.identity, exchange, post.message)
+            if forbidden is not None:
+                return forbidden
         for note in post.notes:
             _log.debug("tolerated deviation: %s", note)
         message = post.message
@@ -408,7 +410,7 @@ class HttpEndpoint:
         # Check first what does not depend on the sender: it needs no authentication, and a preflight has no
         # credentials.
         refusal = admit(http, self.policy, self._limits)
-        return refusal or await self._admitted(http, Responses(http, self.policy, self._limits))
+        return refusal or await self._admitted(self._authenticator, http, Responses(http, self.policy, self._limits))
 
     async def _serve_document(self, document: bytes, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # a route
         await serve_document(document, self.policy, self._limits, scope, send)

@@ -344,9 +344,8 @@ class EventStream:
     async def _complete(self, status: int) -> None:
         """Send the response as JSON."""
         self.over = True
-        members = [data for data, _, _ in self._answers]
+        body = b"[%b]" % b",".join([data for data, _, _ in self._answers]) if self._batch else self._answers[0][0]
         self._answers = []
-        body = b"[%b]" % b",".join(members) if self._batch else members[0]
         if self.response is not None and not self.response.lost:
             await self.response.complete(self._exchange.json_head(status, session_id=self._session_id), body)
 

@@ -8,6 +8,7 @@ Spec: basic/transports/streamable-http (2026-07-28)
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -103,7 +104,7 @@ class ModernRequest(Channel):
                 # It is acknowledged immediately, and then manages its response itself.
                 await self._answer(call)
                 return self._subscription
-            await run_beside(context.scope, self._attend, lambda: self._answer(call))
+            await run_beside(context.scope, self._attend, partial(self._answer, call))
             return None
         finally:
             # Break the reference cycle: with many requests, waiting for garbage collection would cost memory.

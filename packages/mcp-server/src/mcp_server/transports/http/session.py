@@ -236,8 +236,10 @@ class Session(Channel):
         if calls:
             await run_beside(
                 context.scope,
-                lambda: self._attend(stream, calls, context),
-                lambda: self._serve_all(calls, stream, context),
+                partial(self._attend, stream, calls, context),
+                partial(self._serve, calls[0], stream, context)
+                if len(calls) == 1
+                else partial(self._serve_all, calls, stream, context),
             )
         return None
 
@@ -286,12 +288,13 @@ class Session(Channel):
             self.charge.resize(self.charge.size + subscription_bytes(params.uri))
         full = self._queue.claim(call.size)
         if full is not None:
-            self._settle_memory(call)
+            if call.request.definition in _SUBSCRIBING:
+                self._settle_memory()
             raise full
 
-    def _settle_memory(self, call: RequestContext) -> None:
+    def _settle_memory(self) -> None:
         """Charge the current subscriptions of the session, after a call that may have changed them has ended."""
-        if call.request.definition in _SUBSCRIBING and not self.ended:
+        if not self.ended:
             others = [each for each, _ in self._calls.values() if each.request.definition is RESOURCES_SUBSCRIBE]
             if not others:
                 self.charge.resize(session_bytes(self.connection))
@@ -341,9 +344,6 @@ class Session(Channel):
         ).run()
 
     async def _serve_all(self, calls: list[RequestContext], stream: EventStream, context: HttpContext) -> None:
-        if len(calls) == 1:
-            await self._serve(calls[0], stream, context)
-            return
         async with trio.open_nursery() as nursery:
             for call in calls:
                 nursery.start_soon(self._serve, call, stream, context)
@@ -356,7 +356,8 @@ class Session(Channel):
             # Before the response is sent: the client may then use the id again.
             del self._calls[id]
             self.connection.withdraw(id)
-            self._settle_memory(call)
+            if call.request.definition in _SUBSCRIBING:
+                self._settle_memory()
         # Break the reference cycle, as in `ModernRequest.serve`.
         call.client_requests = None
         if outgoing is not None:

@@ -22,6 +22,7 @@ import trio
 from mcp_core.engine.events import MessageIgnored
 from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.http.sessions import SessionTable
+from mcp_core.jsonrpc.messages import Batch
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.logging import LOGGING_LEVELS
 from mcp_server.stores.clock import StampClock
@@ -132,7 +133,7 @@ class SessionRegistry:
         session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session(post)
-        refusal = exchange.check(post, session.revision)
+        refusal = exchange.check(post, session.revision) if type(post.message) is Batch else None
         if refusal is None:
             # As in `_busy`: a context manager would cost as much as the rest of this method.
             self._table.busy(session.id)
