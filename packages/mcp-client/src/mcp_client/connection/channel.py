@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import trio
@@ -97,6 +97,7 @@ class ClientChannel:
         self.client_requests: Final = ClientRequestHandler(handlers, self.middleware)
         self.nursery: Final = nursery
         self._calls: dict[RequestId, PendingRequest] = {}
+        self._held = False
         self._watch: Final = DeadlineWatcher(self._calls, nursery)
         self._handshake: Final[Handshake] = transport.handshake(self)
         tasks = None
@@ -238,20 +239,19 @@ class ClientChannel:
             restore = self.transport.interrupted
             if restore is not None:
                 await restore()
-            self._check_alive()
+            if self._ended is not None:
+                raise self.ended or self._ended
             outgoing = self.connection.request(definition, params, progress=wanted)
-            request = cast("Request", outgoing.message)  # the engine makes a request of each call
+            request: Request = outgoing.message  # type: ignore[assignment]  # the engine makes a request of each call
             id = request.id
             if on_id is not None:
                 on_id(id)
-            held = self._inbound_requests.busy or self.pausable_deadlines.is_paused
-            call = PendingRequest(deadlines or self.deadlines, on_progress, held=held, headers=headers)
+            call = PendingRequest(deadlines or self.deadlines, on_progress, held=self._held, headers=headers)
             answer = await self._answer_of(request, call)
         except McpError as error:
             self.explain(error, method=definition.name, id=id, phase=Phase.REQUEST)
             raise
-        # The engine parsed the result as one of the result classes of the method.
-        return cast("R", answer.result), answer
+        return answer.result, answer  # type: ignore[return-value]  # the engine parsed it as a result of the method
 
     async def _answer_of(self, request: Request, call: PendingRequest) -> ResultReceived:
         id = request.id
@@ -323,9 +323,9 @@ class ClientChannel:
 
     def _hold(self, _: bool) -> None:  # noqa: FBT001  two sources call this, so the state is read from both
         """Suspend or resume the idle deadlines: the server does not respond while a handler or a login is pending."""
-        held = self._inbound_requests.busy or self.pausable_deadlines.is_paused
+        self._held = self._inbound_requests.busy or self.pausable_deadlines.is_paused
         for call in self._calls.values():
-            (call.hold if held else call.alive)()
+            (call.hold if self._held else call.alive)()
             self._expect(call)
 
     def _expect(self, call: PendingRequest) -> None:

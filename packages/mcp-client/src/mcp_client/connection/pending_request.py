@@ -66,13 +66,13 @@ class PendingRequest:
         "_deadlines",
         "_latest",
         "_on_progress",
-        "_over",
         "_performer",
         "_progress",
         "_scope",
         "_showing",
         "_task",
         "deadline",
+        "ended",
         "headers",
         "outcome",
     )
@@ -88,6 +88,8 @@ class PendingRequest:
         now = trio.current_time()
         self.outcome: ResultReceived | ErrorReceived | None = None
         """The response as an event; `None` while there is no response."""
+        self.ended = False
+        """Whether there is an outcome, or the connection has ended."""
         self.headers: Final = headers
         """HTTP headers of this request only."""
         self._deadlines: Final = deadlines
@@ -95,17 +97,11 @@ class PendingRequest:
         self._latest: Final = now + deadlines.total
         self.deadline = self._latest if held else min(self._latest, now + deadlines.idle)
         """The time at which the request times out, on trio's clock."""
-        self._over = False
         self._progress: ProgressQueue | None = None
         self._scope: trio.CancelScope | None = None
         self._showing = False
         self._performer: trio.lowlevel.Task | None = None
         self._task: trio.lowlevel.Task | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is an outcome, or the connection has ended."""
-        return self.outcome is not None or self._over
 
     # --- over HTTP -------------------------------------------------------------------------------------------------
 
@@ -135,7 +131,8 @@ class PendingRequest:
             self._scope = self._performer = None
         if not self.ended:
             raise self._late()
-        await self.show()
+        if self._progress:
+            await self.show()
 
     async def show(self) -> None:
         """Call the progress handler with the queued notifications, in this task."""
@@ -220,17 +217,18 @@ class PendingRequest:
 
     def end(self) -> None:
         """End the request: the connection has ended."""
-        self._over = True
         self._finish()
 
     def _finish(self) -> None:
+        self.ended = True
         if self._scope is not None:
             if self._showing:
                 self._scope.deadline = self._latest
             elif self._performer is not trio.lowlevel.current_task():
                 # Another task recorded the outcome: writing and reading of this request are obsolete.
                 self._scope.cancel()
-        self.wake()
+        if self._task is not None:
+            self.wake()
 
     def progressed(self, progress: ProgressNotificationParams) -> None:
         """Queue a progress notification of the server."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -138,15 +138,12 @@ class FeatureRequests:
             result = await waited(outcome, self._channel, on_progress=on_progress, deadlines=deadlines)
         else:
             result = outcome
-        self._checked(name, result)
-        return result
-
-    def _checked(self, name: str, result: CallToolResult) -> None:
         try:
             self._outputs.check(name, result)
         except InvalidToolOutput as invalid:
             self._channel.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
             raise
+        return result
 
     # --- tools as tasks --------------------------------------------------------------------------------------------
 
@@ -208,42 +205,45 @@ class FeatureRequests:
         deadlines: Deadlines | None,
     ) -> CallToolResult | TaskHandle:
         """Call a tool; as a task if requested, or if the tool is known to require a task (2025-11-25)."""
-        server = self._channel.server
+        channel = self._channel
+        server = channel.server
         given = by_name(arguments, f"the arguments of the tool {name!r}")
-        fresh = self._with(attrs.evolve(self._options, fresh=True))
-
-        async def call(task: TaskMetadata | None) -> CallToolResult | TaskHandle:
-            result: WireObject = await with_input(
-                self._channel,
-                self.request,
-                TOOLS_CALL,
-                CallToolRequestParams(name=name, arguments=given, task=task),
-                on_progress=on_progress,
-                deadlines=deadlines,
-                # The tool was changed since it was listed, or was never listed: other parameters belong into headers.
-                learn=fresh.list_tools if self._channel.transport.takes_headers else None,
-            )
-            if isinstance(result, CreateTaskResult):
-                return TaskHandle(self._channel, self.request, result.task.task_id).begun(result)
-            if isinstance(result, CreateExtensionTaskResult):
-                return TaskHandle(self._channel, self.request, result.task_id).begun(result)
-            return cast("CallToolResult", result)  # the only other result class
-
         if not server.revision.core_tasks:
-            return await call(None)
-        if as_task is None and name in self._task_tools:
+            as_task = None
+        elif as_task is None and name in self._task_tools:
             as_task = TaskMetadata()
-        try:
-            return await call(as_task)
-        except RequestFailed as failure:
-            offered = declared(server.capabilities, TOOLS_CALL.task_capability or ())
-            if as_task is not None or failure.code != ErrorCode.METHOD_NOT_FOUND or not offered:
-                raise
-            # Servers respond so if a tool requires a task. The list of tools shows whether this one does.
-            await fresh.list_tools()
-            if name not in self._task_tools:
-                raise
-        return await call(TaskMetadata())
+        while True:
+            try:
+                result: WireObject = await with_input(
+                    channel,
+                    self.request,
+                    TOOLS_CALL,
+                    CallToolRequestParams(name=name, arguments=given, task=as_task),
+                    on_progress=on_progress,
+                    deadlines=deadlines,
+                    # The tool was changed since it was listed, or was never listed: other parameters belong into
+                    # headers.
+                    learn=self._list_tools_again if channel.transport.takes_headers else None,
+                )
+            except RequestFailed as failure:
+                offered = server.revision.core_tasks and declared(server.capabilities, TOOLS_CALL.task_capability or ())
+                if as_task is not None or failure.code != ErrorCode.METHOD_NOT_FOUND or not offered:
+                    raise
+                # Servers respond so if a tool requires a task. The list of tools shows whether this one does.
+                await self._list_tools_again()
+                if name not in self._task_tools:
+                    raise
+                as_task = TaskMetadata()
+                continue
+            if isinstance(result, CreateTaskResult):
+                return TaskHandle(channel, self.request, result.task.task_id).begun(result)
+            if isinstance(result, CreateExtensionTaskResult):
+                return TaskHandle(channel, self.request, result.task_id).begun(result)
+            return result  # type: ignore[return-value]  # the only other result class
+
+    async def _list_tools_again(self) -> None:
+        """List the tools without the response cache."""
+        await self._with(attrs.evolve(self._options, fresh=True)).list_tools()
 
     # --- resources -------------------------------------------------------------------------------------------------
 

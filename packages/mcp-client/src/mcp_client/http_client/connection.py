@@ -252,12 +252,13 @@ class HttpConnection:
             if type(event) is h11.Response:
                 if self._received > self._limit:
                     self._check_length(event)
-                self._check_version(event)
+                if event.http_version not in _VERSIONS:
+                    raise self._of_version(event)
                 head = HttpHead(status=event.status_code, headers=Headers.from_raw(event.headers))
                 self._judge(head.headers)
                 return head
-            if type(event) is h11.InformationalResponse:
-                self._check_version(event)
+            if type(event) is h11.InformationalResponse and event.http_version not in _VERSIONS:
+                raise self._of_version(event)
         raise self._ended(f"sent more than {_MOST_INFORMATIONAL} informational responses", sent=True, begun=True)
 
     async def receive_some(self) -> bytes:
@@ -323,11 +324,10 @@ class HttpConnection:
         self._received += len(data)
         self._h11.receive_data(bytes(data))
 
-    def _check_version(self, event: h11.Response | h11.InformationalResponse) -> None:
-        """Raise `HttpConnectionEnded` for a version other than HTTP/1.0 and HTTP/1.1."""
-        if event.http_version not in _VERSIONS:
-            version = event.http_version.decode("ascii")
-            raise self._ended(f"does not carry HTTP/1.1: the response is HTTP/{version}", sent=True, begun=True)
+    def _of_version(self, event: h11.Response | h11.InformationalResponse) -> HttpConnectionEnded:
+        """Return the error for a version other than HTTP/1.0 and HTTP/1.1."""
+        version = event.http_version.decode("ascii")
+        return self._ended(f"does not carry HTTP/1.1: the response is HTTP/{version}", sent=True, begun=True)
 
     def _hint(self) -> str:
         """Return advice for an alert or an early close: a server that expects TLS does this for plain HTTP."""
@@ -340,7 +340,7 @@ class HttpConnection:
         Raises:
             HttpConnectionEnded: The response has both `Transfer-Encoding` and `Content-Length`.
         """
-        if "transfer-encoding" in headers and "content-length" in headers:
+        if headers.get("transfer-encoding") is not None and "content-length" in headers:
             # The end of the response is ambiguous, which permits response splitting and smuggling. RFC 9112 section 6.3
             # lets a client read the response and then close; but a proxy in between may have interpreted it the other
             # way.

@@ -147,7 +147,8 @@ class HttpPool:
     async def _perform(
         self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None, *, use: Use, follow: bool
     ) -> PooledResponse:
-        self._check_open()
+        if self._closed:
+            self._check_open()
         target = parse_url(url)
         followed = 0
         while True:
@@ -247,7 +248,8 @@ class HttpPool:
         ticket.connection = None
         until = 0.0 if connection is None else connection.idle_until
         granted, doomed = self._policy.give_back(ticket, connection, until=until, now=now)
-        self._close_all(doomed)
+        if doomed:
+            self._close_all(doomed)
         for each in granted:
             self._woken.pop(each).set()
 

@@ -164,7 +164,7 @@ class ClientConnection(ClientHandshake):
         return super()._error_received(outbound, error, notes)
 
     def _accept(self, message: Request) -> ReceiveResult:
-        spoken = self.revisions if self._server is None else (self._server.revision,)
+        spoken = self.revisions if self.server is None else (self.server.revision,)
         if not any(revision.responses_from_client for revision in spoken):
             # A modern client writes no responses, not even errors (2026-07-28, basic/transports).
             return ReceiveResult(
@@ -197,19 +197,19 @@ class ClientConnection(ClientHandshake):
         return super()._cancelled(message, params, notes)
 
     def _undeclared(self, definition: NotificationMethod[object]) -> CapabilityPath | None:
-        return None if self._server is None else undeclared(definition, self._server.capabilities, self.capabilities)
+        return None if self.server is None else undeclared(definition, self.server.capabilities, self.capabilities)
 
     def _alias(self, method: str) -> Alias | None:
         return ALIASES.get(method)
 
     def _notification_revision(self) -> Revision:
-        return super()._notification_revision() if self._server is None else self._server.revision
+        return super()._notification_revision() if self.server is None else self.server.revision
 
     def _known_revision(self) -> Revision | None:
-        return None if self._server is None else self._server.revision
+        return None if self.server is None else self.server.revision
 
     def _in_session(self) -> bool:
-        return self._server is None or self._server.revision.era is Era.LEGACY
+        return self.server is None or self.server.revision.era is Era.LEGACY
 
     # --- commands --------------------------------------------------------------------------------------------------
 
@@ -270,9 +270,9 @@ class ClientConnection(ClientHandshake):
 
     def _open_server(self, what: str) -> ServerPeer:
         """Return the negotiated server. Raises `LocalProtocolError` if the connection is not open."""
-        if self._server is None or self.state is State.CLOSED:
+        if self.server is None or self._lifecycle.state is State.CLOSED:
             raise LocalProtocolError(f"{what} before the revision is negotiated, or after the connection has closed")
-        return self._server
+        return self.server
 
     def _check_callable(self, definition: RequestMethod[object, object], server: ServerPeer) -> None:
         """Check that revision and capabilities allow a request, once per method. Raises `LocalProtocolError`."""
@@ -297,7 +297,7 @@ class ClientConnection(ClientHandshake):
         envelope = self._envelopes.get(revision)
         if envelope is None:
             envelope = self._envelopes[revision] = write_envelope(revision, self.info, self.capabilities)
-        return envelope if self.log_level is None else {**envelope, LOG_LEVEL: self.log_level}
+        return envelope if self._log_level is None else {**envelope, LOG_LEVEL: self._log_level}
 
 
 def _check_offered(

@@ -60,12 +60,8 @@ class ClientHandshake(Connection):
         self._negotiation = Negotiation(revisions)
         self._probe: RequestId | None = None
         self._handshake: RequestId | None = None
-        self._server: ServerPeer | None = None
-
-    @property
-    def server(self) -> ServerPeer | None:
+        self.server: ServerPeer | None = None
         """The server, or `None` before the negotiation has succeeded."""
-        return self._server
 
     @property
     def opened_with(self) -> tuple[str, ...]:
@@ -147,7 +143,7 @@ class ClientHandshake(Connection):
                 anchor="basic/lifecycle",
             )
         self._negotiation.progress = Progress.DONE
-        self._server = server
+        self.server = server
 
     def reopen(self) -> Outgoing:
         """Open a new session in place of a legacy session that the server dropped.
@@ -230,20 +226,20 @@ class ClientHandshake(Connection):
         if self._handshake is not None:
             # The response to the probe arrived after its timeout; the handshake is not needed.
             self.forget(self._handshake)
-        self._server = ServerPeer(
+        self.server = ServerPeer(
             revision=step.revision,
             capabilities=result.capabilities,
             implementation=read_server_info(raw, step.revision),
             instructions=result.instructions,
         )
-        return ReceiveResult(ConnectionOpened(peer=self._server, notes=notes))
+        return ReceiveResult(ConnectionOpened(peer=self.server, notes=notes))
 
     def _initialized(self, result: InitializeResult, notes: tuple[str, ...]) -> ReceiveResult:
         step = self._negotiation.initialized(result.protocol_version)
         if not isinstance(step, NegotiatedRevision):
             return self._take(step, notes)
         self._lifecycle.receive(Kind.INITIALIZE_RESULT)
-        self._session = self._server = ServerPeer(
+        self._session = self.server = ServerPeer(
             revision=step.revision,
             capabilities=result.capabilities,
             implementation=result.server_info,
@@ -251,7 +247,7 @@ class ClientHandshake(Connection):
         )
         self._lifecycle.send(Kind.INITIALIZED)
         return ReceiveResult(
-            ConnectionOpened(peer=self._server, notes=notes), Outgoing(Notification(NOTIFICATIONS_INITIALIZED.name))
+            ConnectionOpened(peer=self.server, notes=notes), Outgoing(Notification(NOTIFICATIONS_INITIALIZED.name))
         )
 
     def _error_received(

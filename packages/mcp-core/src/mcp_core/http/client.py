@@ -40,6 +40,7 @@ from mcp_core.errors import (
 from mcp_core.framing.sse import Event
 from mcp_core.http.event_reader import Deviations, EventReader, Received, read_message
 from mcp_core.http.failures import FAILURE_BYTES, clipped, failure_of
+from mcp_core.http.media_types import JSON
 from mcp_core.http.pending_responses import PendingResponses, members
 from mcp_core.http.request_headers import (
     check_allowed,
@@ -229,7 +230,7 @@ class ClientExchange:
             self.session_id = id
 
     def _expected(self, head: HttpHead) -> Expect:
-        if self._session_is_gone(head.status):
+        if head.status == 404 and self._session_is_gone(head.status):
             return Expect.TEXT
         if self._message is None:
             return expected_of_get(head)
@@ -298,7 +299,7 @@ class ClientExchange:
             if what.answers is None:
                 what.answers = self._pending.only
             return (self._pending.take(what, self.notes),)
-        if good and not says_json(self._head):
+        if good and self._head.headers.get("content-type") != JSON and not says_json(self._head):
             self.notes.note("the JSON body has another media type")
         if not good:
             what = self._answer_of_refusal(what, body)

@@ -30,6 +30,8 @@ class PendingResponses:
     @classmethod
     def of(cls, message: Message | Batch | None) -> PendingResponses:
         """Return the pending responses for a posted message."""
+        if isinstance(message, Request):
+            return cls({message.id}, has_requests=True)
         ids = {each.id for each in members(message) if isinstance(each, Request)}
         return cls(ids, has_requests=bool(ids))
 
@@ -58,7 +60,7 @@ class PendingResponses:
         if isinstance(what, MalformedMessage) and what.answers is None and isinstance(what.__cause__, LimitExceeded):
             # The message is too large to be parsed, so its id is unknown. In an exchange the response is the largest.
             what.answers = self.only
-        for each in members(what):
+        for each in members(what) if isinstance(what, Batch) else (what,):
             if isinstance(each, MalformedMessage):
                 self._settle(each.answers)
             elif isinstance(each, ResultResponse | ErrorResponse):

@@ -9,6 +9,8 @@ from mcp_core.http.failures import encoding_of, media_type_of
 from mcp_core.http.media_types import EVENT_STREAM, JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_core.http.messages import HttpHead
 
 __all__ = ["Expect", "expected_of_get", "expected_of_post", "is_good", "says_json"]
@@ -26,6 +28,9 @@ class Expect(enum.Enum):
     TEXT = "no answer"
     """Read up to `FAILURE_BYTES`, and raise the result of `failure`."""
 
+
+_USUAL: Final[Mapping[str, Expect]] = {JSON: Expect.MESSAGE, EVENT_STREAM: Expect.STREAM}
+"""The body of the response to a request by `Content-Type`, as most servers send it."""
 
 _JSON: Final = frozenset({JSON, "text/json"})
 
@@ -46,7 +51,13 @@ def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
         head: The head of the response.
         awaiting: Whether a request was posted. Only requests have a response.
     """
-    status, kind = head.status, media_type_of(head)
+    status = head.status
+    if status == 200 and awaiting and head.headers.get("content-encoding") is None:
+        # The common responses, as the rules below decide.
+        usual = _USUAL.get(head.headers.get("content-type") or "")
+        if usual is not None:
+            return usual
+    kind = media_type_of(head)
     if status in _NOT_FROM_POST or encoding_of(head) is not None:
         return Expect.TEXT
     said = _is_json(kind)

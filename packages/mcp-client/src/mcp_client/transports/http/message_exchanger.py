@@ -143,7 +143,7 @@ class Wire:
             extra=extra,
             operation=operation,
             # No caller waits for the standalone stream.
-            awaited=exchange.message is not None or call is not None,
+            awaited=call is not None or exchange.message is not None,
         )
         ended: HttpConnectionEnded | None = None
         try:

@@ -88,7 +88,10 @@ class HttpTransport:
         self._names: Final = names
         self._sessions: Sessions | None = None
         self._sse: SseConnection | None = None
-        self._perform: Perform | None = self._exchange
+        self.perform: Perform | None = self._exchange
+        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
+        self.takes_headers: Final = True
+        """Whether a request can have headers of its own."""
         self._tools: Final = ToolHeaders()
         self._early: list[Message | Batch] | None = None
         self._posting = 0
@@ -120,20 +123,15 @@ class HttpTransport:
         """Record that the server is a legacy one, with or without a session."""
         self._revision = session.revision
         sessions = self._sessions = Sessions(self.wire, self.channel, session, connector.renew, self._on_session_lost)
-        self._perform = sessions.perform
+        self.perform = sessions.perform
         return sessions
 
     def over_sse(self, sse: SseConnection | None) -> None:
         """Use HTTP+SSE; or, for `None`, stop using it after it turned out to be unsupported."""
         self._sse = sse
-        self._perform = self._exchange if sse is None else None
+        self.perform = self._exchange if sse is None else None
 
     # --- requests --------------------------------------------------------------------------------------------------
-
-    @property
-    def perform(self) -> Perform | None:
-        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
-        return self._perform
 
     @property
     def interrupted(self) -> Callable[[], Awaitable[None]] | None:
@@ -218,11 +216,6 @@ class HttpTransport:
         self._early = None
 
     # --- other members ---------------------------------------------------------------------------------------------
-
-    @property
-    def takes_headers(self) -> bool:
-        """Whether a request can have headers of its own."""
-        return True
 
     @property
     def stderr_tail(self) -> None:

@@ -66,6 +66,8 @@ class StreamTransport:
         on_junk: Callable[[str], None] | None = None,
         era: Era | None = None,
     ) -> None:
+        self.takes_headers: Final = False
+        """Whether a request can have headers of its own: never on a byte stream."""
         self._stream: Final = stream
         self._era: Final = era
         self._limits: Final = limits
@@ -89,11 +91,6 @@ class StreamTransport:
     def interrupted(self) -> None:
         """`None`: a byte stream does not have sessions that the server could lose."""
 
-    @property
-    def takes_headers(self) -> bool:
-        """Whether a request can have headers of its own: never on a byte stream."""
-        return False
-
     def handshake(self, channel: ClientChannel) -> PipeHandshake:
         """Return the object that opens a connection over a byte stream."""
         return PipeHandshake(channel, self, self._era)
@@ -112,7 +109,7 @@ class StreamTransport:
 
     async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:  # noqa: ARG002  a stream has no headers
         """Queue a message to be written, and wait while the queue is full. Raises `ConnectionEnded`."""
-        line = self._line(message)
+        line = encode(message, null_id=True, line=True)
         if self._ended is not None or self._writer.broken or self._closing:
             raise await self.why_ended()
         await self._writer.put(line)
@@ -121,11 +118,11 @@ class StreamTransport:
         """Queue a message and return true; return false if the queue is full or the connection has ended."""
         if self._ended is not None or self._closing:
             return False
-        return self._writer.offer(self._line(message), more=more)
+        return self._writer.offer(encode(message, null_id=True, line=True), more=more)
 
     def send_nowait(self, message: Message | Batch) -> None:
         """Queue a message to be written. Does not block."""
-        self._writer.put_nowait(self._line(message))
+        self._writer.put_nowait(encode(message, null_id=True, line=True))
 
     async def why_ended(self) -> ConnectionEnded:
         """Return the error for all pending requests. Each call creates a new error, with its own traceback."""
@@ -163,9 +160,6 @@ class StreamTransport:
                     await self._writer.wait_over()
         finally:
             await self._stream.aclose()
-
-    def _line(self, message: Message | Batch) -> bytes:
-        return encode(message, null_id=True, line=True)
 
     async def _write_on(self) -> None:
         await self._writer.run()
