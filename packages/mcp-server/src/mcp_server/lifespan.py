@@ -38,6 +38,8 @@ class LifespanRunner:
     ) -> None:
         self._info: Final = info
         self._lifespan: Final = lifespan
+        self.running = False
+        """Whether the lifespan is running."""
         self._state: object = None
         self._nursery: trio.Nursery | None = None
         self._users = 0
@@ -58,11 +60,6 @@ class LifespanRunner:
     @needed.setter
     def needed(self, needed: bool) -> None:
         self._needed = needed
-
-    @property
-    def running(self) -> bool:
-        """Whether the lifespan is running."""
-        return self._nursery is not None
 
     @property
     def nursery(self) -> trio.Nursery:
@@ -130,6 +127,7 @@ class LifespanRunner:
         # Within the author's context manager, so that background tasks can use the state until they end.
         async with open_private_nursery() as nursery:
             self._nursery, self._state = nursery, state
+            self.running = True
             for job in self.jobs:
                 nursery.start_soon(job)
             try:
@@ -139,3 +137,4 @@ class LifespanRunner:
                     await self._unused.wait()
             finally:
                 self._nursery, self._state = None, None
+                self.running = False

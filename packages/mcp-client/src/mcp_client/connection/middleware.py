@@ -86,7 +86,8 @@ class MiddlewareChain:
             LocalProtocolError: A middleware returned an object that is not a result of the method.
             McpError: The exceptions of `ClientChannel.request`.
         """
-        params = options.put(params)
+        if options.meta:
+            params = options.put(params)
         untouched = not self._middleware or definition is PING
         if untouched and caching is None:
             # As below, without the two functions: most requests take this path.

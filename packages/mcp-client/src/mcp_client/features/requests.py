@@ -376,7 +376,8 @@ class FeatureRequests:
         """
         channel = self._channel
         # A closed connection does not return cached results either.
-        kept = channel.server.revision in definition.cacheable and channel.ended is None
+        cacheable = definition.cacheable
+        kept = bool(cacheable) and channel.server.revision in cacheable and channel.ended is None
         return await channel.middleware.request(
             definition,
             params,

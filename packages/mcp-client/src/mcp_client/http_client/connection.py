@@ -279,7 +279,13 @@ class HttpConnection:
     def recycle(self) -> bool:
         """Return whether another request may follow after a complete response, and prepare the connection for it."""
         h = self._h11
-        if self._broken or self._eof or h.our_state is not h11.DONE or h.their_state is not h11.DONE or self.surplus:
+        if (
+            self._broken
+            or self._eof
+            or h.our_state is not h11.DONE
+            or h.their_state is not h11.DONE
+            or h.trailing_data[0]
+        ):
             return False
         h.start_next_cycle()
         self.reused = True

@@ -228,7 +228,9 @@ class ClientConnection(ClientHandshake):
             LocalProtocolError: The connection is not open, or the revision, the state of the session or the
                 capabilities forbid the request.
         """
-        server = self._open_server(definition.name)
+        server = self.server
+        if server is None or self._lifecycle.state is State.CLOSED:
+            raise self._not_open(definition.name)
         if definition not in self._callable:
             self._check_callable(definition, server)
         if getattr(params, "task", None) is not None and server.revision.core_tasks:
@@ -256,7 +258,9 @@ class ClientConnection(ClientHandshake):
         """
         if definition in _OWN_COMMAND:
             raise LocalProtocolError(f"notify cannot send {definition.name}: it has its own command")
-        server = self._open_server(definition.name)
+        server = self.server
+        if server is None or self._lifecycle.state is State.CLOSED:
+            raise self._not_open(definition.name)
         if self._notification(
             definition.name, server.revision
         ) is not definition or Side.CLIENT not in definition.sender_in(server.revision):
@@ -268,11 +272,8 @@ class ClientConnection(ClientHandshake):
             self._lifecycle.send(Kind.NOTIFICATION)
         return Outgoing(Notification(definition.name, self._wire(params, definition.params, server.revision)))
 
-    def _open_server(self, what: str) -> ServerPeer:
-        """Return the negotiated server. Raises `LocalProtocolError` if the connection is not open."""
-        if self.server is None or self._lifecycle.state is State.CLOSED:
-            raise LocalProtocolError(f"{what} before the revision is negotiated, or after the connection has closed")
-        return self.server
+    def _not_open(self, what: str) -> LocalProtocolError:
+        return LocalProtocolError(f"{what} before the revision is negotiated, or after the connection has closed")
 
     def _check_callable(self, definition: RequestMethod[object, object], server: ServerPeer) -> None:
         """Check that revision and capabilities allow a request, once per method. Raises `LocalProtocolError`."""

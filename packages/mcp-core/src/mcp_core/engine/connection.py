@@ -63,9 +63,9 @@ class Connection(MessageReceiver):
             del self._inbound.open[request]
             return None
         wire = result if isinstance(result, dict) else self._result_wire(inbound, result)
-        self._succeeded(inbound)
+        wire = self._completed(inbound, wire)
         del self._inbound.open[request]
-        return Outgoing(ResultResponse(request, self._stamp(inbound, wire)), request)
+        return Outgoing(ResultResponse(request, wire), request)
 
     def fail(self, request: RequestId, error: RequestFailed) -> Outgoing | None:
         """Return an error response to a request of the peer. The code and form follow the peer's revision.
@@ -220,12 +220,9 @@ class Connection(MessageReceiver):
                 raise MissingRequiredClientCapability.of(as_object(missing), f"the result of {inbound.definition.name}")
         return converter(peer.revision).unstructure(result)  # type: ignore[arg-type]  # of a class of the method
 
-    def _succeeded(self, inbound: InboundRequest) -> None:
-        """Update the subscriptions before a result response to an inbound request is sent."""
-
     def _over(self, request: RequestId) -> None:
         """Release the state of an inbound request that has ended."""
 
-    def _stamp(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
-        """Add the members that the revision requires in each result."""
+    def _completed(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
+        """Update the subscriptions, and return the result with the members that the revision requires in each result."""
         return wire

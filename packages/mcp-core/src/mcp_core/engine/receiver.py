@@ -274,7 +274,7 @@ class MessageReceiver(ABC):
         notes = () if note is None else (note,)
         if outbound is None:
             return ReceiveResult(MessageIgnored(reason=note or "a response to no request", message=message))
-        self._outbound.settle(outbound)
+        del self._outbound.open[outbound.id]
         if isinstance(message, ErrorResponse):
             error = request_failed(message.error.code, message.error.message, message.error.data)
             return self._error_received(outbound, error, notes)

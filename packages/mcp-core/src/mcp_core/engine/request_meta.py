@@ -54,7 +54,10 @@ class EnvelopeReader:
             UnsupportedProtocolVersion: The server does not support the revision.
         """
         # Clients repeat the same metadata in each request: comparing two small dicts costs less than reading one.
-        facts: JsonObject = {key: meta[key] for key in _MEMBERS if key in meta}
+        facts: JsonObject = {}
+        for key in _MEMBERS:
+            if key in meta:
+                facts[key] = meta[key]
         if self._last is not None and self._last[0] == facts:
             return self._last[1]
         peer = self._read(facts)

@@ -304,7 +304,7 @@ class ServerConnection(ServerReceiver):
         self._interests.unsubscribe_all()
         return SessionReplaced(id=id, abandoned=ended.end(), ended=ended, notes=notes)
 
-    def _succeeded(self, inbound: InboundRequest) -> None:
+    def _completed(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:
         if inbound.definition is RESOURCES_SUBSCRIBE and isinstance(inbound.params, SubscribeRequestParams):
             self._interests.subscribe(inbound.params.uri)
         elif inbound.definition is RESOURCES_UNSUBSCRIBE and isinstance(inbound.params, UnsubscribeRequestParams):
@@ -313,8 +313,6 @@ class ServerConnection(ServerReceiver):
             if not inbound.acknowledged:
                 raise LocalProtocolError(f"the subscription {inbound.id!r} must be acknowledged before it ends")
             self._over(inbound.id)
-
-    def _stamp(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:
         revision = inbound.peer.revision
         if not revision.server_info_in_results:
             return wire

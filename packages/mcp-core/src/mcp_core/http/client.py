@@ -163,7 +163,7 @@ class ClientExchange:
         self._revision: Final = revision
         self._limits: Final = limits
         # A modern server has no sessions, so it cannot report one as unknown.
-        self._session: Final = session_id if self._is_legacy else None
+        self._session: Final = session_id if revision is None or revision.era is Era.LEGACY else None
         self._last_event_id: Final = last_event_id or ""
         self._header_params: Final = header_params
         self._names: Final = names
@@ -172,10 +172,6 @@ class ClientExchange:
         self._expect: Expect | None = None
         self._reader: EventReader | None = None
         self._retry = _DEFAULT_RETRY
-
-    @property
-    def _is_legacy(self) -> bool:
-        return self._revision is None or self._revision.era is Era.LEGACY
 
     @property
     def message(self) -> Message | Batch | None:
@@ -377,7 +373,8 @@ class ClientExchange:
         return self._resume() or (Lost(self._why_lost()) if self._pending.has_requests else None)
 
     def _resume(self) -> Resume | None:
-        id = self._last_id() if self._is_legacy else ""
+        legacy = self._revision is None or self._revision.era is Era.LEGACY
+        id = self._last_id() if legacy else ""
         return Resume(id, self.retry_after) if id and resumable_after(id, self._limits) else None
 
     def _last_id(self) -> str:

@@ -195,8 +195,10 @@ def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str |
     given = request.headers.all("host")
     if len(given) != 1:
         return _sentence("Host", ", ".join(given), "is repeated" if given else "is missing", "hosts")
+    if len(given[0]) <= _LONGEST and request.target.startswith("/") and _is_allowed_host(given[0], allowed):
+        return None
     found = _authority(given[0])
-    if found is None or not (found in allowed or _is_allowed(found, allowed)):
+    if found is None or not _is_allowed(found, allowed):
         return _sentence("Host", given[0], "is not a host" if found is None else "is not allowed", "hosts")
     if not request.target.startswith("/"):
         # The absolute form, meant for proxies. Its host has precedence over the header (RFC 9112 section 3.2.2).
@@ -207,9 +209,16 @@ def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str |
     return None
 
 
+# Clients send the same text each time.
+@lru_cache(maxsize=256)
+def _is_allowed_host(text: str, allowed: frozenset[_Authority]) -> bool:
+    found = _read_authority(text)
+    return found is not None and _is_allowed(found, allowed)
+
+
 def _is_allowed(found: _Authority, allowed: frozenset[_Authority]) -> bool:
     name, port = found
-    if (name, None) in allowed:
+    if found in allowed or (name, None) in allowed:
         return True
     # A proxy in front may hide the scheme, and with it which of the two default ports is meant.
     return port is None and any((name, default) in allowed for default in _DEFAULT_PORTS.values())

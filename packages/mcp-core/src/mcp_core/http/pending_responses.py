@@ -64,7 +64,10 @@ class PendingResponses:
             if isinstance(each, MalformedMessage):
                 self._settle(each.answers)
             elif isinstance(each, ResultResponse | ErrorResponse):
-                self._settle(each.id)
+                if each.id in self.ids:
+                    self.ids.remove(each.id)
+                else:
+                    self._settle(each.id)
         return what
 
     def _settle(self, id: RequestId | None) -> None:

@@ -232,7 +232,9 @@ def mismatch(
         name_param = names.get(method)
         if name_param is not None:
             found = _compare_name(headers, params.get(name_param), demanded=method in _NAME_DEMANDED)
-    return found or param_mismatch(headers, params, header_params)
+    if found is not None or not header_params:
+        return found
+    return param_mismatch(headers, params, header_params)
 
 
 def param_mismatch(headers: Headers, params: JsonObject, header_params: Sequence[ParamHeader]) -> HeaderMismatch | None:

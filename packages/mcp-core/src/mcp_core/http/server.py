@@ -175,11 +175,10 @@ class ServerExchange(Responses):
 
     def _admit_post(self) -> Refusal | None:
         headers = self._request.headers
-        if not is_json(headers.get("content-type")):
+        kind = headers.get("content-type")
+        if kind != JSON and not is_json(kind):
             # This also rejects the types that a web page can send without a preflight request: forms, plain text.
-            return self.refuse(
-                415, f"Content-Type must be {JSON}, not {headers.get('content-type') or 'nothing'!a:.80}"
-            )
+            return self.refuse(415, f"Content-Type must be {JSON}, not {kind or 'nothing'!a:.80}")
         coding = headers.get("content-encoding")
         if coding is not None and coding.lower() != "identity":
             only = (("accept-encoding", "identity"),)

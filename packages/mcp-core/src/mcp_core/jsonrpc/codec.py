@@ -341,9 +341,13 @@ def encode(message: Message | Batch, *, null_id: bool, line: bool = False) -> by
 
 def _envelope(message: Message | MalformedMessage, *, null_id: bool) -> JsonObject:
     if isinstance(message, ResultResponse):
-        return {"jsonrpc": "2.0", "id": _sent_id(message.id), "result": message.result}
+        if type(message.id) is not int:
+            _check_id(message.id)
+        return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
     if isinstance(message, Request):
-        envelope: JsonObject = {"jsonrpc": "2.0", "id": _sent_id(message.id), "method": message.method}
+        if type(message.id) is not int:
+            _check_id(message.id)
+        envelope: JsonObject = {"jsonrpc": "2.0", "id": message.id, "method": message.method}
     elif isinstance(message, Notification):
         envelope = {"jsonrpc": "2.0", "method": message.method}
     elif isinstance(message, ErrorResponse):
@@ -358,7 +362,8 @@ def _envelope(message: Message | MalformedMessage, *, null_id: bool) -> JsonObje
 def _error_envelope(message: ErrorResponse, *, null_id: bool) -> JsonObject:
     envelope: JsonObject = {"jsonrpc": "2.0"}
     if message.id is not None:
-        envelope["id"] = _sent_id(message.id)
+        _check_id(message.id)
+        envelope["id"] = message.id
     elif null_id:
         envelope["id"] = None
     error: JsonObject = {"code": int(message.error.code), "message": message.error.message}
@@ -368,7 +373,6 @@ def _error_envelope(message: ErrorResponse, *, null_id: bool) -> JsonObject:
     return envelope
 
 
-def _sent_id(request_id: RequestId) -> RequestId:
-    if type(request_id) is not int and type(request_id) is not str:
+def _check_id(request_id: RequestId) -> None:
+    if not _is_id(request_id):
         raise LocalProtocolError(f"an id must be a string or an integer, not {request_id!r}")
-    return request_id

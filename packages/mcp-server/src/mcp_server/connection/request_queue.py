@@ -121,12 +121,12 @@ class PrincipalQueues:
         """Return the number of principals that have requests."""
         return len(self._queues)
 
-    def queue(self, principal: str | None) -> RequestQueue | None:
-        """Return the queue of a principal; `None` for an anonymous client. Call `claim` before the next checkpoint."""
-        return None if principal is None else self._queues.setdefault(principal, RequestQueue(self._limits))
+    def queue(self, principal: str) -> RequestQueue:
+        """Return the queue of a principal. Call `claim` before the next checkpoint."""
+        return self._queues.setdefault(principal, RequestQueue(self._limits))
 
-    def forget(self, principal: str | None) -> None:
+    def forget(self, principal: str) -> None:
         """Remove the queue of a principal whose last request has ended."""
-        queue = None if principal is None else self._queues.get(principal)
-        if principal is not None and queue is not None and queue.unused:
+        queue = self._queues.get(principal)
+        if queue is not None and queue.unused:
             del self._queues[principal]

@@ -160,6 +160,8 @@ class Mounts:
 
     def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a mounted tool that HTTP headers mirror."""
+        if not self._mounted:
+            return ()
         found = self._find("tool", tool)
         return () if found is None else found[0].header_params(found[1])
 

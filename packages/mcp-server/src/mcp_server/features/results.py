@@ -212,7 +212,8 @@ class Results:
         except RecursionError:
             raise self._failure("the value contains itself, or is nested too deeply") from None
         if self.output_schema is None:
-            return CallToolResult(content=() if written is None else (TextContent(text=_plain(written)),))
+            text = written if isinstance(written, str) else _json(written)
+            return CallToolResult(content=() if written is None else (TextContent(text=text),))
         structured: JsonValue = {"result": written} if self._wrapped else written
         return CallToolResult(content=(TextContent(text=_json(structured)),), structured_content=structured)
 
@@ -231,11 +232,8 @@ class Results:
             return [value.to_content()]
         if isinstance(value, bytes):
             return [File(value).to_content()]
-        return [TextContent(text=_plain(self._any.dump(value)))]
-
-
-def _plain(value: JsonValue) -> str:
-    return value if isinstance(value, str) else _json(value)
+        written = self._any.dump(value)
+        return [TextContent(text=written if isinstance(written, str) else _json(written))]
 
 
 def _json(value: JsonValue) -> str:

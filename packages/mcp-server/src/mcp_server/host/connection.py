@@ -106,6 +106,7 @@ class Connection:
         "idle",
         "look_at",
         "lost",
+        "prompt",
         "scheme",
         "server",
         "waiting_since",
@@ -146,6 +147,8 @@ class Connection:
         """Whether nothing more can be written."""
         self.abandoned = False
         """Whether the application runs without a client: it has disconnected, or another task serves the connection."""
+        self.prompt: Final = pipe.prompt
+        """Whether `write_now` usually writes without waiting."""
         self._pipe: Final = pipe
         self._leaving: Final = leaving
         self._first_request_seconds = first_request_seconds
@@ -399,11 +402,6 @@ class Connection:
             # Shielded: `data` was sent. A caller that is cancelled here must not conclude that only a part was sent.
             await trio.lowlevel.cancel_shielded_checkpoint()
 
-    @property
-    def prompt(self) -> bool:
-        """Whether `write_now` usually writes without waiting."""
-        return self._pipe.prompt
-
     def write_now(self, data: bytes) -> bool:
         """Write what can be written without waiting. The next write sends the rest first.
 
@@ -433,7 +431,7 @@ class Connection:
         whole = False
         if len(rest) > _UNREAD:
             self._output_bytes = _HELD * (len(rest) + sent)
-            if self._pipe.prompt:
+            if self.prompt:
                 # The socket buffer of the system is full, because the client does not read.
                 self._charge_output()
             else:

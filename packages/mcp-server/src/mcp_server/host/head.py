@@ -119,6 +119,14 @@ class SizedBody:
         """The bytes after the body, and whether the end of input was received."""
         return self._received or b"", self._received is None
 
+    def take_all(self) -> tuple[bytes, bytes] | None:
+        """Return the whole body and the bytes after it; `None` if a part is missing or was taken already."""
+        data = self._received
+        if data is None or len(data) < self.length or self._left != self.length:
+            return None
+        self._left, self._received = 0, data[self.length :]
+        return data[: self.length], self._received
+
     def receive_data(self, data: bytes) -> None:
         """Append received bytes; empty bytes mean the end of input."""
         self._received = (self._received or b"") + data if data else None

@@ -319,6 +319,16 @@ class AsgiRequest:
         parser = self._parser
         if parser is None:
             return
+        whole = parser.take_all() if isinstance(parser, SizedBody) else None
+        if whole is not None:
+            # As the loop below. Most bodies arrive with the head.
+            if whole[0]:
+                self._parts.append(whole[0])
+            self._received += len(whole[0])
+            self._ahead = whole[1]
+            self.body_complete = True
+            self._parser = None
+            return
         try:
             for _ in range(_EVENTS_AT_ONCE):
                 event = parser.next_event()

@@ -99,7 +99,9 @@ class ResponseWriter:
             lower = name.lower()
             if lower == b"content-length":
                 # Written when the body starts. A response to HEAD has this header without a body.
-                self._left = _length(value)
+                if not value.isdigit():
+                    raise ValueError(f"invalid Content-Length {value!r}")
+                self._left = int(value)
                 continue
             if lower == b"connection":
                 self.close = self.close or b"close" in value.lower()
@@ -138,7 +140,11 @@ class ResponseWriter:
             head = self._head(data, more=more, date=date)
         framing = self._framing
         if framing is _Framing.LENGTH and self._left is not None:
-            self._count(self._left, data, more=more)
+            self._left = left = self._left - len(data)
+            if left < 0 or (left and not more):
+                raise ValueError(
+                    f"the body is {abs(left)} bytes {'longer' if left < 0 else 'shorter'} than its Content-Length"
+                )
         self.complete = not more
         if framing is _Framing.NONE:
             return head
@@ -167,19 +173,6 @@ class ResponseWriter:
             extra = b"transfer-encoding: chunked\r\n"
         dated = b"" if self._dated else b"date: %b\r\n" % date
         return b"%b%b%b%b\r\n" % (self._block, extra, dated, b"connection: close\r\n" if self.close else b"")
-
-    def _count(self, left: int, data: bytes, *, more: bool) -> None:
-        self._left = left = left - len(data)
-        if left < 0 or (left and not more):
-            raise ValueError(
-                f"the body is {abs(left)} bytes {'longer' if left < 0 else 'shorter'} than its Content-Length"
-            )
-
-
-def _length(value: bytes) -> int:
-    if not value.isdigit():
-        raise ValueError(f"invalid Content-Length {value!r}")
-    return int(value)
 
 
 def plain_response(status: int, text: str, *, date: bytes) -> bytes:

@@ -77,7 +77,8 @@ class SocketPipe:
     async def receive_some(self, most: int = _PIECE) -> bytes:
         """Wait for bytes and return at most `most`; empty at the end of input."""
         while True:
-            self._check_open()
+            if self._sock.fileno() == -1:
+                raise trio.ClosedResourceError("the connection was dropped")
             await trio.lowlevel.wait_readable(self._sock)
             try:
                 return self._sock.recv(most)
@@ -97,7 +98,8 @@ class SocketPipe:
 
     async def send_some(self, data: memoryview) -> int:
         """Wait until bytes can be written, and return the number of bytes written."""
-        self._check_open()
+        if self._sock.fileno() == -1:
+            raise trio.ClosedResourceError("the connection was dropped")
         await trio.lowlevel.wait_writable(self._sock)
         return self.send_now(data)
 
@@ -122,10 +124,6 @@ class SocketPipe:
         """Close the socket. Bytes that were written still arrive."""
         if self._sock.fileno() != -1:
             self._close()
-
-    def _check_open(self) -> None:
-        if self._sock.fileno() == -1:
-            raise trio.ClosedResourceError("the connection was dropped")
 
     def _close(self) -> None:
         trio.lowlevel.notify_closing(self._sock)

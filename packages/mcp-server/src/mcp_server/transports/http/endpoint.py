@@ -337,7 +337,8 @@ class HttpEndpoint:
             # Let the tasks of dropped requests free their memory before this message is parsed.
             for _ in range(_TURNS):
                 await trio.lowlevel.checkpoint()
-        post = exchange.read(body, self._service.header_params, names=self._template().names)
+        template = self._template()
+        post = exchange.read(body, self._service.header_params, names=template.names)
         # Most of the memory of a large message is in the parsed objects.
         del body
         if isinstance(post, Refusal):
@@ -355,13 +356,20 @@ class HttpEndpoint:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
                 return await self._sessions.open(message, context)
             return await self._sessions.post(post, context)
-        return await self._answer_modern(message, post.size, context)
+        return await self._answer_modern(message, post.size, template, context)
 
-    async def _answer_modern(self, message: Message | Batch, size: int, context: HttpContext) -> Subscription | None:
+    async def _answer_modern(
+        self, message: Message | Batch, size: int, template: Template, context: HttpContext
+    ) -> Subscription | None:
         principal = context.identity.key
-        queue = self._queues.queue(principal) if isinstance(message, Request) else None
+        queue = self._queues.queue(principal) if principal is not None and isinstance(message, Request) else None
         line = ModernRequest(
-            self._service, self._engine(), context, policy=self.policy, notifier=self._notifier, queue=queue
+            self._service,
+            template.connection.exchange(),
+            context,
+            policy=self.policy,
+            notifier=self._notifier,
+            queue=queue,
         )
         if not isinstance(message, Request):
             line.notify(cast("Notification", message))  # modern messages are requests or notifications
@@ -376,7 +384,8 @@ class HttpEndpoint:
                     self._streams += 1
         finally:
             self._modern_requests.discard(line)
-            self._queues.forget(principal)
+            if principal is not None:
+                self._queues.forget(principal)
         if subscription is not None:
             self._modern_requests.add(subscription)
         return subscription
