@@ -306,29 +306,25 @@ class HttpConnection:
                 event = self._h11.next_event()
             except h11.RemoteProtocolError as bad:
                 raise self._violation(bad) from bad
-            if isinstance(event, type):
-                await self._receive()
-            else:
+            if not isinstance(event, type):
                 return event
-
-    async def _receive(self) -> None:
-        try:
-            data = await self._stream.receive_some()
-        except trio.BrokenResourceError as broken:
-            # A server that requires another certificate reports it only here.
-            what = "broke before the response was complete"
-            why = explain(broken)
-            begun = self._received > 0
-            raise self._ended(f"{what}: {why}" if why else what, sent=True, begun=begun) from broken
-        except trio.ClosedResourceError:
-            raise self._ended("was closed by this side", sent=True, begun=self._received > 0) from None
-        if not data and not self._received:
-            raise self._ended(f"ended without a response{self._hint()}", sent=True, begun=False)
-        if not self._received and data.startswith(_ALERT):
-            raise self._ended(f"carries TLS{self._hint()}", sent=True, begun=True)
-        self._eof = not data
-        self._received += len(data)
-        self._h11.receive_data(bytes(data))
+            try:
+                data = await self._stream.receive_some()
+            except trio.BrokenResourceError as broken:
+                # A server that requires another certificate reports it only here.
+                what = "broke before the response was complete"
+                why = explain(broken)
+                begun = self._received > 0
+                raise self._ended(f"{what}: {why}" if why else what, sent=True, begun=begun) from broken
+            except trio.ClosedResourceError:
+                raise self._ended("was closed by this side", sent=True, begun=self._received > 0) from None
+            if not data and not self._received:
+                raise self._ended(f"ended without a response{self._hint()}", sent=True, begun=False)
+            if not self._received and data.startswith(_ALERT):
+                raise self._ended(f"carries TLS{self._hint()}", sent=True, begun=True)
+            self._eof = not data
+            self._received += len(data)
+            self._h11.receive_data(bytes(data))
 
     def _of_version(self, event: h11.Response | h11.InformationalResponse) -> HttpConnectionEnded:
         """Return the error for a version other than HTTP/1.0 and HTTP/1.1."""

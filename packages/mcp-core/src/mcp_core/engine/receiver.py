@@ -137,11 +137,20 @@ class MessageReceiver(ABC):
         """
         if self._lifecycle.state is State.CLOSED:
             return ReceiveResult(MessageIgnored(reason=_OVER, message=message))
-        if isinstance(message, Request):
-            return self._receive_request(message)
         if isinstance(message, Notification):
             return self._receive_notification(message)
-        return self._receive_response(message)
+        if not isinstance(message, Request):
+            return self._receive_response(message)
+        try:
+            return self._accept(message)
+        except Violation as violation:
+            error = ErrorObject(int(violation.code), violation.message)
+            reason = violation.message
+        except RequestFailed as failure:
+            error = ErrorObject(failure.code, failure.message, failure.data)
+            reason = failure.message
+        reply = Outgoing(ErrorResponse(message.id, error), message.id)
+        return ReceiveResult(MessageIgnored(reason=reason, message=message), reply)
 
     def refuse_batch(self) -> ErrorResponse | None:
         """Check that a batch is allowed in the current session. Spec: basic#batching (2025-03-26 only)
@@ -156,18 +165,6 @@ class MessageReceiver(ABC):
         why = "before the session was opened" if self._session is None else f"in revision {self._session.revision}"
         error = ErrorObject(int(ErrorCode.INVALID_REQUEST), f"a batch is not allowed {why}")
         return ErrorResponse(None, error)
-
-    def _receive_request(self, message: Request) -> ReceiveResult:
-        try:
-            return self._accept(message)
-        except Violation as violation:
-            error = ErrorObject(int(violation.code), violation.message)
-            reason = violation.message
-        except RequestFailed as failure:
-            error = ErrorObject(failure.code, failure.message, failure.data)
-            reason = failure.message
-        reply = Outgoing(ErrorResponse(message.id, error), message.id)
-        return ReceiveResult(MessageIgnored(reason=reason, message=message), reply)
 
     @abstractmethod
     def _accept(self, message: Request) -> ReceiveResult:

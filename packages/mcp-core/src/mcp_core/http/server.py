@@ -103,12 +103,23 @@ class ServerExchange(Responses):
         revisions: The revisions that the server supports. The same frozenset each time is fastest.
     """
 
-    __slots__ = ("_modern", "_served", "accepts_json", "accepts_stream", "last_event_id", "session_id", "version")
+    __slots__ = (
+        "_modern",
+        "_served",
+        "accepts_json",
+        "accepts_stream",
+        "last_event_id",
+        "prefers_stream",
+        "session_id",
+        "version",
+    )
 
     accepts_json: bool
     """Whether the client accepts a response in JSON."""
     accepts_stream: bool
     """Whether the client accepts an event stream."""
+    prefers_stream: bool
+    """Whether a response that could be JSON must be a stream: the policy or the client's `Accept` requires it."""
     session_id: str | None
     """`Mcp-Session-Id`; `None` if it is missing, and in a modern request, where it is ignored."""
     last_event_id: str | None
@@ -129,11 +140,7 @@ class ServerExchange(Responses):
         self.last_event_id = None if self._modern else headers.get(LAST_EVENT_ID) or None
         self.accepts_json = accepts(headers, JSON) > 0
         self.accepts_stream = accepts(headers, EVENT_STREAM) > 0
-
-    @property
-    def prefers_stream(self) -> bool:
-        """Whether a response that could be JSON must be a stream: the policy or the client's `Accept` requires it."""
-        return self.accepts_stream and (self._policy.answer == "stream" or not self.accepts_json)
+        self.prefers_stream = self.accepts_stream and (policy.answer == "stream" or not self.accepts_json)
 
     @property
     def null_ids(self) -> bool:

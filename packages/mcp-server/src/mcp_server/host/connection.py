@@ -223,7 +223,20 @@ class Connection:
         Raises:
             Refused: The input is not an HTTP request, its head is too large, or it did not arrive in time.
         """
-        data = await self._first_bytes()
+        data = self._received
+        self._received = b""
+        if data:
+            # Pipelined requests must not prevent other tasks from running.
+            await trio.lowlevel.checkpoint()
+        # RFC 9112 section 2.2: an empty line before a request is ignored.
+        data = data.lstrip(b"\r\n")
+        if not data and not self.host.stopping:
+            self.waiting_since = trio.current_time()
+            until = self.waiting_since + self._first_request_seconds
+            self.idle = True
+            while not data and (more := await self.read(until=until)):
+                data = more.lstrip(b"\r\n")
+            self.idle = False
         if not data:
             return None
         now = trio.current_time()
@@ -270,24 +283,6 @@ class Connection:
         finally:
             charge.release()
         return found
-
-    async def _first_bytes(self) -> bytes:
-        """Return the first bytes of the next request; empty if the connection has ended."""
-        data = self._received
-        self._received = b""
-        if data:
-            # Pipelined requests must not prevent other tasks from running.
-            await trio.lowlevel.checkpoint()
-        # RFC 9112 section 2.2: an empty line before a request is ignored.
-        data = data.lstrip(b"\r\n")
-        if not data and not self.host.stopping:
-            self.waiting_since = trio.current_time()
-            until = self.waiting_since + self._first_request_seconds
-            self.idle = True
-            while not data and (more := await self.read(until=until)):
-                data = more.lstrip(b"\r\n")
-            self.idle = False
-        return data
 
     async def _ended_well(self, exchange: AsgiRequest, *, failed: bool) -> bool:
         """Complete the response or send an error response. Return whether the connection can carry another request."""

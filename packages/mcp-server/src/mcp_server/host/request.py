@@ -422,10 +422,8 @@ class AsgiRequest:
         out = response.body(data, more=more, date=connection.host.date())
         # No checkpoint after the last part: the read of the next request is one.
         await connection.write(out, pause=more)
-        if not more:
-            self._finish()
-
-    def _finish(self) -> None:
+        if more:
+            return
         self.finished = True
         if self._background is not None:
             self._background.scope.cancel()
@@ -433,7 +431,7 @@ class AsgiRequest:
             self.wake()
         if self.looked:
             # Check soon whether the application continues without its client.
-            self._connection.look_by(trio.current_time() + PROMPT)
+            connection.look_by(trio.current_time() + PROMPT)
 
     # --- called by the host ----------------------------------------------------------------------------------------
 

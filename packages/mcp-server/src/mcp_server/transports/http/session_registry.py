@@ -21,7 +21,7 @@ import trio
 
 from mcp_core.engine.events import MessageIgnored
 from mcp_core.errors import InvalidValue, LimitExceeded
-from mcp_core.http.sessions import SessionTable
+from mcp_core.http.sessions import EvictedSession, SessionTable
 from mcp_core.jsonrpc.messages import Batch
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.logging import LOGGING_LEVELS
@@ -112,7 +112,8 @@ class SessionRegistry:
         id = None
         if connection.session is not None:
             id = secrets.token_urlsafe(_ID_BYTES)
-            await self._sweep(trio.current_time())
+            now = trio.current_time()
+            await self._sweep(self._table.expire(now), now)
             session = None
             try:
                 session = self._session(connection, context.identity.key, id)
@@ -187,7 +188,9 @@ class SessionRegistry:
     async def _find(self, id: str, principal: str | None) -> Session | None:
         """Return the session with this id if it belongs to the principal."""
         now = trio.current_time()
-        await self._sweep(now)
+        departed = self._table.expire(now)
+        if departed or now - self._purged_at > self._policy.session_idle:
+            await self._sweep(departed, now)
         session = self._table.find(id, principal, now)
         if session is None:
             session = await self._load(id, principal)
@@ -334,9 +337,14 @@ class SessionRegistry:
             session.not_stored()
             self.failures.failed("a subscription is not stored", error)
 
-    async def _sweep(self, now: float) -> None:
-        """Close the expired sessions. `now` is the time by trio's clock."""
-        for departed in self._table.expire(now):
+    async def _sweep(self, expired: Sequence[EvictedSession[Session]], now: float) -> None:
+        """Close the expired sessions, and from time to time delete those in the store.
+
+        Args:
+            expired: The sessions that the table removed.
+            now: The time, by trio's clock.
+        """
+        for departed in expired:
             _log.info("session ended: reason=%s", departed.reason.value)
             await self._end(departed.value)
         idle = self._policy.session_idle
