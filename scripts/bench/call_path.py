@@ -12,8 +12,8 @@ the functions in the order of their first calls, with their numbers of calls.
 
 What counts as a call is what `sys.setprofile` reports as the event `call`: a call of a Python function, and each
 resumption of a generator or of a coroutine. A coroutine that waits twice therefore counts three times: its start and
-two resumptions. Comprehensions, class bodies and functions that attrs generates are calls, too; calls into C, into other
-packages and into the tool itself are not. A generated function belongs to the module of its class.
+two resumptions. Comprehensions are calls, too; calls into C, into other packages and into the tool itself are not.
+Constructors that attrs generates have no source file. They are counted apart.
 
 The client makes `--calls` calls to warm up, then nine calls with a pause after each, so that the calls do not
 overlap. Of these nine, the one with the median count is printed. The counts do not depend on the speed of the machine.
@@ -59,7 +59,10 @@ MEASURED: Final = 9
 PAUSE: Final = 0.02
 """Time after a call, in seconds, in which the server completes what follows its response."""
 
-_GENERATED: Final = re.compile(r"<attrs generated \w+ (?P<module>[\w.]+)\.\w+(?:-\d+)?>")
+GENERATED: Final = "generated "
+"""The prefix of the names of functions that attrs generates."""
+
+_GENERATED_FILE: Final = re.compile(r"<attrs generated \w+ (?P<module>[\w.]+)\.(?P<name>\w+)(?:-\d+)?>")
 _FOLDERS: Final = {os.path.dirname(str(package.__file__)) + os.sep: package.__name__ for package in PACKAGES}
 
 
@@ -108,17 +111,16 @@ class CallRecorder:
         """
         calls: list[RecordedCall] = []
         for at, code in tuple(self._calls):
-            if since <= at < until and (file := self._file_of(code)) is not None:
-                calls.append(RecordedCall(at, file, code.co_qualname))
+            if since <= at < until:
+                generated = _GENERATED_FILE.fullmatch(code.co_filename)
+                module = None if generated is None else sys.modules.get(generated["module"])
+                file = self._file_of(code.co_filename if module is None else str(module.__file__))
+                name = code.co_qualname if generated is None else f"{GENERATED}{generated['name']}.{code.co_name}"
+                if file is not None:
+                    calls.append(RecordedCall(at, file, name))
         return calls
 
-    def _file_of(self, code: CodeType) -> str | None:
-        generated = _GENERATED.fullmatch(code.co_filename)
-        if generated is not None:
-            module = sys.modules.get(generated["module"])
-            path = str(getattr(module, "__file__", ""))
-        else:
-            path = code.co_filename
+    def _file_of(self, path: str) -> str | None:
         for folder, package in self._folders.items():
             if path.startswith(folder):
                 return f"{package}/{path.removeprefix(folder)}"
@@ -144,6 +146,8 @@ class CallPath(NamedTuple):
     """The distinct source files, both sides together."""
     calls: int
     """The calls, both sides together."""
+    generated: int
+    """The calls of functions that attrs generates."""
 
 
 def path_of(client: Iterable[RecordedCall], server: Iterable[RecordedCall]) -> CallPath:
@@ -156,7 +160,9 @@ def path_of(client: Iterable[RecordedCall], server: Iterable[RecordedCall]) -> C
     merged = sorted([(call.at, "client", call) for call in client] + [(call.at, "server", call) for call in server])
     counts = Counter((side, call.file, call.function) for _, side, call in merged)
     steps = [Step(*place, calls) for place, calls in counts.items()]
-    return CallPath(steps, len({step.file for step in steps}), len(merged))
+    written = [step for step in steps if not step.function.startswith(GENERATED)]
+    calls = sum(step.calls for step in written)
+    return CallPath(steps, len({step.file for step in written}), calls, len(merged) - calls)
 
 
 async def serve(transport: str) -> None:
@@ -253,7 +259,10 @@ def show(title: str, path: CallPath, goal: tuple[int, int], *, totals: bool) -> 
         goal: The files and calls that are allowed.
         totals: Whether to print only the totals.
     """
-    print(f"{title}: {path.files} files (at most {goal[0]}), {path.calls} calls (at most {goal[1]})")
+    print(
+        f"{title}: {path.files} files (at most {goal[0]}), {path.calls} calls (at most {goal[1]}),"
+        f" {path.generated} calls of generated constructors"
+    )
     if totals:
         return
     for step in path.steps:

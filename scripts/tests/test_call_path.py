@@ -107,8 +107,8 @@ def test_generated_function_belongs_to_module_of_class(tmp_path: Path, monkeypat
         monkeypatch.setitem(sys.modules, "sample", module)
         module.Point(1)
 
-    (call,) = [call for call in recorded(tmp_path, construct) if "init" in call.function]
-    assert call.file == "package/sample.py"
+    (call,) = recorded(tmp_path, construct)
+    assert (call.file, call.function) == ("package/sample.py", "generated Point.__init__")
 
 
 def test_calls_outside_of_period_or_package_are_not_counted(tmp_path: Path) -> None:
@@ -129,16 +129,22 @@ def test_calls_outside_of_period_or_package_are_not_counted(tmp_path: Path) -> N
 
 def test_path_joins_both_processes_in_order_of_time() -> None:
     client = [RecordedCall(1, "a.py", "send"), RecordedCall(5, "b.py", "receive"), RecordedCall(6, "b.py", "receive")]
-    server = [RecordedCall(2, "c.py", "serve"), RecordedCall(3, "a.py", "send")]
+    server = [
+        RecordedCall(2, "c.py", "serve"),
+        RecordedCall(3, "a.py", "send"),
+        RecordedCall(4, "d.py", "generated Point.__init__"),
+    ]
     path = path_of(client, server)
     assert [(step.side, step.function, step.calls) for step in path.steps] == [
         ("client", "send", 1),
         ("server", "serve", 1),
         ("server", "send", 1),
+        ("server", "generated Point.__init__", 1),
         ("client", "receive", 2),
     ]
     assert path.files == 3
     assert path.calls == 5
+    assert path.generated == 1
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
