@@ -25,7 +25,7 @@ from mcp_client.testing.transport_contract import (
 from mcp_client.transports.stdio.command import StdioParameters
 from mcp_client.transports.stdio.process import ChildProcess
 from mcp_core.errors import ConnectionEnded
-from mcp_server.transports.descriptors import DescriptorStream
+from mcp_server.runners.descriptors import DescriptorStream
 
 _NAMES = {check.__name__: check for check in TRANSPORT_CHECKS if hasattr(check, "__name__")}
 

@@ -135,7 +135,8 @@ class ServerService:
         """Run the handler of a request, through the middleware. Return its result."""
         # The engine rejects methods that the server does not offer. All others have a handler.
         handler, request = self.handlers[call.request.method], call.request
-        check_uris(request.params)
+        if type(request.params) in WITH_URIS:
+            check_uris(request.params)
         result = await (self.environment.middleware.inbound_request(handler, call) if self._layers else handler(call))
         # A subscription may continue without its handler. Any other request would never get a response.
         if result is None and request.definition is not SUBSCRIPTIONS_LISTEN:
@@ -159,9 +160,7 @@ class ServerService:
         if listener is None and not self._layers:
             return
         try:
-            through = self.environment.middleware.inbound_notification(channel, call.request
-        if type(request.params) in WITH_URIS:
-            check_uris(request.params)
+            through = self.environment.middleware.inbound_notification(channel, event)
             if through is not None and listener is not None:
                 listener(through.params)
         except Exception:  # noqa: BLE001 -- the author's function may raise anything; a notification has no response
