@@ -94,7 +94,7 @@ async def start(name: str, *arguments: str) -> AsyncIterator[Child]:
         stderr=errors,
         # ^C is for the parent, which ends its children in order.
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(_SCRIPTS)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(_SCRIPTS), os.environ.get("PYTHONPATH"))))},
     )
     child = Child(process, errors)
     try:
