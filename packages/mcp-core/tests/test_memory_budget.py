@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
+import weakref
 from typing import TYPE_CHECKING
 
 import orjson
@@ -53,6 +55,27 @@ def test_kept_charge_over_five_eighths_rejected_and_names_setting() -> None:
         held.resize(700)
     assert (caught.value.observed, caught.value.allowed) == (700, 625)
     assert (held.size, budget.used, budget.refused) == (600, 600, 1)
+
+
+class Answer:
+    """An object that a refused caller refers to."""
+
+
+def test_data_of_refused_caller_freed_without_garbage_collector() -> None:
+    budget = MemoryBudget(1_000)
+    budget.droppable("a").resize(600)
+
+    def refused() -> weakref.ref[Answer]:
+        answer = Answer()
+        with contextlib.suppress(LimitExceeded):
+            budget.droppable("b").resize(600)
+        return weakref.ref(answer)
+
+    gc.disable()
+    try:
+        assert refused()() is None
+    finally:
+        gc.enable()
 
 
 def test_moderate_owners_share_bounded_eighth() -> None:

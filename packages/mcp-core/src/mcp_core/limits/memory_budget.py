@@ -311,15 +311,19 @@ class MemoryBudget:
                 (each for each in self._owners.values() if each.droppable), key=lambda each: each.size, default=None
             )
             self.refused += 1
-            excess = _exceeded("holds", self.used + more, self._total)
             if largest is None or largest.size <= size:
-                raise excess
+                raise self._exhausted(more)
             newest = next(reversed(largest.droppable))
             drop = newest.on_drop
+            newest.dropped = self._exhausted(more)
             newest.release()
-            newest.dropped = excess
             if drop is not None:
                 drop()
+
+    def _exhausted(self, more: int) -> LimitExceeded:
+        # A local variable for the error that `_free` raises would form a cycle with its traceback, which refers to the
+        # callers of `_free` and so to the data that was refused, until garbage collection.
+        return _exceeded("holds", self.used + more, self._total)
 
 
 def _exceeded(what: str, observed: int, allowed: int) -> LimitExceeded:
