@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import math
+import tracemalloc
 from typing import cast
 
 import orjson
@@ -384,3 +385,15 @@ def test_long_text_with_few_values_read_exactly(before: str, expected: list[Json
 def test_line_end_written_on_demand() -> None:
     assert write({"a": 1}, line=True) == b'{"a":1}\n'
     assert write([2**70], line=True) == b"[1180591620717411303424]\n"
+
+
+@pytest.mark.parametrize("value", ["x" * 1_000_000, [1] * 300_000], ids=["string", "integers"])
+def test_long_text_takes_no_more_memory_than_its_bytes(value: JsonValue) -> None:
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        written = write(value)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1.1 * len(written)

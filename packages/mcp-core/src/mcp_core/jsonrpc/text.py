@@ -265,6 +265,9 @@ def write(value: JsonValue, *, line: bool = False) -> bytes:
         text = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE if line else None)
     except TypeError as error:
         text = _write_large_integers(value, error) + (b"\n" if line else b"")
+    if len(text) > _LONG_BYTES:
+        # orjson allocates for the longest possible text, up to 40 times as much as it needs, and keeps all of it.
+        text = bytes(memoryview(text))
     # If there are few values, that is, one long string, checking them takes less time than searching the text.
     few = len(text) > _LONG_BYTES and _count(text, b",", _FEW) < _FEW
     if (few or b"null" in text) and _has_infinite(value):
