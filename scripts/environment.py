@@ -43,17 +43,25 @@ def requirements(
         extras: Whether to include the optional dependencies of the distributions.
 
     Returns:
-        The requirements, sorted and without duplicates and without the project's distributions.
+        The requirements, sorted and without duplicates. Those on the project's distributions are replaced by their extras.
     """
-    projects = [tomllib.loads((root / path / "pyproject.toml").read_text())["project"] for path in distributions]
-    ours = {project["name"] for project in projects} | {"mcp-core"}
+    projects = {path: tomllib.loads((root / path / "pyproject.toml").read_text())["project"] for path in DISTRIBUTIONS}
+    ours = {project["name"]: project.get("optional-dependencies", {}) for project in projects.values()}
     available = tomllib.loads((root / "pyproject.toml").read_text())["dependency-groups"]
-    found: set[str] = {name for group in groups for name in available[group]}
-    for project in projects:
-        found.update(project.get("dependencies", ()))
+    wanted: list[str] = [name for group in groups for name in available[group]]
+    for path in distributions:
+        wanted += projects[path].get("dependencies", ())
         if extras:
-            found.update(*project.get("optional-dependencies", {}).values())
-    return sorted(requirement for requirement in found if re.split(r"[\s<>=!~;\[@]", requirement)[0] not in ours)
+            wanted += (name for names in projects[path].get("optional-dependencies", {}).values() for name in names)
+    found: set[str] = set()
+    while wanted:
+        requirement = wanted.pop()
+        name, _, chosen = re.split(r"[\s<>=!~;@\]]", requirement)[0].partition("[")
+        if name not in ours:
+            found.add(requirement)
+        elif chosen:
+            wanted += (needed for extra in chosen.split(",") for needed in ours[name][extra])
+    return sorted(found)
 
 
 def fingerprint(root: Path) -> str:

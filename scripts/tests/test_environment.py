@@ -28,8 +28,14 @@ def test_own_distributions_not_required() -> None:
 
 
 def test_requirements_of_one_distribution() -> None:
-    required = requirements(ROOT, ("packages/mcp-core",), ())
+    required = requirements(ROOT, ("packages/mcp-core",), (), extras=False)
     assert {re.split(r"[<>=]", each)[0] for each in required} == {"attrs", "orjson"}
+
+
+def test_requirement_on_own_extra_replaced() -> None:
+    required = requirements(ROOT, ("packages/mcp-core", "packages/mcp-client"), (), extras=False)
+    assert "trio" in {re.split(r"[<>=]", each)[0] for each in required}
+    assert [each for each in requirements(ROOT, ("packages/mcp-server",), ()) if each.startswith("pyyaml")]
 
 
 def test_requirements_without_extras() -> None:
@@ -57,10 +63,14 @@ def test_distributions_have_one_version_and_pin_core() -> None:
         versions.add(found[1])
     (version,) = versions
     for path in DISTRIBUTIONS:
-        dependencies = project(path)["dependencies"]
+        dependencies, extras = project(path)["dependencies"], project(path).get("optional-dependencies", {})
         assert isinstance(dependencies, list)
+        assert isinstance(extras, dict)
         ours = [name for name in dependencies if str(name).startswith("mcp-")]
-        assert ours == ([] if path == "packages/mcp-core" else [f"mcp-core=={version}"])
+        core = {"packages/mcp-client": "mcp-core[trio]", "packages/mcp-server": "mcp-core[trio]"}.get(path, "mcp-core")
+        assert ours == ([] if path == "packages/mcp-core" else [f"{core}=={version}"])
+        ours_of_extras = [name for names in extras.values() for name in names if name.startswith("mcp-")]
+        assert all(re.fullmatch(rf"mcp-core\[\w+\]=={version}", name) for name in ours_of_extras)
 
 
 def test_distributions_do_not_use_names_of_official_package() -> None:
