@@ -94,7 +94,7 @@ SUBPACKAGES: Final[Mapping[str, AllowedImports]] = {
 
 LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     "mcp_client": (
-        _names("config deadlines front_matter guards handlers nursery telemetry"),
+        _names("config deadlines guards handlers telemetry"),
         _names("http_client"),
         _names("connection"),
         _names("features transports"),

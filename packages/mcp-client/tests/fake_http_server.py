@@ -13,8 +13,8 @@ import trio
 from hypothesis import strategies as st
 
 from mcp_client.connectors import http as http_connector
-from mcp_client.nursery import open_private_nursery
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
 OK: Final[JsonObject] = {"content": [{"type": "text", "text": "ok"}], "resultType": "complete"}

@@ -19,12 +19,12 @@ from fake_http_server import ReceivedRequest, Reply, page, serving
 from mcp_client import Tls
 from mcp_client.auth.fetch import GuardedFetch, surroundings
 from mcp_client.http_client.addresses import AddressRecorder
-from mcp_client.nursery import open_private_nursery
 from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.steps import FetchedResponse, FetchJson, PostForm, Register, Request, Unreachable
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.nursery import open_private_nursery
 
 PUBLIC = frozenset({AddressClass.PUBLIC})
 LOCAL = PUBLIC | {AddressClass.LOOPBACK}

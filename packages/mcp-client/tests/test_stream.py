@@ -9,11 +9,11 @@ import trio.testing
 
 from mcp_client import Client, Deadlines, Handlers, open_stream
 from mcp_client.transports.stdio.stream import StreamTransport
-from mcp_client.transports.stdio.writer import CoalescingWriter
 from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import Notification
 from mcp_core.limits import CLIENT_LIMITS, Limits
 from mcp_core.revisions import R2025_11_25
+from mcp_core.trio.writer import CoalescingWriter
 from mcp_core.types import Root
 
 INITIALIZED = (

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import trio
 from mcp_server import Server, serve_stdio
-from mcp_server.connection.writer import CoalescingWriter
+from mcp_core.trio.writer import CoalescingWriter
 
 file = Path(__file__).with_name("report.json")
 started, failures, ended = [], [], []

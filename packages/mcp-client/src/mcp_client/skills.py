@@ -24,7 +24,6 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from mcp_client.front_matter import read_front_matter
 from mcp_core.errors import InvalidValue, LimitExceeded, McpError
 from mcp_core.features.skills import (
     MAX_SKILL_BYTES,
@@ -37,6 +36,7 @@ from mcp_core.features.skills import (
     split,
 )
 from mcp_core.methods import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
+from mcp_core.trio.front_matter import read_front_matter
 from mcp_core.types import TextResourceContents
 from mcp_core.types.skills import (
     GetSkillRequestParams,

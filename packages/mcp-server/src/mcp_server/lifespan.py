@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from mcp_core.errors import LocalProtocolError
-from mcp_server.connection.nursery import open_private_nursery
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_server.errors import NotRunning
 
 if TYPE_CHECKING:

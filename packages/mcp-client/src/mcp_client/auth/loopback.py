@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import h11
 import trio
 
-from mcp_client.nursery import open_private_nursery
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcp_client.auth.fetch import FetchContext, GuardedFetch, surroundings
-from mcp_client.nursery import open_private_nursery
 from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.errors import DiscoveryFailed, TokenRefused
 from mcp_core.limits import CLIENT_LIMITS
@@ -19,6 +18,7 @@ from mcp_core.oauth.steps import FetchJson, PostForm, Unreachable
 from mcp_core.oauth.tokens import authenticate, choose_auth_method
 from mcp_core.oauth.urls import check_peer_url
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     import ssl

@@ -15,7 +15,6 @@ from mcp_client.connection.response_cache import Caching
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.features.output_schema import OutputSchemas
 from mcp_client.handlers import Handlers
-from mcp_client.nursery import open_private_nursery
 from mcp_client.transports.stdio.command import Grace, StdioParameters
 from mcp_client.transports.stdio.legacy_commands import LegacyCommands, describe_attempt, may_be_legacy
 from mcp_client.transports.stdio.process import ChildProcess
@@ -24,6 +23,7 @@ from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS, Era
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import Implementation
 
 if TYPE_CHECKING:

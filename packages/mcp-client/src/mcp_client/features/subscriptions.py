@@ -11,9 +11,9 @@ import trio
 
 from mcp_client.deadlines import Deadlines
 from mcp_client.features.changes import Changes
-from mcp_client.nursery import open_private_nursery
 from mcp_core.errors import McpError, Phase, RequestTimeout
 from mcp_core.methods import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, SUBSCRIPTIONS_LISTEN
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import (
     SubscribeRequestParams,
     SubscriptionFilter,

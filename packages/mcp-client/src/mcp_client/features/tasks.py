@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 
 from mcp_client.deadlines import Deadlines
-from mcp_client.nursery import open_private_nursery
 from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import (
@@ -42,6 +41,7 @@ from mcp_core.methods import (
     TASKS_RESULT,
     TOOLS_CALL,
 )
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import (
     ABSENT,
     TERMINAL_STATUSES,

@@ -19,10 +19,10 @@ from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Connector, op
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.group.member import DEFAULT_RESTART, Member, Restart
 from mcp_client.group.names import exposed_names
-from mcp_client.nursery import open_private_nursery
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

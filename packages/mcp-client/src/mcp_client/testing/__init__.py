@@ -21,8 +21,8 @@ import trio
 import trio.testing
 
 from mcp_client.connectors.stdio import open_stream
-from mcp_client.nursery import open_private_nursery
 from mcp_core.errors import ConnectionEnded
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import trio
 import trio.testing
 
-from mcp_client.nursery import open_private_nursery
 from mcp_client.testing.message_checks import MOST, until_blocked
 from mcp_client.testing.transport_checks import (
     GONE,
@@ -24,6 +23,7 @@ from mcp_client.testing.transport_checks import (
     true,
     within,
 )
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     from mcp_client.connection.transport import ByteStream

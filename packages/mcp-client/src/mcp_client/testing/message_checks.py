@@ -8,7 +8,6 @@ import attrs
 import trio
 import trio.testing
 
-from mcp_client.nursery import open_private_nursery
 from mcp_client.testing.transport_checks import (
     Lines,
     both_ways,
@@ -24,6 +23,7 @@ from mcp_client.testing.transport_checks import (
     true,
     within,
 )
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -28,12 +28,12 @@ from mcp_core.features.skills import (
     front_matter_problem,
     reserved_metadata,
 )
+from mcp_core.trio.front_matter import read_front_matter
 from mcp_core.types import Resource
 from mcp_core.types.skills import Skill, SkillResource
 from mcp_server.errors import RegistrationError
 from mcp_server.features.directory import contents_of
 from mcp_server.features.files import Files
-from mcp_server.features.front_matter import read_front_matter
 from mcp_server.uris.template import UriTemplate
 
 if TYPE_CHECKING:

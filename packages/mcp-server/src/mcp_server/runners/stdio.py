@@ -21,8 +21,8 @@ from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
+from mcp_core.trio.writer import CoalescingWriter
 from mcp_server.connection.stream_channel import StreamChannel
-from mcp_server.connection.writer import CoalescingWriter
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.descriptors import DescriptorStream
 

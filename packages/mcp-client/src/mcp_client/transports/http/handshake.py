@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.nursery import open_private_nursery
 from mcp_client.transports.http.session import Pause, Session, end_session
 from mcp_client.transports.http.sse_2024 import SseConnection
 from mcp_core.engine.events import ConnectionOpened, Negotiating, NegotiationEnded
@@ -33,6 +32,7 @@ from mcp_core.http.fallback import NegotiatedEndpoint, Next, neither, next_after
 from mcp_core.jsonrpc.messages import Notification, Request, ResultResponse
 from mcp_core.methods import SERVER_DISCOVER
 from mcp_core.revisions import REVISIONS, Era
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:

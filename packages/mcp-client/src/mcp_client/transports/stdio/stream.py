@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.nursery import open_private_nursery
 from mcp_client.transports.stdio.handshake import PipeHandshake
 from mcp_client.transports.stdio.process import ChildProcess
-from mcp_client.transports.stdio.writer import CoalescingWriter
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
+from mcp_core.trio.nursery import open_private_nursery
+from mcp_core.trio.writer import CoalescingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -31,6 +31,7 @@ from mcp_core.errors import (
 )
 from mcp_core.features.tasks import as_extension_task, as_task, with_related_task
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS, NOTIFICATIONS_TASKS_STATUS
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import ExtensionTaskNotificationParams, TaskStatusNotificationParams, WireObject
 from mcp_server.connection.channel import Channel, RequestContext
 from mcp_server.connection.client_requests import (
@@ -40,7 +41,6 @@ from mcp_server.connection.client_requests import (
     read_answer,
     run_once,
 )
-from mcp_server.connection.nursery import open_private_nursery
 from mcp_server.connection.throttle import ProgressThrottle
 
 if TYPE_CHECKING:

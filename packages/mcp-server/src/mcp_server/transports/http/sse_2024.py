@@ -26,9 +26,9 @@ from mcp_core.http.responses import Refusal, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.jsonrpc.codec import encode
 from mcp_core.limits.memory_budget import parsed_size
+from mcp_core.trio.writer import CoalescingWriter
 from mcp_server.connection.authenticator import ANONYMOUS, Identity, without_credentials
 from mcp_server.connection.stream_channel import CallMemory, StreamChannel
-from mcp_server.connection.writer import CoalescingWriter
 from mcp_server.transports.http.body import memory_owner, receive_body
 from mcp_server.transports.http.response import AsgiResponse
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from mcp_client.nursery import open_private_nursery
+from mcp_core.trio.nursery import open_private_nursery
 
 
 async def fail() -> None:

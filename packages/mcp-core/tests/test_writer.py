@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_server.connection.writer import CoalescingWriter
+from mcp_core.trio.writer import CoalescingWriter
 
 
 class Sink:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_client.front_matter import read_front_matter as read_as_client
 from mcp_core.features.skills import InvalidFrontMatter
 from mcp_core.jsonrpc.messages import JsonValue
-from mcp_server.features.front_matter import read_front_matter
+from mcp_core.trio.front_matter import read_front_matter
+from mcp_core.trio.front_matter import read_front_matter as read_as_client
 
 _reader = read_front_matter
 
