@@ -13,20 +13,10 @@ from hypothesis import strategies as st
 from mcp_core.features.skills import InvalidFrontMatter
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.trio.front_matter import read_front_matter
-from mcp_core.trio.front_matter import read_front_matter as read_as_client
-
-_reader = read_front_matter
-
-
-@pytest.fixture(scope="module", params=[read_front_matter, read_as_client], ids=["server", "client"], autouse=True)
-def both_sides(request: pytest.FixtureRequest) -> None:
-    """Each test runs with the parser of the server and of the client."""
-    global _reader
-    _reader = request.param
 
 
 def read(block: str) -> JsonValue:
-    return _reader(f"---\n{block}\n---\nThe text.\n")
+    return read_front_matter(f"---\n{block}\n---\nThe text.\n")
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,76 @@ async def test_offer_over_limit_is_rejected() -> None:
         writer.close()
         assert not writer.offer(b"e")
     assert sink.writes == [b"aab", b"d"]
+
+
+class BlockingSink:
+    """A sink that accepts data after `go` is set."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.go = trio.Event()
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await self.go.wait()
+        self.chunks.append(bytes(data))
+
+
+async def test_writer_coalesces_waiting_data(autojump_clock: trio.testing.MockClock) -> None:
+    sink = BlockingSink()
+    writer = CoalescingWriter(sink.send_all, 100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        for data in (b"a", b"b", b"c"):
+            await writer.put(data)
+        await trio.testing.wait_all_tasks_blocked()
+        await writer.put(b"d")
+        writer.put_nowait(b"e")
+        sink.go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        writer.close()
+        writer.put_nowait(b"too late")
+    assert sink.chunks == [b"abc", b"de"]
+
+
+async def test_writer_wakes_all_waiting_for_capacity(autojump_clock: trio.testing.MockClock) -> None:
+    sink = BlockingSink()
+    writer = CoalescingWriter(sink.send_all, 3)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        async with trio.open_nursery() as puts:
+            for _ in range(5):
+                puts.start_soon(writer.put, b"12345")
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(puts.child_tasks) == 5
+            sink.go.set()
+            # Later ones wait again.
+            await trio.testing.wait_all_tasks_blocked()
+            sink.go = trio.Event()
+            await writer.put(b"1")
+            await trio.testing.wait_all_tasks_blocked()
+            puts.start_soon(writer.put, b"12345")
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(puts.child_tasks) == 1
+            sink.go.set()
+        nursery.cancel_scope.cancel()
+    assert sum(map(len, sink.chunks)) == 31
+
+
+async def test_writer_ended_wakes_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    sink = BlockingSink()
+    writer = CoalescingWriter(sink.send_all, 3)
+    async with trio.open_nursery() as puts:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writer.run)
+            await trio.testing.wait_all_tasks_blocked()
+            writer.put_nowait(b"12345")
+            await trio.testing.wait_all_tasks_blocked()
+            puts.start_soon(writer.put, b"12345")
+            writer.put_nowait(b"12345")
+            assert writer.overdue
+            puts.start_soon(writer.wait_while_overdue)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        assert not writer.broken
+        writer.put_nowait(b"12345")
+        await writer.wait_while_overdue()

@@ -1,7 +1,6 @@
 """The YAML front matter of a `SKILL.md`, converted to JSON by the core schema of YAML 1.2.
 
-The client and the server each have this module, because only these two packages can depend on the YAML library. The
-library implements YAML 1.1, in which `on` is true and `2026-11-22` is a date, and it can construct arbitrary objects.
+PyYAML implements YAML 1.1, in which `on` is true and `2026-11-22` is a date, and it can construct arbitrary objects.
 This module therefore uses only its parser, which reports where scalars, sequences and mappings begin and end, and
 converts them itself. It rejects everything that JSON cannot represent, or that has several readings: numbers that JSON
 does not preserve, keys that are not strings or are duplicated, tags, aliases.
@@ -69,7 +68,7 @@ def read_front_matter(text: str) -> JsonObject:
         import yaml  # lazy: an extra
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "skills need PyYAML to read their front matter: install the extra `skills` of this distribution",
+            "skills need PyYAML to read their front matter: install the extra `skills` of mcp-client or mcp-server",
             name=error.name,
         ) from error
     odd = _BREAKS.search(block)

@@ -4,9 +4,6 @@ A lock around each write would cost one system call and one task switch per mess
 messages, and one task writes all queued messages at once. The queue is bounded: if it exceeds the limit, `put` waits
 for capacity. Therefore a slow reader slows only the tasks that write to it. Messages that must not wait (`put_nowait`:
 error responses, responses to pings) are counted, so that the peer that causes them can be slowed: see `overdue`.
-
-Client and server have identical copies of this module, because neither may import the other and the core does not
-depend on trio.
 """
 
 from __future__ import annotations
