@@ -1,6 +1,6 @@
 """Telemetry of messages: names and attributes from the OpenTelemetry semantic conventions for MCP.
 
-This module does not import OpenTelemetry; `mcp_client.telemetry` and `mcp_server.telemetry` do. Arguments and results
+This module does not import OpenTelemetry; `mcp_core.trio.telemetry` does. Arguments and results
 are never recorded. The conventions have the status `Development`, so names may change with them.
 
 Spec: https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/mcp.md

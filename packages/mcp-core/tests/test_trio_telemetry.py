@@ -1,4 +1,4 @@
-"""The spans of a server. The client's tests show how both sides join one trace."""
+"""The spans of inbound and outbound requests. The client's tests show how both sides join one trace."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from mcp_core.errors import RequestTimeout
 from mcp_core.middleware import MiddlewareMessage
 from mcp_core.revisions import R2026_07_28
+from mcp_core.trio.telemetry import Telemetry
 from mcp_core.types import CallToolRequestParams, CallToolResult
-from mcp_server.telemetry import Telemetry
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CALL = MiddlewareMessage(
@@ -82,5 +82,8 @@ def without_opentelemetry() -> Iterator[None]:
 
 
 def test_missing_opentelemetry_names_extra() -> None:
-    with without_opentelemetry(), pytest.raises(ModuleNotFoundError, match=r"install mcp-server\[telemetry\]"):
+    with (
+        without_opentelemetry(),
+        pytest.raises(ModuleNotFoundError, match="install the extra `telemetry` of mcp-client or mcp-server"),
+    ):
         Telemetry()
