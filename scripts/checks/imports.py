@@ -95,7 +95,6 @@ SUBPACKAGES: Final[Mapping[str, AllowedImports]] = {
 LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     "mcp_client": (
         _names("config deadlines guards handlers telemetry"),
-        _names("http_client"),
         _names("connection"),
         _names("features transports"),
         _names("client"),

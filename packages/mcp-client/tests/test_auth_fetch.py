@@ -18,12 +18,12 @@ from fake_http_server import ReceivedRequest, Reply, page, serving
 
 from mcp_client import Tls
 from mcp_client.auth.fetch import GuardedFetch, surroundings
-from mcp_client.http_client.addresses import AddressRecorder
 from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.steps import FetchedResponse, FetchJson, PostForm, Register, Request, Unreachable
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.http_client.addresses import AddressRecorder
 from mcp_core.trio.nursery import open_private_nursery
 
 PUBLIC = frozenset({AddressClass.PUBLIC})
@@ -235,7 +235,7 @@ async def test_fetch_configured_url_any_address_allowed(address: str, monkeypatc
         connected.append(host)
         raise OSError(113, "No route to host")
 
-    monkeypatch.setattr("mcp_client.http_client.dialer.trio.open_tcp_stream", connect)
+    monkeypatch.setattr("mcp_core.trio.http_client.dialer.trio.open_tcp_stream", connect)
     async with fetching(PUBLIC, "https://mcp.example/mcp") as fetch:
         answer = await fetch.perform(step("token", "https://idp.internal/token", configured=True))
     assert answer == Unreachable(reason="cannot connect to https://idp.internal: No route to host")

@@ -22,6 +22,7 @@ from auth_testbed import AuthTestbed, FakeUserAgent, call, oauth
 from fake_http_server import ReceivedRequest, Reply, serving
 
 import mcp_client
+import mcp_core.trio
 from mcp_client import open_http
 from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject
@@ -230,7 +231,7 @@ REACHING: Final = {
     "auth/revocation.py": {"GuardedFetch": 1},
     "cli/auth_diagnosis.py": {"GuardedFetch": 1},
     "connectors/http.py": {"HttpPool": 1},
-    "http_client/addresses.py": {"open_tcp_stream": 1},
+    "trio/http_client/addresses.py": {"open_tcp_stream": 1},
 }
 """The calls of each module that resolve a name, listen, or make a connection. `connectors/http.py` requests the URL of the user,
 and `GuardedFetch` the URLs of peers. A new call needs a row in `PLACES`, unless the user gives the URL."""
@@ -243,14 +244,15 @@ NETWORK_CALLS: Final = frozenset({
 
 
 def test_network_calls_all_known() -> None:
-    folder = Path(mcp_client.__file__).parent
+    client, shared = Path(mcp_client.__file__).parent, Path(mcp_core.trio.__file__).parent
     found: dict[str, dict[str, int]] = {}
-    for path in sorted(folder.rglob("*.py")):
+    for path in [*client.rglob("*.py"), *shared.rglob("*.py")]:
         names = Counter[str]()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 names[name] += name in NETWORK_CALLS
         if +names:
+            folder = client if path.is_relative_to(client) else shared.parent
             found[path.relative_to(folder).as_posix()] = dict(+names)
     assert found == REACHING

@@ -25,8 +25,8 @@ from mcp_client.features.tasks import TaskCancelled, TaskHandle
 from mcp_client.group.client_group import ClientGroup, GroupListing, Member, Restart, ServerItem, configured, open_group
 from mcp_client.group.names import NameCollision, Naming
 from mcp_client.handlers import Handlers
-from mcp_client.http_client.tls import Tls
 from mcp_client.transports.stdio.command import Grace
+from mcp_core.trio.http_client.tls import Tls
 
 __all__ = [
     "AuthConfig",

@@ -24,24 +24,24 @@ import attrs
 import orjson
 import trio
 
-from mcp_client.http_client.pool import HttpPool
-from mcp_client.http_client.pool_policy import Use
-from mcp_client.http_client.proxy import Proxies
-from mcp_client.http_client.tls import Tls
-from mcp_client.http_client.url import parse_url as parse_http_url
 from mcp_core.errors import LimitExceeded, LocalProtocolError, RequestTimeout, TransportError, UnsafeUrl
 from mcp_core.oauth.addresses import classify, reachable
 from mcp_core.oauth.steps import FetchedResponse, FetchJson, PostForm, Unreachable
 from mcp_core.oauth.urls import check_redirect, networks_of, parse_url, same_origin
+from mcp_core.trio.http_client.pool import HttpPool
+from mcp_core.trio.http_client.pool_policy import Use
+from mcp_core.trio.http_client.proxy import Proxies
+from mcp_core.trio.http_client.tls import Tls
+from mcp_core.trio.http_client.url import parse_url as parse_http_url
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
-    from mcp_client.http_client.pool import PooledResponse
     from mcp_client.transports.http.authorizer import ConnectionTarget
     from mcp_core.oauth.addresses import Address, AddressClass
     from mcp_core.oauth.steps import Pairs, Request
+    from mcp_core.trio.http_client.pool import PooledResponse
 
 __all__ = ["FetchContext", "GuardedFetch", "surroundings"]
 

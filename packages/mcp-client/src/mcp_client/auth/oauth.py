@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from mcp_client.auth.stores.protocol import CredentialStore
     from mcp_client.auth.user_agents import UserAgent
-    from mcp_client.http_client.tls import Tls
     from mcp_client.transports.http.authorizer import ConnectionTarget, ObservedResponse
     from mcp_core.oauth.addresses import AddressClass
     from mcp_core.oauth.challenge import Challenge
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import ClientRecord
     from mcp_core.oauth.steps import Pairs
+    from mcp_core.trio.http_client.tls import Tls
 
 __all__ = ["OAuth"]
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Literal
 
-    from mcp_client.http_client.tls import Tls
     from mcp_core.oauth.addresses import AddressClass
     from mcp_core.oauth.discovery import DiscoveryResult
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import TokenRecord
     from mcp_core.oauth.steps import Pairs
+    from mcp_core.trio.http_client.tls import Tls
 
 __all__ = ["revoke"]
 

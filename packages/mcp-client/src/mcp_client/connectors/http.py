@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputPolicy
     from mcp_client.handlers import Handlers
-    from mcp_client.http_client.addresses import AddressRecorder
-    from mcp_client.http_client.tls import Tls
     from mcp_client.transports.http.authorizer import Authorization, Authorizer
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.engine.connection import Extensions
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Era, Revision
+    from mcp_core.trio.http_client.addresses import AddressRecorder
+    from mcp_core.trio.http_client.tls import Tls
     from mcp_core.types import Implementation, LoggingLevel
 
 __all__ = ["open_http"]
@@ -123,7 +123,9 @@ def open_http(
         ConnectionEnded: On entering: the server is unreachable or closed the connection.
         RequestTimeout: On entering: the connect deadline passed.
     """
-    from mcp_client.http_client.url import parse_url  # lazy: urllib is slow to import, and stdio clients do not need it
+    from mcp_core.trio.http_client.url import (
+        parse_url,  # lazy: urllib is slow to import, and stdio clients do not need it
+    )
 
     parse_url(url)
     source = HeaderSource(headers)
@@ -137,13 +139,13 @@ def open_http(
     authorizing = _Authorizing(auth, source)
 
     async def start(nursery: trio.Nursery, _era: Era | None) -> Transport:
-        from mcp_client.http_client.pool import HttpPool  # lazy: likewise
         from mcp_client.transports.http.message_exchanger import Wire  # lazy: likewise
         from mcp_client.transports.http.transport import (
             HttpTransport,  # lazy: most clients start a process and do not use HTTP
         )
         from mcp_core.http.fallback import EraCache  # lazy: likewise
         from mcp_core.http.routing_headers import NAME_PARAMS  # lazy: likewise
+        from mcp_core.trio.http_client.pool import HttpPool  # lazy: likewise
 
         if not _eras:
             _eras.append(EraCache())
@@ -169,8 +171,8 @@ class _Authorizing:
         self.recorder: AddressRecorder | None = None
         """Opens TCP connections and records their addresses; `None` without authorization."""
         if auth is not None:
-            from mcp_client.http_client.addresses import AddressRecorder  # lazy: only here
             from mcp_client.transports.http.authorized_request import check_no_credentials  # lazy: likewise
+            from mcp_core.trio.http_client.addresses import AddressRecorder  # lazy: only here
 
             check_no_credentials(source.fixed)
             self.recorder = AddressRecorder()

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.http_client.errors import HttpConnectionEnded
 from mcp_client.transports.http.authorizer import ObservedResponse
 from mcp_core.errors import HttpFailure, LimitExceeded, LocalProtocolError
 from mcp_core.http.client import FAILURE_BYTES
 from mcp_core.http.routing_headers import NAME_PARAMS
 from mcp_core.jsonrpc.messages import Notification, Request
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
 
-    from mcp_client.http_client.pool import HttpPool, PooledRequest, PooledResponse
-    from mcp_client.http_client.pool_policy import Use
     from mcp_client.transports.http.authorizer import Authorizer
     from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.trio.http_client.pool import HttpPool, PooledRequest, PooledResponse
+    from mcp_core.trio.http_client.pool_policy import Use
 
 __all__ = ["AuthorizedRequest", "check_no_credentials", "excerpt", "operation_of"]
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     import trio
 
-    from mcp_client.http_client.tls import Tls
     from mcp_core.limits import Limits
     from mcp_core.oauth.addresses import Address
     from mcp_core.oauth.steps import Pairs
     from mcp_core.revisions import Revision
+    from mcp_core.trio.http_client.tls import Tls
 
 __all__ = ["Authorization", "Authorizer", "ConnectionTarget", "ObservedResponse"]
 

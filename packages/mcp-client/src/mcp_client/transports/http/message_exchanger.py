@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client.connection.pausable_deadlines import PausableDeadlines
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.pool_policy import Use
-from mcp_client.http_client.url import parse_url
 from mcp_client.transports.http.authorized_request import AuthorizedRequest, check_no_credentials, excerpt, operation_of
 from mcp_core.errors import AccessDenied
 from mcp_core.http.client import Expect, Lost
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.pool_policy import Use
+from mcp_core.trio.http_client.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.request_headers import HeaderSource
     from mcp_client.connection.transport import Deliver
-    from mcp_client.http_client.pool import HttpPool, PooledResponse
     from mcp_client.transports.http.authorizer import Authorizer
     from mcp_core.errors import TransportError
     from mcp_core.http.client import ClientExchange, Resume
     from mcp_core.limits import Limits
+    from mcp_core.trio.http_client.pool import HttpPool, PooledResponse
 
 __all__ = ["Wire"]
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from mcp_client.http_client.pool_policy import Use
 from mcp_core.errors import (
     AuthorizationError,
     ConnectionEnded,
@@ -33,6 +32,7 @@ from mcp_core.errors import (
 from mcp_core.http.client import ClientExchange, session_headers
 from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Notification, ResultResponse
 from mcp_core.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS
+from mcp_core.trio.http_client.pool_policy import Use
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.http_client.pool_policy import Use
 from mcp_client.transports.http.handshake import HttpHandshake
 from mcp_client.transports.http.header_parameters import ToolHeaders
 from mcp_client.transports.http.session import CLOSE_SECONDS, Sessions
@@ -29,6 +28,7 @@ from mcp_core.errors import McpError, RequestTimeout
 from mcp_core.http.client import ClientExchange
 from mcp_core.http.routing_headers import NAME_PARAMS
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
+from mcp_core.trio.http_client.pool_policy import Use
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.transport import Perform
-    from mcp_client.http_client.pool import HttpPool
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_client.transports.http.session import Session
     from mcp_client.transports.http.sse_2024 import SseConnection
     from mcp_core.http.fallback import EraCache
     from mcp_core.jsonrpc.messages import Batch, Message, Notification, Request
     from mcp_core.revisions import Revision
+    from mcp_core.trio.http_client.pool import HttpPool
     from mcp_core.types import Tool
 
 __all__ = ["HttpTransport"]

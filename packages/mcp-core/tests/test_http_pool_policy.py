@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mcp_client.http_client.pool_policy import PoolPolicy, Ticket, Use
 from mcp_core.errors import LimitExceeded
+from mcp_core.trio.http_client.pool_policy import PoolPolicy, Ticket, Use
 
 A = "http://a"
 B = "http://b"

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 import trio
 
-from mcp_client.http_client.connection import HttpConnection, write_request
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.proxy import Proxies
-from mcp_client.http_client.tls import explain, make_context
 from mcp_core.errors import RequestTimeout
+from mcp_core.trio.http_client.connection import HttpConnection, write_request
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.proxy import Proxies
+from mcp_core.trio.http_client.tls import explain, make_context
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from mcp_client.http_client.proxy import Proxy
-    from mcp_client.http_client.tls import Tls
-    from mcp_client.http_client.url import HttpUrl
     from mcp_core.limits import Limits
+    from mcp_core.trio.http_client.proxy import Proxy
+    from mcp_core.trio.http_client.tls import Tls
+    from mcp_core.trio.http_client.url import HttpUrl
 
 __all__ = ["Dialer", "Route"]
 

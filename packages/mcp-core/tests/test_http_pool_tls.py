@@ -14,10 +14,10 @@ import trustme
 import truststore
 from trio.testing import MockClock
 
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.pool import HttpPool
-from mcp_client.http_client.tls import Tls, explain, make_context
 from mcp_core.errors import LocalProtocolError, RequestTimeout
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.pool import HttpPool
+from mcp_core.trio.http_client.tls import Tls, explain, make_context
 
 URL = "https://mcp.example/mcp"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

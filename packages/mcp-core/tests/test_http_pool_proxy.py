@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client.http_client.proxy import Proxies, parse_proxy
-from mcp_client.http_client.url import parse_url
 from mcp_core.errors import LocalProtocolError
+from mcp_core.trio.http_client.proxy import Proxies, parse_proxy
+from mcp_core.trio.http_client.url import parse_url
 
 
 def _proxy_for(environment: dict[str, str], url: str) -> str | None:

@@ -9,10 +9,10 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client.http_client.connection import HttpConnection, write_request
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.pool import HttpPool
 from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.trio.http_client.connection import HttpConnection, write_request
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.pool import HttpPool
 
 ANSWERS = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r\n\r\nhello world",

@@ -1,7 +1,7 @@
 """A pool of HTTP/1.1 connections for one client.
 
 A request runs in the task that makes it; the pool has no tasks. If an idle connection is available, the task waits only
-for the response. `mcp_client.http_client.pool_policy` makes the decisions, and this module does the I/O.
+for the response. `mcp_core.trio.http_client.pool_policy` makes the decisions, and this module does the I/O.
 
     parse_url -> Dialer.route -> PoolPolicy.request -> (Dialer.dial) -> HttpConnection.exchange -> PooledResponse
 
@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import trio
 
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.pool_policy import PoolPolicy, Use
-from mcp_client.http_client.redirects import redirected
-from mcp_client.http_client.url import parse_url
 from mcp_core.errors import HttpFailure, LimitExceeded
 from mcp_core.limits import CLIENT_LIMITS
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.pool_policy import PoolPolicy, Use
+from mcp_core.trio.http_client.redirects import redirected
+from mcp_core.trio.http_client.url import parse_url
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from mcp_client.http_client.connection import HttpConnection
-    from mcp_client.http_client.dialer import Route
-    from mcp_client.http_client.pool_policy import Ticket
-    from mcp_client.http_client.tls import Tls
-    from mcp_client.http_client.url import HttpUrl
     from mcp_core.http.messages import HttpHead
     from mcp_core.limits import Limits
+    from mcp_core.trio.http_client.connection import HttpConnection
+    from mcp_core.trio.http_client.dialer import Route
+    from mcp_core.trio.http_client.pool_policy import Ticket
+    from mcp_core.trio.http_client.tls import Tls
+    from mcp_core.trio.http_client.url import HttpUrl
 
 __all__ = ["HttpPool", "PooledRequest", "PooledResponse"]
 
@@ -85,7 +85,9 @@ class HttpPool:
         idle_seconds: float = 4.0,
         connect: Callable[[str, int], Awaitable[trio.SocketStream]] | None = None,
     ) -> None:
-        from mcp_client.http_client.dialer import Dialer  # lazy: it needs h11, which clients of other transports do not
+        from mcp_core.trio.http_client.dialer import (
+            Dialer,  # lazy: it needs h11, which clients of other transports do not
+        )
 
         self._dialer: Final = Dialer(tls=tls, proxies=proxies, limits=limits, seconds=connect_seconds, connect=connect)
         self._policy: Final[PoolPolicy[HttpConnection]] = PoolPolicy(

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 import h11
 import trio
 
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.tls import explain
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.http.messages import Headers, HttpHead
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.tls import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,8 +25,8 @@ from urllib.parse import unquote
 
 import attrs
 
-from mcp_client.http_client.url import HttpUrl, parse_url
 from mcp_core.errors import LocalProtocolError
+from mcp_core.trio.http_client.url import HttpUrl, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

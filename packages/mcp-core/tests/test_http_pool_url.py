@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client.http_client.url import parse_url
 from mcp_core.errors import LocalProtocolError
+from mcp_core.trio.http_client.url import parse_url
 
 
 @pytest.mark.parametrize(

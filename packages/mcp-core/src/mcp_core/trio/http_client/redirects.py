@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from mcp_core.errors import HttpFailure, LocalProtocolError
 
 if TYPE_CHECKING:
-    from mcp_client.http_client.url import HttpUrl
     from mcp_core.http.messages import HttpHead
+    from mcp_core.trio.http_client.url import HttpUrl
 
 __all__ = ["MOST_REDIRECTS", "redirected"]
 

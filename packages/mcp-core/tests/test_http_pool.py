@@ -11,12 +11,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.pool import HttpPool
-from mcp_client.http_client.pool_policy import Use
-from mcp_client.http_client.url import parse_url
 from mcp_core.errors import HttpFailure, LimitExceeded, LocalProtocolError, RequestTimeout
 from mcp_core.limits import Limits
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.pool import HttpPool
+from mcp_core.trio.http_client.pool_policy import Use
+from mcp_core.trio.http_client.url import parse_url
 
 Script = Callable[["Peer"], Awaitable[None]]
 
@@ -959,6 +959,6 @@ async def test_header_values_empty_or_latin_1_sent() -> None:
 
 
 def test_pool_import_loads_no_http_dependencies() -> None:
-    code = "import sys, mcp_client.http_client.pool; print({'h11', 'truststore'} & set(sys.modules))"
+    code = "import sys, mcp_core.trio.http_client.pool; print({'h11', 'truststore'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -9,11 +9,11 @@ import trio
 import trustme
 from trio.testing import wait_all_tasks_blocked
 
-from mcp_client.http_client.errors import HttpConnectionEnded
-from mcp_client.http_client.pool import HttpPool
-from mcp_client.http_client.tls import Tls
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.limits import Limits
+from mcp_core.trio.http_client.errors import HttpConnectionEnded
+from mcp_core.trio.http_client.pool import HttpPool
+from mcp_core.trio.http_client.tls import Tls
 
 SECRET = "http://me:se%20cret@proxy.example:3128"
 BASIC = b"Proxy-Authorization: Basic bWU6c2UgY3JldA=="

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_client.http_client.redirects import MOST_REDIRECTS, redirected
-from mcp_client.http_client.url import parse_url
 from mcp_core.errors import HttpFailure
 from mcp_core.http.messages import Headers, HttpHead
+from mcp_core.trio.http_client.redirects import MOST_REDIRECTS, redirected
+from mcp_core.trio.http_client.url import parse_url
 
 URL = parse_url("https://a.example/mcp?key=secret")
 
