@@ -17,12 +17,13 @@ import trustme
 from fake_http_server import ReceivedRequest, Reply, page, serving
 
 from mcp_client import Tls
-from mcp_client.auth.fetch import GuardedFetch, surroundings
+from mcp_client.auth.fetch import FetchContext, open_fetch, surroundings
 from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.steps import FetchedResponse, FetchJson, PostForm, Register, Request, Unreachable
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.guarded_fetch import GuardedFetch
 from mcp_core.trio.http_client.addresses import AddressRecorder
 from mcp_core.trio.nursery import open_private_nursery
 
@@ -123,7 +124,7 @@ def dial_recorder(monkeypatch: pytest.MonkeyPatch) -> DialRecorder:
             raise OSError(113, "No route to host")
         return await real(host, port)
 
-    monkeypatch.setattr("mcp_client.auth.fetch.trio.open_tcp_stream", connect)
+    monkeypatch.setattr("mcp_core.trio.guarded_fetch.trio.open_tcp_stream", connect)
     return dial_recorder
 
 
@@ -146,7 +147,7 @@ async def fetching(
     proxies: Mapping[str, str] | Literal[False] | None = False,
 ) -> AsyncIterator[GuardedFetch]:
     async with open_private_nursery() as nursery:
-        fetch = GuardedFetch(target_at(nursery, url, tls=tls, proxies=proxies), networks)
+        fetch = open_fetch(target_at(nursery, url, tls=tls, proxies=proxies), FetchContext(networks=networks))
         try:
             yield fetch
         finally:
@@ -194,7 +195,7 @@ async def test_fetch_name_resolves_to_non_public_address_refused(
             answer = await fetch.perform(step(kind, "https://as.example/x"))
     assert isinstance(answer, Unreachable)
     assert (
-        f"resolves to a {address_class} address ({ipaddress.ip_address(address)}), unlike the server" in answer.reason
+        f"resolves to {ipaddress.ip_address(address)}, a {address_class} address, which is not allowed" in answer.reason
     )
     assert dial_recorder.addresses == []
 
@@ -308,7 +309,7 @@ async def test_fetch_server_name_rebound_uses_first_address(kind: str, dial_reco
         async with open_private_nursery() as nursery:
             target = target_at(nursery, "https://mcp.example/mcp")
             around = await surroundings(target)
-            fetch = GuardedFetch(target, around.networks, addresses=around.addresses)
+            fetch = open_fetch(target, around)
             assert isinstance(await fetch.perform(step(kind, "https://mcp.example/x")), Unreachable)
             assert isinstance(await fetch.perform(step(kind, "https://as.example/x")), Unreachable)
             await fetch.aclose()
@@ -442,6 +443,7 @@ async def test_fetch_post_redirect_not_followed(kind: str, status: int) -> None:
         ("//evil.example/x", "not https"),
         ("http://user@127.0.0.1/x", "user name or a password"),
         ("\\\\evil.example", "characters"),
+        ("https://[::1", "not a valid URL"),
     ],
 )
 async def test_fetch_redirect_to_other_origin_refused(location: str, reason: str) -> None:
@@ -489,7 +491,7 @@ async def test_fetch_slow_response_times_out(where: str, autojump_clock: trio.te
         before = trio.current_time()
         answer = await fetch.perform(step("document", server.url))
         assert trio.current_time() - before == pytest.approx(5)
-    assert answer == Unreachable(reason="no response within 5 seconds")
+    assert answer == Unreachable(reason="no complete response within 5 seconds")
 
 
 @pytest.mark.parametrize(

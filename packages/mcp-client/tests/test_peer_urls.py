@@ -225,19 +225,20 @@ async def test_server_name_rebound_once_allows_no_inner_address(place: str, inte
 # --- calls that make connections -------------------------------------------------------------------------------------
 
 REACHING: Final = {
-    "auth/fetch.py": {"getaddrinfo": 1, "HttpPool": 1, "open_tcp_stream": 1},
-    "auth/login.py": {"GuardedFetch": 1},
+    "auth/fetch.py": {"GuardedFetch": 1, "resolve_addresses": 1},
+    "auth/login.py": {"open_fetch": 1},
     "auth/loopback.py": {"open_tcp_listeners": 2},
-    "auth/revocation.py": {"GuardedFetch": 1},
-    "cli/auth_diagnosis.py": {"GuardedFetch": 1},
+    "auth/revocation.py": {"open_fetch": 1},
+    "cli/auth_diagnosis.py": {"open_fetch": 1},
     "connectors/http.py": {"HttpPool": 1},
+    "trio/guarded_fetch.py": {"HttpPool": 1, "getaddrinfo": 1, "open_tcp_stream": 1, "resolve_addresses": 1},
     "trio/http_client/addresses.py": {"open_tcp_stream": 1},
 }
 """The calls of each module that resolve a name, listen, or make a connection. `connectors/http.py` requests the URL of the user,
 and `GuardedFetch` the URLs of peers. A new call needs a row in `PLACES`, unless the user gives the URL."""
 
 NETWORK_CALLS: Final = frozenset({
-    "GuardedFetch", "HttpPool", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
+    "GuardedFetch", "HttpPool", "open_fetch", "resolve_addresses", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
     "connect_tcp", "create_connection", "open_connection", "urlopen", "HTTPConnection", "HTTPSConnection", "AsyncClient", "ClientSession",
     "AsyncConnectionPool", "ConnectionPool",
 })  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import attrs
 import trio
 
-from mcp_client.auth.fetch import FetchContext, GuardedFetch, surroundings
+from mcp_client.auth.fetch import FetchContext, open_fetch, surroundings
 from mcp_core.errors import AuthorizationError, AuthorizationRefused, McpError
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.grants import AuthorizationCode
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.records import ClientRecord, TokenRecord
     from mcp_core.oauth.scopes import StepUps
     from mcp_core.oauth.steps import Step, StepResult
+    from mcp_core.trio.guarded_fetch import GuardedFetch
 
     _Other: TypeAlias = FetchJson | Register | FindClient | AskClient | OpenBrowser | AwaitRedirect
     GrantGiven: TypeAlias = Grant | Callable[[], Awaitable[Grant]]
@@ -165,7 +166,7 @@ class Login:
                 invalid.
         """
         around = await self._surroundings()
-        fetch = GuardedFetch(self._target, around.networks, addresses=around.addresses)
+        fetch = open_fetch(self._target, around)
         try:
             # Raised here, because a nursery around the block of the user agent would wrap the error in a group.
             failed = await self._with_browser(request, fetch)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from mcp_client.auth.fetch import FetchContext, GuardedFetch, surroundings
+from mcp_client.auth.fetch import FetchContext, open_fetch, surroundings
 from mcp_client.transports.http.authorizer import ConnectionTarget
 from mcp_core.errors import DiscoveryFailed, TokenRefused
 from mcp_core.limits import CLIENT_LIMITS
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import TokenRecord
     from mcp_core.oauth.steps import Pairs
+    from mcp_core.trio.guarded_fetch import GuardedFetch
     from mcp_core.trio.http_client.tls import Tls
 
 __all__ = ["revoke"]
@@ -66,7 +67,7 @@ async def revoke(
             limits=CLIENT_LIMITS,
         )
         around = await surroundings(target) if networks is None else FetchContext(networks=networks)
-        fetch = GuardedFetch(target, around.networks, addresses=around.addresses)
+        fetch = open_fetch(target, around)
         try:
             found = await _found(
                 Discovery(

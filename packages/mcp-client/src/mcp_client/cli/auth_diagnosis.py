@@ -16,7 +16,7 @@ import attrs
 import orjson
 import trio
 
-from mcp_client.auth.fetch import GuardedFetch, surroundings
+from mcp_client.auth.fetch import open_fetch, surroundings
 from mcp_client.cli.login import NAME
 from mcp_core.errors import McpError
 from mcp_core.oauth.challenge import choose_challenge, read_challenges
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.challenge import Challenge
     from mcp_core.oauth.discovery import DiscoveryResult
     from mcp_core.oauth.steps import Pairs, Step
+    from mcp_core.trio.guarded_fetch import GuardedFetch
 
 __all__ = ["Diagnosis"]
 
@@ -121,7 +122,7 @@ class Diagnosis:
         assert self._target is not None  # noqa: S101  # there was a connection, or an attempt at one
         target, newest = self._target, preferred(self._target.revisions)
         around = await surroundings(target)
-        fetch = GuardedFetch(target, around.networks, addresses=around.addresses)
+        fetch = open_fetch(target, around)
         try:
             self.flow = flow = Flow(
                 FlowSettings(
