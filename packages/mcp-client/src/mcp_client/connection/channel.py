@@ -374,7 +374,8 @@ class ClientChannel:
         # The engine receives an error response; the caller gets the original error.
         received = self.connection.receive(ErrorResponse(id, ErrorObject(int(bad.code), bad.message)))
         if isinstance(received.event, ErrorReceived):
-            self._settle(attrs.evolve(received.event, error=excess or bad))
+            if (call := self._calls.get(received.event.id)) is not None:
+                call.settle(attrs.evolve(received.event, error=excess or bad))
         else:
             self.handle(received)
 
@@ -386,7 +387,9 @@ class ClientChannel:
         elif received.reply is not None:
             self._inbound_requests.reply(received.reply.message)
         if isinstance(event, ResultReceived | ErrorReceived):
-            self._settle(event)
+            call = self._calls.get(event.id)
+            if call is not None:
+                call.settle(event)
         elif isinstance(event, ProgressReceived):
             self._progressed(event)
         elif isinstance(event, NotificationReceived):
@@ -397,10 +400,6 @@ class ClientChannel:
             self._inbound_requests.cancel(event.id)
         for note in event.notes:
             _log.debug("deviation tolerated: server=%s deviation=%s", self.transport.describe(), note)
-
-    def _settle(self, event: ResultReceived | ErrorReceived) -> None:
-        if (call := self._calls.get(event.id)) is not None:
-            call.settle(event)
 
     def _progressed(self, event: ProgressReceived) -> None:
         if (call := self._calls.get(event.id)) is not None:

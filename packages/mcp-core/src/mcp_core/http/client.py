@@ -147,7 +147,8 @@ class ClientExchange:
         header_params: Sequence[ParamHeader] = (),
         names: Mapping[str, str] = NAME_PARAMS,
     ) -> None:
-        check_allowed(message, revision)
+        if not isinstance(message, Request):
+            check_allowed(message, revision)
         self.method: Final = "GET" if message is None else "POST"
         """The HTTP method of the request."""
         self.session_id: str | None = None
@@ -285,7 +286,7 @@ class ClientExchange:
         """
         if self._head is None:
             raise LocalProtocolError("there is no response yet: call receive_head first")
-        good = is_good(self._head)
+        good = 200 <= self._head.status < 300
         if good and (not body or body.strip() in (b"", b"null")):
             return ()
         what = read_message(body, self._limits, self.notes)

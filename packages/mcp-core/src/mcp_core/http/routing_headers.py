@@ -335,6 +335,9 @@ def _out_of_range(value: JsonValue) -> bool:
 
 
 def _encoded(text: str, what: str) -> str:
+    if text.isascii() and text.isprintable() and text[:1] not in (" ", _PREFIX[0]) and text[-1:] != " ":
+        # As `encode_value` decides for most texts.
+        return text
     try:
         return encode_value(text)
     except ValueError:

@@ -183,7 +183,7 @@ def _request(
     request_id = value["id"]
     if type(request_id) is not int and type(request_id) is not str:
         return _bad("the id of a request must be a string or an integer", value, limits)
-    if not _fits(request_id, limits):
+    if (isinstance(request_id, str) or abs(request_id) >= _SHORT_INTEGER) and not _fits(request_id, limits):
         return _long_id(request_id, value, limits)
     return Request(request_id, method, params)
 
@@ -204,7 +204,7 @@ def _response(value: JsonObject, limits: Limits, notes: list[str]) -> ResultResp
     if response_id is not None:
         if type(response_id) is not int and type(response_id) is not str:
             return _bad("the id of a response must be a string or an integer", value, limits)
-        if not _fits(response_id, limits):
+        if (isinstance(response_id, str) or abs(response_id) >= _SHORT_INTEGER) and not _fits(response_id, limits):
             return _long_id(response_id, value, limits)
     if error is not None or "result" not in value:
         made = _error(error, notes)

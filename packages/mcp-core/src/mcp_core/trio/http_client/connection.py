@@ -229,7 +229,11 @@ class HttpConnection:
         self._h11.send(_as_h11(method))
         self._h11.send(_END)
         try:
-            await self._send(request)
+            # A direct write comes first, because `send_all` always yields to other tasks.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            written = _write_now(self._socket, request) if isinstance(self._stream, trio.SocketStream) else 0
+            if written < len(request):
+                await self._stream.send_all(request[written:])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
             # The server may have responded before it closed the connection: body too long, method not allowed.
             self._broken = True
@@ -238,13 +242,6 @@ class HttpConnection:
             except HttpConnectionEnded as ended:
                 raise self._ended("ended while the request was sent", sent=False, begun=ended.begun) from broken
         return await self._receive_head()
-
-    async def _send(self, request: bytes) -> None:
-        """Send the whole request. A direct write comes first, because `send_all` always yields to other tasks."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        written = _write_now(self._socket, request) if isinstance(self._stream, trio.SocketStream) else 0
-        if written < len(request):
-            await self._stream.send_all(request[written:])
 
     async def _receive_head(self) -> HttpHead:
         for _ in range(_MOST_INFORMATIONAL + 1):

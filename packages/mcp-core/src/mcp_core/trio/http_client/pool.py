@@ -16,7 +16,6 @@ The pool repeats a request on a new connection in these cases:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import trio
@@ -131,7 +130,7 @@ class HttpPool:
             LimitExceeded: The head of the response is too long, or there are too many streams.
             HttpFailure: The response is a redirect that is not followed.
         """
-        return PooledRequest(partial(self._perform, method, url, headers, body, use=use, follow=follow))
+        return PooledRequest(self, method, url, headers, body, use=use, follow=follow)
 
     async def aclose(self) -> None:
         """Close all connections. Requests that are in flight or waiting fail with `HttpConnectionEnded`."""
@@ -146,31 +145,12 @@ class HttpPool:
     def __repr__(self) -> str:
         return f"<HttpPool: {self._policy.busy} busy, {self._policy.idle} idle, {self._policy.waiting} waiting>"
 
-    async def _perform(
-        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes | None, *, use: Use, follow: bool
-    ) -> PooledResponse:
-        if self._closed:
-            self._check_open()
-        target = parse_url(url)
-        followed = 0
-        while True:
-            response = await self._exchange(method, target, headers, body, use)
-            if not follow or not 300 <= response.head.status < 400:
-                return response
-            try:
-                onward = redirected(method, target, response.head, followed)
-            except HttpFailure:
-                response.leave()
-                raise
-            if onward is None:
-                return response
-            response.leave()
-            target = onward
-            followed += 1
-
-    async def _exchange(
+    async def open_response(
         self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None, use: Use
     ) -> PooledResponse:
+        """Send a request and return its response, without redirects. For the classes of this module."""
+        if self._closed:
+            self._check_open()
         route = self._routes.get(url.origin) or self._route(url)
         request = route.request(method, url, headers, body)
         ticket, doomed = self._policy.request(url.origin, use, trio.current_time())
@@ -276,15 +256,46 @@ class HttpPool:
 class PooledRequest:
     """A request that is sent when its block is entered. Created by `HttpPool.request`."""
 
-    __slots__ = ("_perform", "_response")
+    __slots__ = ("_body", "_follow", "_headers", "_method", "_pool", "_response", "_url", "_use")
 
-    def __init__(self, perform: Callable[[], Awaitable[PooledResponse]]) -> None:
-        self._perform = perform
+    def __init__(
+        self,
+        pool: HttpPool,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes | None,
+        *,
+        use: Use,
+        follow: bool,
+    ) -> None:
+        self._pool = pool
+        self._method = method
+        self._url = url
+        self._headers = headers
+        self._body = body
+        self._use = use
+        self._follow = follow
         self._response: PooledResponse | None = None
 
     async def __aenter__(self) -> PooledResponse:
-        self._response = await self._perform()
-        return self._response
+        target = parse_url(self._url)
+        followed = 0
+        while True:
+            response = await self._pool.open_response(self._method, target, self._headers, self._body, self._use)
+            onward = None
+            if self._follow and 300 <= response.head.status < 400:
+                try:
+                    onward = redirected(self._method, target, response.head, followed)
+                except HttpFailure:
+                    response.leave()
+                    raise
+            if onward is None:
+                self._response = response
+                return response
+            response.leave()
+            target = onward
+            followed += 1
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None

@@ -156,10 +156,16 @@ class PoolPolicy(Generic[C]):
         if ticket.use is Use.STREAM:
             self._streams -= 1
         elif ticket.use is Use.CALL:
-            self._count_down(ticket.origin)
+            left = self._calls[ticket.origin] - 1
+            if left:
+                self._calls[ticket.origin] = left
+            else:
+                del self._calls[ticket.origin]
         doomed = self._sweep(now) if now >= self._next_sweep else []
         if connection is not None:
-            self._keep(ticket.origin, _Idle(connection, until))
+            self._idle.setdefault(ticket.origin, []).append(_Idle(connection, until))
+            self._idle_count += 1
+            self._next_sweep = min(self._next_sweep, until)
         woken = self._serve(doomed) if self._lines else ()
         while self._idle_count > self._idle_kept:
             doomed.append(self._evict())
@@ -214,13 +220,6 @@ class PoolPolicy(Generic[C]):
             )
         self._streams += 1
 
-    def _count_down(self, origin: str) -> None:
-        left = self._calls[origin] - 1
-        if left:
-            self._calls[origin] = left
-        else:
-            del self._calls[origin]
-
     # The queues.
 
     def _line_of(self, ticket: Ticket[C]) -> str | Use:
@@ -243,11 +242,6 @@ class PoolPolicy(Generic[C]):
             woken.append(ticket)
 
     # Idle connections.
-
-    def _keep(self, origin: str, idle: _Idle[C]) -> None:
-        self._idle.setdefault(origin, []).append(idle)
-        self._idle_count += 1
-        self._next_sweep = min(self._next_sweep, idle.until)
 
     def _take_idle(self, origin: str) -> C | None:
         """Take the connection that was used last. It is the least likely to be dead, and the others can expire."""

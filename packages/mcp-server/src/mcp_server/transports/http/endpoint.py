@@ -26,7 +26,7 @@ from mcp_core.http.responses import Refusal, Responses, id_of
 from mcp_core.http.server import ServerExchange
 from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
-from mcp_core.limits.memory_budget import parsed_size
+from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_server.connection.authenticator import ANONYMOUS, Identity, refused, without_credentials
@@ -250,7 +250,7 @@ class HttpEndpoint:
         if isinstance(identity, Refusal):
             refusal = identity
         elif refusal is None:
-            charge = self.budget.droppable(memory_owner(identity.key, exchange.session_id, scope))
+            charge = MemoryCharge(self.budget, memory_owner(identity.key, exchange.session_id, scope), kept=False)
             context = HttpContext(exchange, without_credentials(http), response, receive, scope, charge, identity)
             try:
                 # `admit` rejects all other methods.
