@@ -4,12 +4,12 @@ Hypercorn offers the features of a full server (HTTP/2, several processes, lifes
 application. The embedded host serves a request at less than half of the cost. It bounds everything that a client can
 make it store or wait for, and it completes running requests before it stops.
 
-    `Host`                   accepts, counts and stops connections              `mcp_server.host.embedded`
-     ├─ `TimeoutScheduler`        one task for all deadlines                         `mcp_server.host.timeouts`
-     └─ `Connection`         one task each; requests one after the other        `mcp_server.host.connection`
-         ├─ `Pipe`           the bytes: a socket, TLS, or a pair in memory      `mcp_server.host.stream`
-         └─ `ModernRequest`       one request, as the application sees it            `mcp_server.host.request`
-             └─ `AsgiResponse`   the bytes of the response                          `mcp_server.host.response`
+    `HttpHost`                 accepts, counts and stops connections           `mcp_server.host.embedded`
+     ├─ `TimeoutScheduler`     one task for all deadlines                      `mcp_server.host.timeouts`
+     └─ `Connection`           one task each; requests one after the other     `mcp_server.host.connection`
+         ├─ `Pipe`             the bytes: a socket, TLS, or a pair in memory   `mcp_server.host.stream`
+         └─ `AsgiRequest`      one request, as the application sees it         `mcp_server.host.request`
+             └─ `ResponseWriter`   the bytes of the response                   `mcp_server.host.response`
 """
 
 from __future__ import annotations
