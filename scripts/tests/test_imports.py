@@ -263,6 +263,18 @@ def test_deferred_imports_form_no_cycle(tmp_path: Path) -> None:
     assert findings(tmp_path, tree) == []
 
 
+def test_annotations_form_cycle_in_packages_without_cycles_of_types(tmp_path: Path) -> None:
+    tree = {
+        "mcp_server/connection/a.py": "from mcp_server.connection.b import B\n",
+        "mcp_server/connection/b.py": """\
+            from typing import TYPE_CHECKING
+            if TYPE_CHECKING:
+                from mcp_server.connection.a import A
+            """,
+    }
+    assert [finding.law for finding in findings(tmp_path, tree)] == [Law.CIRCLE]
+
+
 @pytest.mark.parametrize("comment", ["", "  # lazy", "  # lazy:", "  # lazy: ", "  # noqa: PLC0415"])
 def test_lazy_import_without_reason_found(tmp_path: Path, comment: str) -> None:
     text = f"class Link:\n    async def open(self) -> None:\n        if self:\n            import ssl{comment}\n"
