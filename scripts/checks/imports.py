@@ -187,7 +187,7 @@ PURE_PACKAGES: Final = _names("attrs orjson")
 """Other packages that mcp_core may import, with their modules."""
 
 _HEAVY: Final = (
-    "authlib", "cryptography", "h11", "httpcore2", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "quart", "rich", "yaml",
+    "authlib", "cryptography", "h11", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "quart", "rich", "yaml",
 )  # fmt: skip
 
 FRESH: Final[Mapping[str, frozenset[str]]] = {

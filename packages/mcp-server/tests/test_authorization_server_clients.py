@@ -456,13 +456,15 @@ async def test_metadata_document_redirect_not_followed(web: ClientSite) -> None:
     ],
 )  # fmt: skip
 async def test_client_id_at_private_or_invalid_url_not_fetched(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    connected: list[object] = []
+    connected: list[str] = []
+    real = trio.open_tcp_stream
 
-    class RecordingBackend:
-        async def connect_tcp(self, host: str, *_: object, **__: object) -> None:
+    async def connect(host: str, port: int, *, local_address: str | None = None) -> trio.SocketStream:
+        if port in (80, 443):
             connected.append(host)
+        return await real(host, port)
 
-    monkeypatch.setattr("httpcore2.TrioBackend", RecordingBackend)
+    monkeypatch.setattr("trio.open_tcp_stream", connect)
     async with open_testbed() as testbed:
         reply = await testbed.authorize(client_id=client)
         assert (reply.status, reply.header("location")) == (400, None)

@@ -13,11 +13,10 @@ import secrets
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final, Literal
 
-import httpcore2
 import pytest
 import trio
 import trustme
@@ -123,19 +122,15 @@ def authority() -> trustme.CA:
 async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
     testbed = Internet()
 
-    class Backend(httpcore2.TrioBackend):
-        async def connect_tcp(
-            self,
-            host: str,
-            port: int,
-            timeout: float | None = None,  # noqa: ASYNC109  # the name is httpcore2's
-            local_address: str | None = None,
-            socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-        ) -> httpcore2.AsyncNetworkStream:
-            testbed.connected.append(host)
-            if host != PUBLIC_ADDRESS:
-                raise httpcore2.ConnectError("connection refused")
-            return await super().connect_tcp("127.0.0.1", testbed.port, timeout, local_address, socket_options)
+    real = trio.open_tcp_stream
+
+    async def connect(host: str, port: int, *, local_address: str | None = None) -> trio.SocketStream:
+        if port not in (80, 443):
+            return await real(host, port)  # a request of the test to the authorization server
+        testbed.connected.append(host)
+        if host != PUBLIC_ADDRESS:
+            raise OSError(111, "Connection refused")
+        return await real("127.0.0.1", testbed.port)
 
     trusting, context = ssl.create_default_context(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.configure_trust(trusting)
@@ -143,7 +138,7 @@ async def internet(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> As
         context
     )
     monkeypatch.setattr("mcp_server.auth.fetch._tls", lambda: trusting)
-    monkeypatch.setattr("httpcore2.TrioBackend", Backend)
+    monkeypatch.setattr("trio.open_tcp_stream", connect)
     listeners = await listen("127.0.0.1:0")
     testbed.port = listeners[0].socket.getsockname()[1]
     before = trio.socket.set_custom_hostname_resolver(testbed)
@@ -295,7 +290,7 @@ async def test_internal_issuer_may_name_urls_in_its_network(internet: Internet) 
 # --- calls that open connections --------------------------------------------------------------------------------------
 
 REACHING: Final = {
-    "auth/fetch.py": {"fetch": 1, "getaddrinfo": 1, "connect_tcp": 1, "AsyncConnectionPool": 1, "TrioBackend": 1},
+    "auth/fetch.py": {"fetch": 1, "GuardedFetch": 1, "resolve_addresses": 1},
     "auth/introspection.py": {"fetch_json": 1},
     "auth/jwt.py": {"fetch_json": 2},
     "auth/authorization_server/pages/delegation.py": {"fetch": 2},
@@ -307,7 +302,7 @@ call needs a row in `NAMED_BY_PEERS`, unless the author of the server supplies t
 """
 
 NETWORK_CALLS: Final = frozenset({
-    "fetch", "fetch_json", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
+    "GuardedFetch", "HttpPool", "resolve_addresses", "fetch", "fetch_json", "getaddrinfo", "gethostbyname", "open_tcp_stream", "open_ssl_over_tcp_stream", "open_tcp_listeners",
     "connect", "connect_tcp", "create_connection", "open_connection", "urlopen", "AsyncConnectionPool", "ConnectionPool", "TrioBackend",
     "HTTPConnection", "HTTPSConnection", "AsyncClient", "ClientSession",
 })  # fmt: skip

@@ -1,39 +1,30 @@
 """Requests to URLs that another party chose: a client's metadata document, the keys of an authorization server.
 
-Such a URL may lead to a service of the local network, and its host name may resolve to another address each time. For
-that reason this module resolves the name once, and checks that every address of the name belongs to an allowed class.
-It then connects to one of these addresses, not to the name. Time and size are bounded. One redirect within the origin
-is followed.
-
-Proxies from environment variables are not used, because a proxy would resolve the name again.
-
-Spec: basic/security_best_practices#server-side-request-forgery
+`mcp_core.trio.guarded_fetch` sends the requests. Proxies from environment variables are not used, because a proxy would
+resolve the name again.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import ssl
 from contextlib import aclosing
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urljoin
 
-import httpcore2
 import orjson
 import trio
 
 from mcp_core.errors import McpError, UnsafeUrl
-from mcp_core.oauth.addresses import AddressClass, classify, reachable
-from mcp_core.oauth.steps import FetchedResponse
-from mcp_core.oauth.urls import check_peer_url, check_redirect, parse_url, same_origin
+from mcp_core.oauth.addresses import AddressClass, reachable
+from mcp_core.oauth.steps import Unreachable
+from mcp_core.oauth.urls import check_peer_url, parse_url, same_origin
+from mcp_core.trio.guarded_fetch import FETCH_BYTES, FETCH_SECONDS, GuardedFetch, resolve_addresses
+from mcp_core.trio.http_client.tls import make_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import ssl
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.oauth.addresses import Address
-    from mcp_core.oauth.steps import Pairs
+    from mcp_core.oauth.steps import FetchedResponse, Pairs
     from mcp_core.oauth.urls import Url
 
 __all__ = ["OWN_NETWORKS", "FetchRefused", "fetch", "fetch_json", "networks_named_by"]
@@ -42,12 +33,6 @@ OWN_NETWORKS: Final = frozenset(
     {AddressClass.PUBLIC, AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.SHARED, AddressClass.LINK_LOCAL}
 )
 """The networks where an authorization server may be that the author of this server configured."""
-
-_BYTES: Final = 256 * 1024
-_SECONDS: Final = 5.0
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_ADDRESSES: Final = 8
-"""How many addresses of one name are tried. Only the largest services have more, and any address will do."""
 
 
 class FetchRefused(McpError):
@@ -58,8 +43,7 @@ class FetchRefused(McpError):
         self.url: str = url
         """The URL."""
         self.reason: str = reason
-
-    """The cause. It may contain addresses of the local network, so write it only to the log."""
+        """The cause. It may contain addresses of the local network, so write it only to the log."""
 
 
 async def fetch(
@@ -69,8 +53,8 @@ async def fetch(
     headers: Pairs = (),
     body: bytes | None = None,
     networks: frozenset[AddressClass],
-    limit: int = _BYTES,
-    seconds: float = _SECONDS,
+    limit: int = FETCH_BYTES,
+    seconds: float = FETCH_SECONDS,
     redirects: bool = True,
 ) -> FetchedResponse:
     """Send one request, and follow at most one redirect.
@@ -92,22 +76,16 @@ async def fetch(
         FetchRefused: There is no response.
     """
     try:
-        with trio.fail_after(seconds):
-            request = partial(_request, method=method, headers=headers, body=body, networks=networks, limit=limit)
-            answer = await request(check_peer_url(url, what="URL", networks=networks))
-            location = answer.header("location") if answer.status in _REDIRECTS else None
-            if redirects and method == "GET" and location is not None:
-                target = check_redirect(url, urljoin(url, location), followed=0, networks=networks)
-                answer = await request(target)
-                if answer.status in _REDIRECTS and answer.header("location") is not None:
-                    raise FetchRefused(url, "more than one redirect")
-            return answer
+        check_peer_url(url, what="URL", networks=networks)
     except UnsafeUrl as unsafe:
         raise FetchRefused(url, unsafe.reason) from None
-    except ValueError:
-        raise FetchRefused(url, "the redirect leads to an invalid URL") from None
-    except trio.TooSlowError:
-        raise FetchRefused(url, f"no complete response within {seconds:g} seconds") from None
+    async with aclosing(GuardedFetch(networks, tls=_tls(), seconds=seconds, limit=limit)) as guarded:
+        answer = await guarded.request(method, url, headers, body, redirects=redirects)
+    if isinstance(answer, Unreachable):
+        raise FetchRefused(url, answer.reason)
+    if len(answer.body) > limit:
+        raise FetchRefused(url, f"the response exceeds {limit} bytes")
+    return answer
 
 
 async def fetch_json(
@@ -155,96 +133,13 @@ async def networks_named_by(named: Url, url: str) -> frozenset[AddressClass]:
     if same_origin(named, parse_url(url, what="URL")):
         return OWN_NETWORKS
     try:
-        with trio.fail_after(_SECONDS):
-            return reachable(address for _, address in await _resolve(named.host, named.port))
+        with trio.fail_after(FETCH_SECONDS):
+            return reachable(await resolve_addresses(named.host, named.port))
     except (OSError, trio.TooSlowError) as error:
         raise FetchRefused(named.text, f"its host cannot be resolved: {error}") from None
 
 
-async def _resolve(host: str, port: int) -> list[tuple[str, Address]]:
-    """Return all addresses of a host: as text to connect to, and as objects to check. Raises `OSError`."""
-    found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
-    texts = dict.fromkeys(str(entry[4][0]) for entry in found)
-    return [(text, ipaddress.ip_address(text.partition("%")[0])) for text in texts]
-
-
-async def _request(
-    url: Url, *, method: str, headers: Pairs, body: bytes | None, networks: frozenset[AddressClass], limit: int
-) -> FetchedResponse:
-    backend = _GuardedBackend(url.text, networks)
-    try:
-        async with (
-            httpcore2.AsyncConnectionPool(ssl_context=_tls(), max_connections=1, network_backend=backend) as pool,
-            pool.stream(method, url.text, headers=list(headers), content=body) as response,
-            # No content coding is requested, so nothing is decoded.
-            aclosing(response.aiter_stream()) as parts,
-        ):
-            received = bytearray()
-            async for part in parts:
-                received += part
-                if len(received) > limit:
-                    raise FetchRefused(url.text, f"the response exceeds {limit} bytes")
-            pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers)
-            return FetchedResponse(status=response.status, headers=pairs, body=bytes(received))
-    except (
-        httpcore2.NetworkError,
-        httpcore2.ProtocolError,
-        httpcore2.TimeoutException,
-        OSError,
-        trio.BrokenResourceError,
-        ValueError,
-    ) as error:
-        raise FetchRefused(url.text, _why(error)) from error
-
-
-def _why(error: BaseException) -> str:
-    """Return the original cause of an error: the errors that wrap it often have no text."""
-    cause = error.__cause__ or error.__context__
-    return (_why(cause) if cause is not None else "") or str(error) or type(error).__name__
-
-
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return a TLS context with the system's trust store; `SSL_CERT_FILE` names another one."""
-    return ssl.create_default_context()
-
-
-class _GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """A network backend that connects to a host only if all of its addresses are allowed."""
-
-    def __init__(self, url: str, networks: frozenset[AddressClass]) -> None:
-        self._url: Final = url
-        self._networks: Final = networks
-        self._plain: Final = httpcore2.TrioBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  # the name in httpcore2
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """Connect to a host. Raises `FetchRefused` if an address of the host is not allowed."""
-        addresses = await self._resolved(host.strip("[]"), port)
-        failure: httpcore2.NetworkError | None = None
-        for address in addresses[:_ADDRESSES]:
-            try:
-                return await self._plain.connect_tcp(address, port, timeout, local_address, socket_options)
-            except httpcore2.NetworkError as error:
-                failure = error
-        raise failure or FetchRefused(self._url, "its host has no address")
-
-    async def _resolved(self, host: str, port: int) -> list[str]:
-        try:
-            found = await _resolve(host, port)
-        except OSError as error:
-            raise FetchRefused(self._url, f"its host cannot be resolved: {error.strerror or error}") from None
-        for text, address in found:
-            # One forbidden address rejects all: a name with public and private addresses is a sign of an attack.
-            its_class = classify(address)
-            if its_class not in self._networks:
-                raise FetchRefused(
-                    self._url, f"its host resolves to {text}, a {its_class.value} address, which is not allowed"
-                )
-        return [text for text, _ in found]
+    """Return a TLS context with the system's trusted authorities; `SSL_CERT_FILE` names others."""
+    return make_context(None)
