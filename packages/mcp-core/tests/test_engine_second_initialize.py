@@ -19,10 +19,9 @@ from mcp_core.engine.events import (
     RequestHandled,
     RequestReceived,
     ResultReceived,
-    SessionReplaced,
 )
 from mcp_core.engine.lifecycle import State
-from mcp_core.engine.server import ServerConnection
+from mcp_core.engine.server import ServerConnection, SessionReplaced
 from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Notification, Request, RequestId, ResultResponse
 from mcp_core.revisions import (

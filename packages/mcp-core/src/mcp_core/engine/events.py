@@ -13,7 +13,6 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_core.engine.server import ServerConnection
     from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
     from mcp_core.methods import NotificationMethod, RequestMethod
@@ -46,7 +45,6 @@ __all__ = [
     "RequestReceived",
     "ResultReceived",
     "ServerPeer",
-    "SessionReplaced",
 ]
 
 
@@ -83,7 +81,15 @@ Peer: TypeAlias = ClientPeer | ServerPeer
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class RequestReceived:
+class Event:
+    """The effect of an inbound message: the base class of all events that `receive` returns."""
+
+    notes: tuple[str, ...] = ()
+    """Deviations from the specification that were tolerated."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RequestReceived(Event):
     """A request from the peer. Respond once with `respond` or `fail`, unless the peer cancels the request."""
 
     id: RequestId
@@ -93,17 +99,15 @@ class RequestReceived:
     definition: RequestMethod[object, object]
     """The definition of the method."""
     params: object
-    """The parameters, an instance of `row.params`."""
+    """The parameters, an instance of `definition.params`."""
     raw: JsonObject
     """The parameters as received, with all unknown members."""
     peer: Peer
     """The sender of the request, with its revision and capabilities."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class NotificationReceived:
+class NotificationReceived(Event):
     """A notification from the peer."""
 
     method: str
@@ -111,41 +115,35 @@ class NotificationReceived:
     definition: NotificationMethod[object]
     """The definition of the notification."""
     params: object
-    """The parameters, an instance of `row.params`."""
+    """The parameters, an instance of `definition.params`."""
     raw: JsonObject
     """The parameters as received, with all unknown members."""
     subscription: RequestId | None = None
     """The id of the `subscriptions/listen` request that the notification belongs to; `None` if it names none."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class CancelReceived:
+class CancelReceived(Event):
     """The cancellation of an inbound request. Nothing may be sent for the request after this event."""
 
     id: RequestId
     """The id of the request."""
     reason: str | None
     """The reason that the peer states, for the log."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ProgressReceived:
+class ProgressReceived(Event):
     """Progress of an outbound request, as reported by the peer."""
 
     id: RequestId
     """The id of the request."""
     params: ProgressNotificationParams
     """The parameters of the notification: progress, total and message."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ResultReceived:
+class ResultReceived(Event):
     """The result of an outbound request."""
 
     id: RequestId
@@ -156,12 +154,10 @@ class ResultReceived:
     """The result: an instance of the method's result class, an `InputRequiredResult`, or a task."""
     raw: JsonObject
     """The result as received, with all unknown members."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ErrorReceived:
+class ErrorReceived(Event):
     """The failure of an outbound request: an error response, or an invalid result."""
 
     id: RequestId
@@ -170,113 +166,58 @@ class ErrorReceived:
     """The name of the method."""
     error: McpError
     """`RequestFailed` for an error response, `RemoteProtocolError` for an invalid result."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ConnectionOpened:
+class ConnectionOpened(Event):
     """The agreement on an era and a revision, by the handshake or by `server/discover` (client)."""
 
     peer: Peer
     """The peer, with the negotiated revision."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Negotiating:
+class Negotiating(Event):
     """A negotiation that continues; `ReceiveResult.reply` holds the next request (client)."""
 
     method: str
     """The method of the next request: `server/discover` or `initialize`."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class NegotiationEnded:
+class NegotiationEnded(Event):
     """The failure of the negotiation; the caller should close the connection (client)."""
 
     error: McpError
     """The cause of the failure."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class RequestHandled:
+class RequestHandled(Event):
     """A request that the engine handled: `initialize`, `ping`, `server/discover`."""
 
     id: RequestId
     """The id of the request."""
     method: str
     """The name of the method."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class SessionReplaced:
-    """The replacement of the legacy session by a second `initialize`; the response is in `ReceiveResult.reply`.
-
-    Bridges that reuse one pipe for several clients send a second `initialize`. The caller must cancel the handlers of
-    the requests in `abandoned.owed` and fail the tasks that wait for the requests in `abandoned.asked`. Handlers that
-    still run must use `ended` from then on.
-    """
-
-    id: RequestId
-    """The id of the second `initialize`."""
-    abandoned: AbandonedRequests
-    """The requests that were pending in the session that ended."""
-    ended: ServerConnection
-    """A closed connection that holds the requests of the session that ended.
-
-    Request ids can be reused in the new session. Handlers of the old session therefore have a separate connection,
-    whose commands send nothing.
-    """
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class LogLevelSet:
+class LogLevelSet(Event):
     """A new minimum level of log messages for the session; the response is in `ReceiveResult.reply`."""
 
     level: LoggingLevel
     """The minimum level."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class MessageIgnored:
+class MessageIgnored(Event):
     """A message without effect: it was harmless, or `ReceiveResult.reply` holds the error response."""
 
     reason: str
     """The reason for ignoring the message."""
     message: Message
     """The message."""
-    notes: tuple[str, ...] = ()
-    """Deviations from the specification that were tolerated."""
-
-
-Event: TypeAlias = (
-    RequestReceived
-    | NotificationReceived
-    | CancelReceived
-    | ProgressReceived
-    | ResultReceived
-    | ErrorReceived
-    | Negotiating
-    | NegotiationEnded
-    | ConnectionOpened
-    | RequestHandled
-    | SessionReplaced
-    | LogLevelSet
-    | MessageIgnored
-)
-"""Any event that `receive` returns."""
 
 
 @attrs.frozen(eq=False)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared, undeclared
-from mcp_core.engine.events import ClientPeer, Outgoing, SessionReplaced
+from mcp_core.engine.events import ClientPeer, Event, Outgoing
 from mcp_core.engine.lifecycle import Kind, State
 from mcp_core.engine.server_receiver import ServerReceiver, require_client
 from mcp_core.engine.subscriptions import granted
@@ -46,13 +48,14 @@ from mcp_core.types.logging import reaches
 from mcp_core.types.meta import RELATED_TASK, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
+    from mcp_core.engine.events import AbandonedRequests
     from mcp_core.engine.in_flight import InboundRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
     from mcp_core.methods import CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingLevel
 
-__all__ = ["ServerConnection", "require_client"]
+__all__ = ["ServerConnection", "SessionReplaced", "require_client"]
 
 _DEFAULT_LOG_LEVEL: Final = "info"
 """The log level of a legacy client that has not sent `logging/setLevel`; the specification leaves it to the server."""
@@ -69,6 +72,27 @@ _OWN_COMMAND: Final = frozenset(
 
 _OF_TASKS: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
 """Notifications about a task (2025-11-25): its status, and its progress under the token of its first request."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SessionReplaced(Event):
+    """The replacement of the legacy session by a second `initialize`; the response is in `ReceiveResult.reply`.
+
+    Bridges that reuse one pipe for several clients send a second `initialize`. The caller must cancel the handlers of
+    the requests in `abandoned.inbound` and fail the tasks that wait for the requests in `abandoned.outbound`. Handlers
+    that still run must use `ended` from then on.
+    """
+
+    id: RequestId
+    """The id of the second `initialize`."""
+    abandoned: AbandonedRequests
+    """The requests that were pending in the session that ended."""
+    ended: ServerConnection
+    """A closed connection that holds the requests of the session that ended.
+
+    Request ids can be reused in the new session. Handlers of the old session therefore have a separate connection,
+    whose commands send nothing.
+    """
 
 
 class ServerConnection(ServerReceiver):

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mcp_core.engine.connection import Extensions
-    from mcp_core.engine.events import Event, SessionReplaced
+    from mcp_core.engine.events import Event
     from mcp_core.jsonrpc.messages import JsonObject, Notification, Request, RequestId
     from mcp_core.methods import CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
@@ -266,7 +266,7 @@ class ServerReceiver(Connection):
         return ReceiveResult(event, Outgoing(reply, message.id))
 
     @abstractmethod
-    def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> SessionReplaced:
+    def _end_session(self, id: RequestId, notes: tuple[str, ...]) -> Event:
         """Move the legacy session and its requests to a separate, closed connection."""
 
     def _accept_legacy(self, message: Request) -> ReceiveResult:

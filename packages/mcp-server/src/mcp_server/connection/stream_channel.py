@@ -25,8 +25,8 @@ from mcp_core.engine.events import (
     Outgoing,
     RequestReceived,
     ResultReceived,
-    SessionReplaced,
 )
+from mcp_core.engine.server import SessionReplaced
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.excerpts import shown
 from mcp_core.jsonrpc.batch import BatchReply
