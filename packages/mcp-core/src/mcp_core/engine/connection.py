@@ -1,44 +1,328 @@
-"""Commands of both sides of a connection: respond, report progress, cancel, close.
+"""One end of a connection: what both sides have in common.
 
 A connection is one process over stdio, one session over legacy HTTP, or one HTTP request with its response over modern
 HTTP. `receive` accepts decoded messages one by one. It returns an event for the application and a reply to send.
 Commands return the messages to send. The connection does not buffer messages, so it has no queue to drain.
 
-An invalid message from the peer leads to an error response with the matching code, or to a recorded deviation. An
-invalid command of the caller raises `LocalProtocolError`, and nothing is sent.
+An invalid request from the peer is rejected with the matching error code. Other deviations are recorded and tolerated.
+No message from a peer makes `receive` raise an exception. An invalid command of the caller raises
+`LocalProtocolError`, and nothing is sent.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final
 
+import attrs
+
+from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared
-from mcp_core.engine.events import AbandonedRequests, ClientPeer, Outgoing
-from mcp_core.engine.in_flight import advance
-from mcp_core.engine.receiver import Extensions, MessageReceiver
+from mcp_core.engine.events import (
+    AbandonedRequests,
+    CancelReceived,
+    ClientPeer,
+    ErrorReceived,
+    MessageIgnored,
+    NotificationReceived,
+    Outgoing,
+    ProgressReceived,
+    ReceiveResult,
+    RequestHandled,
+    RequestReceived,
+    ResultReceived,
+)
+from mcp_core.engine.in_flight import InboundRequest, InboundRequests, OutboundRequests, advance
+from mcp_core.engine.lifecycle import Kind, Lifecycle, State, Violation
 from mcp_core.engine.results import CONDITIONAL_RESULTS, check_result, code_for, undeclared_need
-from mcp_core.errors import LocalProtocolError, MissingRequiredClientCapability
+from mcp_core.errors import (
+    ErrorCode,
+    InvalidValue,
+    LocalProtocolError,
+    MissingRequiredClientCapability,
+    RemoteProtocolError,
+    RequestFailed,
+    request_failed,
+)
+from mcp_core.excerpts import quoted, shown
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
-from mcp_core.methods import INITIALIZE, NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS, SUBSCRIPTIONS_LISTEN
+from mcp_core.methods import (
+    INITIALIZE,
+    NOTIFICATIONS_CANCELLED,
+    NOTIFICATIONS_INITIALIZED,
+    NOTIFICATIONS_MESSAGE,
+    NOTIFICATIONS_PROGRESS,
+    SUBSCRIPTIONS_LISTEN,
+    Side,
+    methods,
+    notifications,
+)
+from mcp_core.revisions import LATEST_LEGACY
 from mcp_core.types import CancelledNotificationParams, InputRequiredResult, ProgressNotificationParams, WireObject
-from mcp_core.types.meta import PROGRESS_TOKEN
+from mcp_core.types.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
-    from mcp_core.engine.in_flight import InboundRequest
-    from mcp_core.errors import RequestFailed
-    from mcp_core.jsonrpc.messages import JsonObject, RequestId
-    from mcp_core.methods import RequestMethod
+    from collections.abc import Mapping
+
+    from mcp_core.engine.events import Event, Peer
+    from mcp_core.engine.in_flight import OutboundRequest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message, RequestId
+    from mcp_core.limits import Limits
+    from mcp_core.methods import Alias, CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
+    from mcp_core.types import ClientCapabilities, ServerCapabilities
 
 __all__ = ["Connection", "Extensions"]
 
+_NO_PARAMS: Final[JsonObject] = {}
+_PEER: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
+_OVER: Final = "the connection has closed"
 
-class Connection(MessageReceiver):
+
+@attrs.frozen(kw_only=True, eq=False)
+class Extensions:
+    """Methods and notifications beyond the specification, with definitions of the same classes."""
+
+    methods: Mapping[str, RequestMethod[object, object]] = attrs.field(factory=dict)
+    """Definitions of requests, by method name."""
+    notifications: Mapping[str, NotificationMethod[object]] = attrs.field(factory=dict)
+    """Definitions of notifications, by method name."""
+
+
+class Connection(ABC):
     """One end of a connection: the base of `ServerConnection` and `ClientConnection`."""
 
-    # --- commands --------------------------------------------------------------------------------------------------
+    role: Side
+    """The side of this end."""
+    capabilities: ClientCapabilities | ServerCapabilities
+    """The capabilities that this side declared."""
+    _aliases: ClassVar[Mapping[str, Alias]] = {}
+    """The names of notifications from before the specification. Only servers sent them."""
+
+    def __init__(self, *, revisions: tuple[Revision, ...], limits: Limits, extensions: Extensions | None) -> None:
+        self.revisions: Final = revisions
+        """The revisions that this side supports."""
+        self.limits: Final = limits
+        """The limits of this connection."""
+        self._extensions = extensions or Extensions()
+        self._lifecycle = Lifecycle()
+        self._outbound = OutboundRequests()
+        self._inbound = InboundRequests()
+        self._session: Peer | None = None
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The state of the legacy session; always `AWAITING` on a connection that uses modern requests only."""
+        return self._lifecycle.state
+
+    @property
+    def session(self) -> Peer | None:
+        """The peer of the legacy handshake; `None` before the handshake, or without one."""
+        return self._session
+
+    @property
+    def outbound_requests(self) -> Mapping[RequestId, str]:
+        """The pending outbound requests: method by id."""
+        return {id: outbound.definition.name for id, outbound in self._outbound.open.items()}
+
+    @property
+    def inbound_requests(self) -> tuple[RequestId, ...]:
+        """The ids of the pending inbound requests that are not cancelled."""
+        return tuple(id for id, inbound in self._inbound.open.items() if not inbound.cancelled)
+
+    @property
+    def error_ids_are_null(self) -> bool:
+        """Whether an error for a message without a readable id has `"id": null` instead of no `id` member.
+
+        The revision of the peer decides. While the revision is unknown, the error has `"id": null`, as JSON-RPC 2.0
+        (section 5) requires, unless all revisions of this side omit the member.
+        """
+        known = self._known_revision()
+        spoken = self.revisions if known is None else (known,)
+        return not all(revision.error_without_id for revision in spoken)
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> ReceiveResult:
+        """Receive one message of the peer.
+
+        Invalid messages never raise an exception.
+
+        Args:
+            message: A message from `mcp_core.jsonrpc.codec.decode`.
+
+        Returns:
+            The event for the application, and the reply to send.
+        """
+        if self._lifecycle.state is State.CLOSED:
+            return ReceiveResult(MessageIgnored(reason=_OVER, message=message))
+        if isinstance(message, Notification):
+            return self._receive_notification(message)
+        if not isinstance(message, Request):
+            return self._receive_response(message)
+        try:
+            return self._accept(message)
+        except Violation as violation:
+            error = ErrorObject(int(violation.code), violation.message)
+            reason = violation.message
+        except RequestFailed as failure:
+            error = ErrorObject(failure.code, failure.message, failure.data)
+            reason = failure.message
+        reply = Outgoing(ErrorResponse(message.id, error), message.id)
+        return ReceiveResult(MessageIgnored(reason=reason, message=message), reply)
+
+    def refuse_batch(self) -> ErrorResponse | None:
+        """Check that a batch is allowed in the current session. Spec: basic#batching (2025-03-26 only)
+
+        Returns:
+            The error response for the whole batch if batches are not allowed: without a session, or in another
+            revision. `None` if the caller must pass the members to `receive`, one by one (see
+            `mcp_core.jsonrpc.batch.BatchReply`).
+        """
+        if self._session is not None and self._session.revision.batching:
+            return None
+        why = "before the session was opened" if self._session is None else f"in revision {self._session.revision}"
+        error = ErrorObject(int(ErrorCode.INVALID_REQUEST), f"a batch is not allowed {why}")
+        return ErrorResponse(None, error)
+
+    @abstractmethod
+    def _accept(self, message: Request) -> ReceiveResult:
+        """Return the reaction to a request of the peer. Raises `Violation` or `RequestFailed` to reject the request."""
+
+    def _admit(
+        self, message: Request, definition: RequestMethod[object, object], peer: Peer, notes: tuple[str, ...] = ()
+    ) -> RequestReceived:
+        """Read the parameters of a valid request and record the request as pending."""
+        raw = _NO_PARAMS if message.params is None else message.params
+        try:
+            params, repairs = compatibility.receive(peer.revision, raw, definition.params)
+        except InvalidValue as bad:
+            failure = RequestFailed(
+                f"invalid params of {definition.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
+            )
+            raise failure from bad
+        meta = raw.get("_meta")
+        token = _as_token(meta[PROGRESS_TOKEN]) if isinstance(meta, dict) and PROGRESS_TOKEN in meta else None
+        self._inbound.accept(InboundRequest(message.id, definition, params, peer, token))
+        return RequestReceived(
+            id=message.id,
+            method=definition.name,
+            definition=definition,
+            params=params,
+            raw=raw,
+            peer=peer,
+            notes=notes + repairs,
+        )
+
+    def _row(self, message: Request, revision: Revision) -> RequestMethod[object, object]:
+        """Return the definition of the request's method. Raises `RequestFailed` if the peer must not send it."""
+        definition = self._method(message.method, revision)
+        if definition is None or _PEER[self.role] not in definition.sender:
+            raise RequestFailed(f"method not found: {shown(message.method)}", code=ErrorCode.METHOD_NOT_FOUND)
+        return definition
+
+    def _receive_notification(self, message: Notification) -> ReceiveResult:
+        alias = self._aliases.get(message.method)
+        name = message.method if alias is None else alias.definition.name
+        notes: tuple[str, ...] = () if alias is None else (f"{message.method} was treated as {name}",)
+        revision = self._notification_revision()
+        definition = self._notification(name, revision)
+        if definition is None or _PEER[self.role] not in definition.sender_in(revision):
+            return ReceiveResult(
+                MessageIgnored(reason=f"unknown notification {shown(message.method)}", message=message, notes=notes)
+            )
+        raw = _NO_PARAMS if message.params is None else message.params
+        try:
+            params, repairs = compatibility.receive(
+                revision, raw if alias is None else alias.params(raw), definition.params
+            )
+            tolerated = self._lifecycle.receive(_kind_of_notification(definition)) if self._in_session() else None
+        except (Violation, InvalidValue) as bad:
+            # A notification has no response, not even an error (JSON-RPC 2.0 section 4.1).
+            return ReceiveResult(MessageIgnored(reason=f"{name}: {bad}", message=message, notes=notes))
+        notes += repairs if tolerated is None else (tolerated, *repairs)
+        missing = self._undeclared(definition)
+        if missing is not None:
+            notes += (f"{name} requires the capability {'.'.join(missing)}, which was not declared",)
+        if definition is NOTIFICATIONS_PROGRESS and isinstance(params, ProgressNotificationParams):
+            return ReceiveResult(self._progressed(message, params, notes))
+        if definition is NOTIFICATIONS_CANCELLED and isinstance(params, CancelledNotificationParams):
+            return ReceiveResult(self._cancelled(message, params, notes))
+        return self._notification_received(definition, params, raw, notes)
+
+    def _notification_received(
+        self, definition: NotificationMethod[object], params: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        """Handle a notification that is neither progress nor a cancellation."""
+        meta = raw.get("_meta")
+        subscription = _as_token(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
+        if subscription is not None and (listen := self._outbound.find(subscription)[0]) is not None:
+            # The id has the JSON type in which it was sent.
+            subscription = listen.id
+        event = NotificationReceived(
+            method=definition.name,
+            definition=definition,
+            params=params,
+            raw=raw,
+            subscription=subscription,
+            notes=notes,
+        )
+        return ReceiveResult(event)
+
+    def _progressed(self, message: Notification, params: ProgressNotificationParams, notes: tuple[str, ...]) -> Event:
+        outbound, note = self._outbound.with_token(params.progress_token)
+        if outbound is None:
+            reason = f"progress for the token {quoted(params.progress_token)}, which no pending request has"
+            return MessageIgnored(reason=reason, message=message, notes=notes)
+        if not advance(outbound, params.progress):
+            reason = f"progress {params.progress:g} after {outbound.progress:g}: it must increase"
+            return MessageIgnored(reason=reason, message=message, notes=notes)
+        return ProgressReceived(id=outbound.id, params=params, notes=notes if note is None else (*notes, note))
+
+    def _cancelled(self, message: Notification, params: CancelledNotificationParams, notes: tuple[str, ...]) -> Event:
+        inbound = None if params.request_id is None else self._inbound.cancel(params.request_id)
+        if inbound is None:
+            # Unknown, finished or malformed cancellations are ignored: they may have crossed the response.
+            return MessageIgnored(reason="a cancellation of no pending request", message=message, notes=notes)
+        self._over(inbound.id)
+        return CancelReceived(id=inbound.id, reason=params.reason, notes=notes)
+
+    def _receive_response(self, message: ResultResponse | ErrorResponse) -> ReceiveResult:
+        outbound, note = self._outbound.find(message.id)
+        notes = () if note is None else (note,)
+        if outbound is None:
+            return ReceiveResult(MessageIgnored(reason=note or "a response to no request", message=message))
+        del self._outbound.open[outbound.id]
+        if isinstance(message, ErrorResponse):
+            error = request_failed(message.error.code, message.error.message, message.error.data)
+            return self._error_received(outbound, error, notes)
+        try:
+            result, repairs = self._read_result(outbound, message.result)
+        except RemoteProtocolError as bad:
+            return self._error_received(outbound, bad, notes)
+        return self._result_received(outbound, result, message.result, notes + repairs)
+
+    def _read_result(self, outbound: OutboundRequest, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
+        """Return the result as a value. Raises `RemoteProtocolError` if the result is invalid for the method."""
+        return compatibility.receive(outbound.revision, raw, outbound.result)
+
+    def _result_received(
+        self, outbound: OutboundRequest, result: object, raw: JsonObject, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        return ReceiveResult(
+            ResultReceived(id=outbound.id, method=outbound.definition.name, result=result, raw=raw, notes=notes)
+        )
+
+    def _error_received(
+        self, outbound: OutboundRequest, error: RemoteProtocolError | RequestFailed, notes: tuple[str, ...]
+    ) -> ReceiveResult:
+        return ReceiveResult(ErrorReceived(id=outbound.id, method=outbound.definition.name, error=error, notes=notes))
+
+    # --- commands ----------------------------------------------------------------------------------------------------
 
     def respond(self, request: RequestId, result: object) -> Outgoing | None:
         """Return the result response to a request of the peer.
@@ -174,7 +458,7 @@ class Connection(MessageReceiver):
         self._lifecycle.close()
         return abandoned
 
-    # --- for the subclasses ----------------------------------------------------------------------------------------
+    # --- for the subclasses ------------------------------------------------------------------------------------------
 
     def _begin_request(
         self,
@@ -220,9 +504,61 @@ class Connection(MessageReceiver):
                 raise MissingRequiredClientCapability.of(as_object(missing), f"the result of {inbound.definition.name}")
         return converter(peer.revision).unstructure(result)  # type: ignore[arg-type]  # of a class of the method
 
-    def _over(self, request: RequestId) -> None:
+    def _over(self, request: RequestId) -> None:  # noqa: B027  # a client has no such state
         """Release the state of an inbound request that has ended."""
 
     def _completed(self, inbound: InboundRequest, wire: JsonObject) -> JsonObject:  # noqa: ARG002  # the server looks at the peer
         """Update the subscriptions, and return the result with the members that the revision requires in each result."""
         return wire
+
+    def _method(self, name: str, revision: Revision) -> RequestMethod[object, object] | None:
+        definition = methods(revision).get(name)
+        if definition is None:
+            definition = self._extensions.methods.get(name)
+        return definition if definition is not None and revision in definition.revisions else None
+
+    def _notification(self, name: str, revision: Revision) -> NotificationMethod[object] | None:
+        definition = notifications(revision).get(name)
+        if definition is None:
+            definition = self._extensions.notifications.get(name)
+        return definition if definition is not None and revision in definition.revisions else None
+
+    @abstractmethod
+    def _undeclared(self, definition: NotificationMethod[object]) -> CapabilityPath | None:
+        """Return the capability that a received notification requires and that was not declared."""
+
+    def _notification_revision(self) -> Revision:
+        """Return the revision to read a notification with. A notification does not name its revision."""
+        return self._known_revision() or LATEST_LEGACY
+
+    @abstractmethod
+    def _known_revision(self) -> Revision | None:
+        """Return the revision that the peer is known to use, or `None` if it is not known yet."""
+
+    @abstractmethod
+    def _in_session(self) -> bool:
+        """Return whether the legacy lifecycle governs a notification."""
+
+    def _pong(self, message: Request) -> ReceiveResult:
+        """Respond to `ping`. Raises `Violation`."""
+        tolerated = self._lifecycle.receive(Kind.PING)
+        notes = () if tolerated is None else (tolerated,)
+        reply = Outgoing(ResultResponse(message.id, {}), message.id)
+        return ReceiveResult(RequestHandled(id=message.id, method=message.method, notes=notes), reply)
+
+    def _session_peer(self, kind: Kind) -> tuple[Peer, str | None]:
+        """Return the peer of the legacy session and the deviation. Raises `Violation` if there is no session yet."""
+        if self._session is None:
+            raise Violation(f"{kind.value} before the session was opened: send initialize first")
+        return self._session, self._lifecycle.receive(kind)
+
+
+def _kind_of_notification(definition: NotificationMethod[object]) -> Kind:
+    if definition is NOTIFICATIONS_INITIALIZED:
+        return Kind.INITIALIZED
+    return Kind.LOG if definition is NOTIFICATIONS_MESSAGE else Kind.NOTIFICATION
+
+
+def _as_token(value: JsonValue) -> RequestId | None:
+    """Return the value if it can be a progress token or subscription id, otherwise `None`."""
+    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
