@@ -121,7 +121,7 @@ class MemoryStore:
         try:
             kept.charge.resize(kept.charge.size + more)
         except LimitExceeded:
-            if not self._free(kept.charge, more):
+            if not self._charge_instead(kept.charge, more):
                 raise
         before = 0 if kept.log is None else kept.log.size
         try:
@@ -131,7 +131,7 @@ class MemoryStore:
         if self._bytes > self._limits.stored_bytes:
             self._free(session)
 
-    def _free(self, charge: MemoryCharge, more: int) -> bool:
+    def _charge_instead(self, charge: MemoryCharge, more: int) -> bool:
         """Charge for events in place of others: events kept for replay have less value. Return whether this is enough."""
         for other in self._largest():
             self._shed(other)
