@@ -212,29 +212,27 @@ class ClientExchange:
     def receive_head(self, head: HttpHead) -> Expect:
         """Record the head of the response, and return how to read the body."""
         self._head = head
-        self._expect = self._expected(head)
-        if self._expect is Expect.STREAM:
+        if head.status == 404 and self._session_is_gone(head.status):
+            expect = Expect.TEXT
+        elif self._message is None:
+            expect = expected_of_get(head)
+        else:
+            expect = expected_of_post(head, awaiting=self._pending.has_requests)
+            if expect is Expect.NOTHING and head.status not in (202, 204):
+                self.notes.note(f"the status for a message without requests is {head.status}, not 202")
+        self._expect = expect
+        if expect is Expect.STREAM:
             self._reader = EventReader(self._limits, self.notes)
         opens = isinstance(self._message, Request) and self._message.method == INITIALIZE.name
         if opens and is_good(head):
             self._open_session(head.headers.get(MCP_SESSION_ID))
-        return self._expect
+        return expect
 
     def _open_session(self, id: str | None) -> None:
         if id is not None and not is_session_id(id):
             self.notes.note("the session id has invalid characters and is ignored")
         else:
             self.session_id = id
-
-    def _expected(self, head: HttpHead) -> Expect:
-        if head.status == 404 and self._session_is_gone(head.status):
-            return Expect.TEXT
-        if self._message is None:
-            return expected_of_get(head)
-        expect = expected_of_post(head, awaiting=self._pending.has_requests)
-        if expect is Expect.NOTHING and head.status not in (202, 204):
-            self.notes.note(f"the status for a message without requests is {head.status}, not 202")
-        return expect
 
     def _session_is_gone(self, status: int) -> bool:
         # Many servers without a standalone stream respond 404 to the first GET; only a POST shows whether the session

@@ -55,6 +55,8 @@ __all__ = ["Post", "Refusal", "ServerExchange"]
 
 _MODERN_NAMES: Final = frozenset(revision.name for revision in MODERN)
 _SESSION_METHODS: Final = frozenset({"GET", "DELETE"})
+_BOTH: Final = f"{JSON}, {EVENT_STREAM}"
+"""The `Accept` of most clients."""
 _CONTENT_LENGTH: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _QUOTED: Final = 100
 """Characters of an unknown version that an error repeats."""
@@ -138,8 +140,12 @@ class ServerExchange(Responses):
         # Some proxies send an empty value instead of no header.
         self.session_id = None if self._modern else headers.get(MCP_SESSION_ID) or None
         self.last_event_id = None if self._modern else headers.get(LAST_EVENT_ID) or None
-        self.accepts_json = accepts(headers, JSON) > 0
-        self.accepts_stream = accepts(headers, EVENT_STREAM) > 0
+        if headers.get("accept") == _BOTH:
+            # The usual value. A repeated header can accept more, but not less.
+            self.accepts_json = self.accepts_stream = True
+        else:
+            self.accepts_json = accepts(headers, JSON) > 0
+            self.accepts_stream = accepts(headers, EVENT_STREAM) > 0
         self.prefers_stream = self.accepts_stream and (policy.answer == "stream" or not self.accepts_json)
 
     @property
@@ -232,7 +238,8 @@ class ServerExchange(Responses):
             self.session_id = self.last_event_id = None
             refused = self._refuse_modern(message, header_params, names)
             return refused or Post(message=message, era=Era.MODERN, notes=tuple(notes), size=len(body))
-        foreign = self._foreign_version(message) or self._outside_session(message)
+        known = self.version is None or self.version in self._served.names
+        foreign = self._outside_session(message) if known else self._foreign_version(message)
         return foreign or Post(message=message, era=Era.LEGACY, notes=tuple(notes), size=len(body))
 
     def _refuse_modern(

@@ -243,7 +243,12 @@ class AsgiRequest:
     async def receive(self) -> Message:
         """Return the next part of the body, or after its end wait for the disconnect or the end of the response."""
         if not self._body_given and not self.finished:
-            await self._wait_for_body()
+            if self._received:
+                # A body of many small parts must not prevent other tasks from running.
+                await trio.lowlevel.checkpoint()
+            self._take_body()
+            if not (self.body_complete or self._parts or self.left):
+                await self._wait_for_body()
             if not self.left:
                 body = b"".join(self._parts)
                 self._parts = []
@@ -301,18 +306,12 @@ class AsgiRequest:
 
     async def _wait_for_body(self) -> None:
         """Wait until a part or the end of the body arrives, or the client disconnects."""
-        if self._received:
-            # A body of many small parts must not prevent other tasks from running.
-            await trio.lowlevel.checkpoint()
-        while True:
-            self._take_body()
-            parser = self._parser
-            if parser is None or self._parts or self.left:
-                return
+        while (parser := self._parser) is not None and not (self._parts or self.left):
             if parser.they_are_waiting_for_100_continue and not (self._body_requested or self.response.begun):
                 self._body_requested = True
                 await self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n", pause=False)
             await self._read_body(parser)
+            self._take_body()
 
     def _take_body(self) -> None:
         """Collect the parts of the body that were already received."""

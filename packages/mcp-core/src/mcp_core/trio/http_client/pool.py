@@ -92,7 +92,8 @@ class HttpPool:
         self._policy: Final[PoolPolicy[HttpConnection]] = PoolPolicy(
             connections=limits.connections, per_origin=per_origin, idle_kept=idle_kept
         )
-        self._idle_seconds: Final = idle_seconds
+        self.idle_seconds: Final = idle_seconds
+        """Time that an idle connection is retained, in seconds, unless the server announces another time."""
         self._routes: Final[dict[str, Route]] = {}
         self._open: Final[set[HttpConnection]] = set()
         self._woken: Final[dict[Ticket[HttpConnection], trio.Event]] = {}
@@ -234,15 +235,6 @@ class HttpPool:
             self._close_all(doomed)
         for each in granted:
             self._woken.pop(each).set()
-
-    def recycle(self, ticket: Ticket[HttpConnection], connection: HttpConnection) -> None:
-        """Return a connection to the pool after a complete response. For the classes of this module."""
-        if not connection.recycle():
-            self.give_back(ticket, None)
-            return
-        seconds = self._idle_seconds if connection.idle_seconds is None else connection.idle_seconds
-        connection.idle_until = trio.current_time() + seconds
-        self.give_back(ticket, connection)
 
     def _close(self, connection: HttpConnection) -> None:
         self._open.discard(connection)
@@ -398,7 +390,12 @@ class PooledResponse:
     def _finish(self, connection: HttpConnection) -> None:
         self._connection = None
         self._complete = True
-        self._pool.recycle(self._ticket, connection)
+        if not connection.recycle():
+            self._pool.give_back(self._ticket, None)
+            return
+        announced = connection.idle_seconds
+        connection.idle_until = trio.current_time() + (self._pool.idle_seconds if announced is None else announced)
+        self._pool.give_back(self._ticket, connection)
 
     def _drop(self) -> None:
         self._connection = None

@@ -20,6 +20,7 @@ import trio
 from mcp_core.framing.sse import encode_comment, encode_event
 from mcp_core.http.event_log import event_id
 from mcp_core.http.statuses import status_of
+from mcp_core.jsonrpc.messages import ErrorResponse
 from mcp_server.connection.channel import encoded
 from mcp_server.transports.http.coalescer import WriteCoalescer
 from mcp_server.transports.http.replay import written
@@ -179,7 +180,8 @@ class EventStream:
         self._pending.pop(cast("RequestId", answer.id), None)  # the response to a request has its id
         self._answers.append((data, answer.id, None))
         if not self._pending:
-            await self._complete(200 if self._batch else status_of(answer, self._era))
+            usual = self._batch or type(answer) is not ErrorResponse
+            await self._complete(200 if usual else status_of(answer, self._era))
 
     async def give(self, answers: Sequence[Answer], *, refused: bool) -> None:
         """Send responses that no handler gives, before all others. If no handler runs, they complete the response.

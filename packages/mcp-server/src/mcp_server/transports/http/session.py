@@ -268,9 +268,16 @@ class Session(Channel):
 
     def _start(self, call: RequestContext, begun: _Begun, context: HttpContext) -> None:
         """Register a request for its handler, or record its rejection if there is no capacity."""
-        id = call.request.id
+        id, params = call.request.id, call.request.params
         try:
-            self._reserve(call)
+            if isinstance(params, SubscribeRequestParams):
+                # The memory of the subscription that the request adds.
+                self.charge.resize(self.charge.size + subscription_bytes(params.uri))
+            full = self._queue.claim(call.size)
+            if full is not None:
+                if call.request.definition in _SUBSCRIBING:
+                    self._settle_memory()
+                raise full  # handled like the other limits
         except LimitExceeded as full:
             self.connection.withdraw(id)
             own = full.setting != "Limits.total_bytes" or self.principal is not None
@@ -280,17 +287,6 @@ class Session(Channel):
             begun.calls.append(call)
             begun.stream.expect(id)
             self._calls[id] = (call, begun.stream)
-
-    def _reserve(self, call: RequestContext) -> None:
-        """Reserve queue capacity for a call, and memory for the subscription that it adds. Raises `LimitExceeded`."""
-        params = call.request.params
-        if isinstance(params, SubscribeRequestParams):
-            self.charge.resize(self.charge.size + subscription_bytes(params.uri))
-        full = self._queue.claim(call.size)
-        if full is not None:
-            if call.request.definition in _SUBSCRIBING:
-                self._settle_memory()
-            raise full
 
     def _settle_memory(self) -> None:
         """Charge the current subscriptions of the session, after a call that may have changed them has ended."""
