@@ -3,6 +3,7 @@
     python scripts/bench/call_path.py                          stdio and HTTP, both eras
     python scripts/bench/call_path.py --transport http         only HTTP
     python scripts/bench/call_path.py --revision 2025-11-25    only this revision
+    python scripts/bench/call_path.py --by-file                one line for each file
     python scripts/bench/call_path.py --totals                 only the totals
 
 A client in this process calls a tool of a server in a child process, over pipes or over Streamable HTTP with the
@@ -250,24 +251,35 @@ async def measure(transport: str, revision: str, warm_up: int) -> CallPath:
     return sorted(paths, key=lambda path: path.calls)[len(paths) // 2]
 
 
-def show(title: str, path: CallPath, goal: tuple[int, int], *, totals: bool) -> None:
+def lines_by_file(steps: Iterable[Step]) -> list[str]:
+    """Return a line for each source file of each side: its calls, and its functions in the order of their first calls."""
+    functions: dict[tuple[str, str], list[Step]] = {}
+    for step in steps:
+        if not step.function.startswith(GENERATED):
+            functions.setdefault((step.side, step.file), []).append(step)
+    return [
+        f"{side}  {sum(step.calls for step in found):>3}  {file}: {', '.join(step.function for step in found)}"
+        for (side, file), found in functions.items()
+    ]
+
+
+def show(title: str, path: CallPath, goal: tuple[int, int], lines: Sequence[str]) -> None:
     """Print a path.
 
     Args:
         title: The transport and the revision.
         path: The path.
         goal: The files and calls that are allowed.
-        totals: Whether to print only the totals.
+        lines: What to print below the totals.
     """
     print(
         f"{title}: {path.files} files (at most {goal[0]}), {path.calls} calls (at most {goal[1]}),"
         f" {path.generated} calls of generated constructors"
     )
-    if totals:
-        return
-    for step in path.steps:
-        print(f"  {step.side}  {step.calls:>3}  {step.file}:{step.function}")
-    print()
+    for line in lines:
+        print(f"  {line}")
+    if lines:
+        print()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -276,6 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--transport", choices=tuple(GOALS), help="measure only this transport")
     parser.add_argument("--revision", choices=REVISION_NAMES, help="measure only this revision")
     parser.add_argument("--calls", type=int, default=50, metavar="N", help="calls to warm up (default: 50)")
+    parser.add_argument("--by-file", action="store_true", help="print one line for each file")
     parser.add_argument("--totals", action="store_true", help="print only the totals, not the functions")
     parser.add_argument("--serve", choices=tuple(GOALS), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -285,7 +298,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for transport in [options.transport] if options.transport else GOALS:
         for revision in [options.revision] if options.revision else REVISION_NAMES:
             path = trio.run(measure, transport, revision, options.calls)
-            show(f"{transport}, {revision}", path, GOALS[transport], totals=options.totals)
+            lines = [f"{step.side}  {step.calls:>3}  {step.file}:{step.function}" for step in path.steps]
+            if options.totals:
+                lines = []
+            elif options.by_file:
+                lines = lines_by_file(path.steps)
+            show(f"{transport}, {revision}", path, GOALS[transport], lines)
 
 
 if __name__ == "__main__":

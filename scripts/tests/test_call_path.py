@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.call_path import CallRecorder, RecordedCall, main, path_of
+from bench.call_path import CallRecorder, RecordedCall, lines_by_file, main, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,6 +145,12 @@ def test_path_joins_both_processes_in_order_of_time() -> None:
     assert path.files == 3
     assert path.calls == 5
     assert path.generated == 1
+    assert lines_by_file(path.steps) == [
+        "client    1  a.py: send",
+        "server    1  c.py: serve",
+        "server    1  a.py: send",
+        "client    2  b.py: receive",
+    ]
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
