@@ -138,7 +138,7 @@ async def cancelled_opening(server: Server, interruption: Interruption) -> None:
             interruption.stop()
             await client.call_tool("a")
     if opening._channel is not None:
-        assert_nothing_left(Client(opening._channel, opening._outputs, None))
+        assert_nothing_left(Client(opening._channel, opening._outputs))
 
 
 async def cancelled_call(server: Server, interruption: Interruption) -> None:

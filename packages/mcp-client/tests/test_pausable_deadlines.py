@@ -15,7 +15,8 @@ from mcp_client.connection.pausable_deadlines import PausableDeadlines
 
 def make_deadlines() -> tuple[PausableDeadlines, list[bool]]:
     changes: list[bool] = []
-    return PausableDeadlines(changes.append), changes
+    deadlines = PausableDeadlines(lambda: changes.append(deadlines.is_paused))
+    return deadlines, changes
 
 
 async def test_deadline_passes(autojump_clock: trio.testing.MockClock) -> None:

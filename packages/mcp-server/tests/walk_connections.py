@@ -96,7 +96,7 @@ class Party:
 
         connection.__dict__["call"] = unchecked
         try:
-            return (await self.client._channel.request(definition, None))[0]
+            return await self.client._channel.request(definition, None)
         finally:
             del connection.__dict__["call"]
 

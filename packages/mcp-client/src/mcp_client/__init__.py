@@ -15,7 +15,6 @@ from mcp_client.client import Client
 from mcp_client.config import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
 from mcp_client.connection.pending_request import ProgressHandler
 from mcp_client.connection.response_cache import ResponseCache
-from mcp_client.connection.transport import ByteStream
 from mcp_client.connectors.http import open_http
 from mcp_client.connectors.stdio import Connector, open_stdio, open_stream
 from mcp_client.deadlines import Deadlines
@@ -26,6 +25,7 @@ from mcp_client.group.client_group import ClientGroup, GroupListing, Member, Res
 from mcp_client.group.names import NameCollision, Naming
 from mcp_client.handlers import Handlers
 from mcp_client.transports.stdio.command import Grace
+from mcp_client.transports.stdio.stream import ByteStream
 from mcp_core.trio.http_client.tls import Tls
 
 __all__ = [

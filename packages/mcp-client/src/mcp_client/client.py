@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mcp_client.connection.channel import ClientChannel
-    from mcp_client.connection.response_cache import Caching
     from mcp_client.features.changes import Changes
     from mcp_client.features.output_schema import OutputSchemas
     from mcp_core.engine.events import NotificationReceived, ServerPeer
@@ -65,11 +64,9 @@ class Client(FeatureRequests):
     - `HttpFailure`: the HTTP response is not a response of the protocol; `AccessDenied` if credentials are required.
     """
 
-    def __init__(self, channel: ClientChannel, outputs: OutputSchemas, caching: Caching | None) -> None:
-        super().__init__(channel, outputs, caching)
+    def __init__(self, channel: ClientChannel, outputs: OutputSchemas) -> None:
+        super().__init__(channel, outputs)
         self._subscriptions: Final = Subscriptions(channel)
-        if caching is not None:
-            channel.listeners.subscribe(caching.notified)
         channel.listeners.subscribe(self._forget_tools)
         channel.listeners.on_renewal(self._renewed)
         channel.listeners.on_loss(self._outputs.forget)

@@ -12,8 +12,9 @@ the connection ends.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 import trio
@@ -24,6 +25,7 @@ from mcp_client.connection.middleware import MiddlewareChain
 from mcp_client.connection.notification_listeners import NotificationListeners
 from mcp_client.connection.pausable_deadlines import PausableDeadlines
 from mcp_client.connection.pending_request import DeadlineWatcher, PendingRequest, ProgressHandlerFailed
+from mcp_client.connection.request_options import NOTHING
 from mcp_core.engine.events import (
     CancelReceived,
     ConnectionOpened,
@@ -44,27 +46,113 @@ from mcp_core.errors import (
     Phase,
     RequestTimeout,
 )
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse
+from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Message
+from mcp_core.methods import PING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from mcp_client.connection.pending_request import ProgressHandler
-    from mcp_client.connection.transport import Handshake, Transport
+    from mcp_client.connection.pending_request import Perform, ProgressHandler
+    from mcp_client.connection.request_options import RequestOptions
+    from mcp_client.connection.response_cache import Caching
     from mcp_client.deadlines import Deadlines
     from mcp_client.handlers import Handlers
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import ReceiveResult, ServerPeer
-    from mcp_core.jsonrpc.messages import Message, Request, RequestId
+    from mcp_core.jsonrpc.messages import Request, RequestId
     from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.middleware import Middleware
+    from mcp_core.types import Tool
 
-__all__ = ["ClientChannel"]
+__all__ = ["ClientChannel", "Deliver", "Handshake", "Transport"]
 
 _log: Final = logging.getLogger("mcp_client")
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+Deliver: TypeAlias = Callable[[Message | Batch | MalformedMessage], None]
+"""A function that processes a received message without blocking."""
+
+
+class Handshake(Protocol):
+    """The handshake of one transport: the negotiation of the era and the revision."""
+
+    async def open(self) -> None:
+        """Negotiate with the server. Raises `McpError` when the negotiation fails."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is complete. `open` may return slightly later."""
+
+    def advance(self, reaction: ReceiveResult) -> None:
+        """Process a step of the negotiation, `Negotiating`, `Opened` or `NegotiationEnded`, and send its message."""
+
+    def end(self, why: ConnectionEnded) -> None:
+        """End the handshake: the connection has ended."""
+
+
+class Transport(Protocol):
+    """A transport of messages to and from one server.
+
+    There are two kinds. A stream-based transport has one stream for all messages: `offer` and `send` write requests,
+    and a background reader receives the responses. In the other kind each request is an HTTP exchange of its own, in
+    the task of the caller (`perform`).
+    """
+
+    @property
+    def perform(self) -> Perform | None:
+        """The function that performs one request; `None` for a stream. It may change only during the handshake."""
+
+    @property
+    def interrupted(self) -> Callable[[], Awaitable[None]] | None:
+        """After a lost session, the function to await before a request: it opens or awaits a new session."""
+
+    @property
+    def takes_headers(self) -> bool:
+        """Whether a message can have HTTP headers of its own."""
+
+    @property
+    def stderr_tail(self) -> str | None:
+        """The last lines of the server's stderr, at most 20; `None` if there is no stderr."""
+
+    def handshake(self, channel: ClientChannel) -> Handshake:
+        """Return the handshake of a connection over this transport."""
+
+    async def send(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
+        """Send a message, and block while the server does not read.
+
+        Args:
+            message: The message.
+            headers: HTTP headers of this message only.
+
+        Raises:
+            TransportError: The message was not delivered.
+            RequestTimeout: The deadline of the transport passed, if it has one.
+        """
+
+    def offer(self, message: Message | Batch, *, more: bool) -> bool:
+        """Send a message if that does not block.
+
+        Args:
+            message: The message.
+            more: Whether other tasks may send soon, so that the transport can combine their messages into one write.
+
+        Returns:
+            Whether the message was sent. If not, call `send`, which blocks or raises.
+        """
+
+    def send_nowait(self, message: Message | Batch) -> None:
+        """Send a message, for example a cancellation or an error, without blocking. A lost connection is ignored."""
+
+    def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """Return the listed tools that can be called over this transport, and remember their header parameters."""
+
+    def describe(self) -> str:
+        """Return a readable description of the server: a command line or an address."""
+
+    async def aclose(self) -> None:
+        """Close the transport, shielded and in bounded time. Any task can call this, more than once."""
 
 
 class ClientChannel:
@@ -77,6 +165,7 @@ class ClientChannel:
         deadlines: The deadlines of the requests.
         nursery: The nursery of the reader and of the server's requests.
         middleware: The middleware of the messages, outermost first.
+        caching: The response cache; `None` to cache no results.
     """
 
     def __init__(
@@ -88,27 +177,32 @@ class ClientChannel:
         nursery: trio.Nursery,
         *,
         middleware: Sequence[Middleware] = (),
+        caching: Caching | None = None,
     ) -> None:
         self.connection: Final = connection
         self.transport: Final = transport
         self.deadlines: Final = deadlines
         self.pausable_deadlines: Final = PausableDeadlines(self._hold)
-        self.middleware: Final = MiddlewareChain(self, middleware)
-        self.client_requests: Final = ClientRequestHandler(handlers, self.middleware)
+        self._held = False
+        self._middleware: Final = MiddlewareChain(connection, middleware)
+        self.client_requests: Final = ClientRequestHandler(handlers, self._middleware)
         self.nursery: Final = nursery
         self._calls: dict[RequestId, PendingRequest] = {}
-        self._held = False
         self._watch: Final = DeadlineWatcher(self._calls, nursery)
-        self._handshake: Final[Handshake] = transport.handshake(self)
-        tasks = None
+        self._handshake: Final = transport.handshake(self)
+        answer = self.client_requests.answer
         if connection.capabilities.tasks is not None:
             from mcp_client.connection.client_tasks import ClientTasks  # lazy: few applications use tasks
 
-            tasks = ClientTasks(connection, self.client_requests.answer, self.notify, nursery)
+            answer = ClientTasks(connection, answer, self.notify, nursery).answer
         self._inbound_requests: Final = InboundRequestRunner(
-            connection, transport, self.client_requests, nursery, self._hold, tasks=tasks
+            connection, answer, transport.send, transport.send_nowait, nursery, on_busy=self._hold
         )
         self.listeners: Final = NotificationListeners()
+        self.caching: Final = caching
+        """The response cache; `None` if no results are cached."""
+        if caching is not None:
+            self.listeners.subscribe(caching.notified)
         self._ended: ConnectionEnded | None = None
         self._over: Final = trio.Event()
 
@@ -202,13 +296,13 @@ class ClientChannel:
         self,
         definition: RequestMethod[P, R],
         params: P,
+        options: RequestOptions = NOTHING,
         *,
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
-        headers: Sequence[tuple[str, str]] = (),
         on_id: Callable[[RequestId], None] | None = None,
-    ) -> tuple[R, ResultReceived]:
-        """Send a request and wait for its response.
+    ) -> R:
+        """Send a request through the middleware and wait for its response, or find its result in the cache.
 
         If the caller is cancelled, the request is cancelled too: the client notifies the server and drops a late
         response.
@@ -216,22 +310,52 @@ class ClientChannel:
         Args:
             definition: The method.
             params: The parameters.
+            options: Headers and metadata to add to the request.
             on_progress: Called in this task with each progress notification, see `ProgressHandler`.
             deadlines: The deadlines of the request; `None` for those of the connection.
-            headers: HTTP headers of this request only.
             on_id: Called with the id of the request before the request is sent.
 
         Returns:
-            The result, and the event with the result as received.
+            The result.
 
         Raises:
-            LocalProtocolError: The request must not be sent.
+            LocalProtocolError: The request must not be sent, or a middleware returned an object that is not a result
+                of the method.
             RequestFailed: The server responded with an error.
             RemoteProtocolError: The response violates the protocol.
             LimitExceeded: The response exceeds a limit of the client.
             RequestTimeout: A deadline passed.
             TransportError: The connection ended, the client was closed, or the response was lost.
         """
+        params = options.put(params) if options.meta else params
+        # A closed connection does not return cached results either.
+        kept = definition.cacheable and self._ended is None and self.server.revision in definition.cacheable
+        caching = self.caching if kept else None
+        passing = not self._middleware.is_empty and definition is not PING
+        fetch = partial(
+            self._send, definition, on_progress=on_progress, deadlines=deadlines or self.deadlines, on_id=on_id
+        )
+        if caching is None and not passing:
+            return await fetch(params, options.headers)
+
+        def send(params: P) -> Awaitable[R]:
+            if caching is None:
+                return fetch(params, options.headers)
+            return caching.answer(definition, params, options, self.server.revision, partial(fetch, params))
+
+        # Before the cache: a middleware sees cached results too, and may change a result that several clients share.
+        return await (self._middleware.request(definition, params, send) if passing else send(params))
+
+    async def _send(
+        self,
+        definition: RequestMethod[P, R],
+        params: P,
+        headers: Sequence[tuple[str, str]],
+        *,
+        on_progress: ProgressHandler | None,
+        deadlines: Deadlines,
+        on_id: Callable[[RequestId], None] | None,
+    ) -> R:
         # Methods that may need input can take long. Their progress notifications extend the idle deadline.
         wanted = on_progress is not None or bool(definition.may_need_input)
         id: RequestId | None = None
@@ -239,27 +363,27 @@ class ClientChannel:
             restore = self.transport.interrupted
             if restore is not None:
                 await restore()
-            if self._ended is not None:
-                raise self.ended or self._ended
-            outgoing = self.connection.request(definition, params, progress=wanted)
-            request: Request = outgoing.message  # type: ignore[assignment]  # the engine makes a request of each call
+            self._check_alive()
+            # The engine makes a request of each call.
+            request = cast("Request", self.connection.request(definition, params, progress=wanted).message)
             id = request.id
             if on_id is not None:
                 on_id(id)
-            call = PendingRequest(deadlines or self.deadlines, on_progress, held=self._held, headers=headers)
-            answer = await self._answer_of(request, call)
+            call = PendingRequest(deadlines, on_progress, held=self._held, headers=headers)
+            outcome = await self._outcome_of(request, call)
         except McpError as error:
             self.explain(error, method=definition.name, id=id, phase=Phase.REQUEST)
             raise
-        return answer.result, answer  # type: ignore[return-value]  # the engine parsed it as a result of the method
+        # The engine parsed the result as one of the result classes of the method.
+        return cast("R", outcome.result)
 
-    async def _answer_of(self, request: Request, call: PendingRequest) -> ResultReceived:
+    async def _outcome_of(self, request: Request, call: PendingRequest) -> ResultReceived:
         id = request.id
         self._calls[id] = call
         try:
             perform = self.transport.perform
             if perform is not None:
-                await call.perform(partial(perform, request, call))
+                await call.perform(perform, request)
             else:
                 self._watch.expect(call.deadline)
                 if not self.transport.offer(request, more=len(self._calls) > 1):
@@ -313,7 +437,7 @@ class ClientChannel:
         """
         try:
             self._check_alive()
-            through = self.middleware.outgoing(definition, params)
+            through = self._middleware.outgoing(definition, params)
             if through is not None:
                 await self.transport.send(self.connection.notify(definition, through).message, headers)
         except McpError as error:
@@ -321,7 +445,7 @@ class ClientChannel:
             raise
         await trio.lowlevel.checkpoint()
 
-    def _hold(self, _: bool) -> None:  # noqa: FBT001  two sources call this, so the state is read from both
+    def _hold(self) -> None:
         """Suspend or resume the idle deadlines: the server does not respond while a handler or a login is pending."""
         self._held = self._inbound_requests.busy or self.pausable_deadlines.is_paused
         for call in self._calls.values():
@@ -406,12 +530,12 @@ class ClientChannel:
             if not self._inbound_requests.busy:
                 call.alive()
                 self._expect(call)
-            progress = self.middleware.progress(event)
+            progress = self._middleware.progress(event)
             if progress is not None:
                 call.progressed(progress)
 
     def _notified(self, event: NotificationReceived) -> None:
-        through = self.middleware.incoming(event)
+        through = self._middleware.incoming(event)
         if through is not None:
             self.client_requests.notified(through)
             self.listeners.notified(through)

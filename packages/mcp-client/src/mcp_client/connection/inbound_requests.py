@@ -15,11 +15,8 @@ from mcp_core.types import CreateMessageResult, CreateTaskResult, ElicitResult, 
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from mcp_client.connection.client_requests import ClientRequestHandler
-    from mcp_client.connection.client_tasks import ClientTasks
-    from mcp_client.connection.transport import Transport
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import RequestReceived
     from mcp_core.jsonrpc.messages import Batch, Message, RequestId
@@ -34,28 +31,29 @@ class InboundRequestRunner:
 
     Args:
         connection: The engine.
-        transport: The transport of the responses.
-        answering: The dispatcher of client requests.
+        answer: Calls the handler of a request. Returns the result, or the error to send.
+        send: Sends a response, and blocks while the server does not read.
+        send_nowait: Sends a response without blocking.
         nursery: The nursery of the handlers.
-        on_busy: Called with true when a first handler starts, and with false when the last one has ended.
-        tasks: The tasks of client requests; `None` if the client does not support task-augmented requests.
+        on_busy: Called when a first handler starts, and when the last one has ended.
     """
 
     def __init__(
         self,
         connection: ClientConnection,
-        transport: Transport,
-        answering: ClientRequestHandler,
+        answer: Callable[[RequestReceived], Awaitable[object]],
+        send: Callable[[Message | Batch], Awaitable[None]],
+        send_nowait: Callable[[Message | Batch], None],
         nursery: trio.Nursery,
-        on_busy: Callable[[bool], None],
         *,
-        tasks: ClientTasks | None = None,
+        on_busy: Callable[[], None],
     ) -> None:
         self._connection: Final = connection
-        self._transport: Final = transport
+        self._answer: Final = answer
+        self._send: Final = send
+        self._send_nowait: Final = send_nowait
         self._nursery: Final = nursery
         self._on_busy: Final = on_busy
-        self._answer: Final = answering.answer if tasks is None else tasks.answer
         self._running: dict[RequestId, trio.CancelScope] = {}
         self._batches: dict[RequestId, BatchReply] = {}
         self._over = False
@@ -69,7 +67,7 @@ class InboundRequestRunner:
         """Register a received batch (2025-03-26). Return the messages to pass to the engine, one by one."""
         reply = BatchReply(batch)
         if reply.immediate is not None:
-            self._transport.send_nowait(reply.immediate)
+            self._send_nowait(reply.immediate)
         self._batches.update(dict.fromkeys(reply.pending, reply))
         return reply.messages
 
@@ -83,7 +81,7 @@ class InboundRequestRunner:
         scope = trio.CancelScope()
         self._running[event.id] = scope
         if len(self._running) == 1:
-            self._on_busy(True)  # noqa: FBT003  the argument is the state
+            self._on_busy()
         self._nursery.start_soon(self._serve, event, scope)
 
     def cancel(self, id: RequestId) -> None:
@@ -107,7 +105,7 @@ class InboundRequestRunner:
         """Send a response without blocking, alone or with the other responses of its batch."""
         message_or_batch = self._joined(message)
         if message_or_batch is not None:
-            self._transport.send_nowait(message_or_batch)
+            self._send_nowait(message_or_batch)
 
     async def _serve(self, event: RequestReceived, scope: trio.CancelScope) -> None:
         try:
@@ -116,7 +114,7 @@ class InboundRequestRunner:
                 if scope.cancel_called:
                     # The handler ignored the cancellation. The server may have reused the request id.
                     return
-                await self._send(event, outcome)
+                await self._respond(event, outcome)
         finally:
             # The server may reuse the id as soon as the response is recorded, before it is written.
             if self._running.get(event.id) is scope:
@@ -124,14 +122,14 @@ class InboundRequestRunner:
                 self._connection.withdraw(event.id)
                 self._drop(event.id)
             if not self._running:
-                self._on_busy(False)  # noqa: FBT003  the argument is the state
+                self._on_busy()
 
-    async def _send(self, event: RequestReceived, outcome: object) -> None:
+    async def _respond(self, event: RequestReceived, outcome: object) -> None:
         message = self._joined(self._outcome(event, outcome))
         if message is None:
             return
         try:
-            await self._transport.send(message)
+            await self._send(message)
         except ConnectionEnded:
             _log.debug("response dropped, connection ended: method=%s", event.method)
         except McpError as failure:
@@ -166,7 +164,7 @@ class InboundRequestRunner:
         reply = self._batches.pop(id, None)
         joined = None if reply is None or self._over else reply.drop(id)
         if joined is not None:
-            self._transport.send_nowait(joined)
+            self._send_nowait(joined)
 
 
 def _related(event: RequestReceived, outcome: object) -> object:

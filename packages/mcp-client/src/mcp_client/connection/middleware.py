@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import attrs
 
-from mcp_client.connection.request_options import NOTHING
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue, LocalProtocolError
-from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED, PING
+from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from mcp_core.middleware import MiddlewareMessage, around, passed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mcp_client.connection.channel import ClientChannel
-    from mcp_client.connection.pending_request import ProgressHandler
-    from mcp_client.connection.request_options import RequestOptions
-    from mcp_client.connection.response_cache import Caching
-    from mcp_client.deadlines import Deadlines
-    from mcp_core.engine.events import NotificationReceived, ProgressReceived
+    from mcp_core.engine.client import ClientConnection
+    from mcp_core.engine.events import NotificationReceived, ProgressReceived, ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
     from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.middleware import Middleware
@@ -41,79 +36,42 @@ class MiddlewareChain:
     """The middleware chain of one connection.
 
     Args:
-        link: The channel of the connection.
+        connection: The engine.
         middleware: The middleware, outermost first.
     """
 
-    def __init__(self, channel: ClientChannel, middleware: Sequence[Middleware]) -> None:
-        self._channel: Final = channel
+    def __init__(self, connection: ClientConnection, middleware: Sequence[Middleware]) -> None:
+        self._connection: Final = connection
         self._middleware: Final = tuple(middleware)
+        self.is_empty: Final = not self._middleware
+        """Whether there is no middleware."""
 
     @property
     def _revision(self) -> Revision | None:
-        server = self._channel.connection.server
+        server = self._connection.server
         return None if server is None else server.revision
+
+    @property
+    def _negotiated(self) -> Revision:
+        return cast("ServerPeer", self._connection.server).revision  # results follow the negotiation
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def request(
-        self,
-        definition: RequestMethod[P, R],
-        params: P,
-        options: RequestOptions = NOTHING,
-        *,
-        on_progress: ProgressHandler | None = None,
-        deadlines: Deadlines | None = None,
-        on_id: Callable[[RequestId], None] | None = None,
-        caching: Caching | None = None,
-    ) -> R:
-        """Send a request to the server through the middleware.
+    async def request(self, definition: RequestMethod[P, R], params: P, send: Callable[[P], Awaitable[R]]) -> R:
+        """Pass a request to the server through the middleware.
 
         Args:
             definition: The method.
             params: The parameters.
-            options: Headers and metadata to add to the request.
-            on_progress: See `ClientChannel.request`.
-            deadlines: See `ClientChannel.request`.
-            on_id: See `ClientChannel.request`.
-            caching: The response cache. The middleware runs before the cache, so it sees cached results too and may
-                change a result that several clients share.
+            send: Returns the result.
 
         Returns:
             The result.
 
         Raises:
             LocalProtocolError: A middleware returned an object that is not a result of the method.
-            McpError: The exceptions of `ClientChannel.request`.
+            McpError: The exceptions of `send`.
         """
-        if options.meta:
-            params = options.put(params)
-        untouched = not self._middleware or definition is PING
-        if untouched and caching is None:
-            # As below, without the two functions: most requests take this path.
-            direct, _ = await self._channel.request(
-                definition, params, on_progress=on_progress, deadlines=deadlines, headers=options.headers, on_id=on_id
-            )
-            return direct
-
-        async def send(params: P) -> R:
-            async def fetch(options: RequestOptions) -> R:
-                result, _ = await self._channel.request(
-                    definition,
-                    params,
-                    on_progress=on_progress,
-                    deadlines=deadlines,
-                    headers=options.headers,
-                    on_id=on_id,
-                )
-                return result
-
-            if caching is None:
-                return await fetch(options)
-            return await caching.answer(definition, params, options, self._channel.server.revision, fetch)
-
-        if untouched:
-            return await send(params)
         answers: list[object] = []
 
         async def last(passing: MiddlewareMessage) -> object:
@@ -131,7 +89,7 @@ class MiddlewareChain:
 
     def _read(self, definition: RequestMethod[object, object], result: object) -> object:
         """Return a result of a middleware as an instance of its class. Raises `LocalProtocolError`."""
-        allowed = definition.results(self._channel.server.revision)
+        allowed = definition.results(self._negotiated)
         if isinstance(result, dict):
             expected = allowed.get(str(result.get("resultType", "complete")))
             if expected is not None:
@@ -148,7 +106,7 @@ class MiddlewareChain:
         Raises:
             LocalProtocolError: The result is not of the expected class.
         """
-        revision = self._channel.server.revision
+        revision = self._negotiated
         try:
             return converter(revision).structure(wire, expected)
         except InvalidValue as invalid:
@@ -178,7 +136,7 @@ class MiddlewareChain:
         if not self._middleware:
             return await handle(params)
         if raw is None:
-            raw = converter(self._channel.server.revision).unstructure(cast("WireObject", params))  # a client request
+            raw = converter(self._negotiated).unstructure(cast("WireObject", params))  # a client request
         message = MiddlewareMessage(
             method=method, params=params, raw=raw, incoming=True, revision=self._revision, id=id
         )

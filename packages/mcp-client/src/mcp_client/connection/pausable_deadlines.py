@@ -18,10 +18,10 @@ class PausableDeadlines:
     """Deadlines of one connection that pause while the user logs in.
 
     Args:
-        on_change: Called with true when the deadlines pause, and with false when they resume.
+        on_change: Called when the deadlines pause, and when they resume.
     """
 
-    def __init__(self, on_change: Callable[[bool], None]) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change: Final = on_change
         self._waiting = 0
         self._left: Final[dict[trio.CancelScope, float]] = {}
@@ -40,7 +40,7 @@ class PausableDeadlines:
             for scope in self._left:
                 self._left[scope] = scope.deadline - now
                 scope.deadline = math.inf
-            self._on_change(True)  # noqa: FBT003  the argument is the state
+            self._on_change()
         try:
             yield
         finally:
@@ -49,7 +49,7 @@ class PausableDeadlines:
                 now = trio.current_time()
                 for scope, left in self._left.items():
                     scope.deadline = now + left
-                self._on_change(False)  # noqa: FBT003  likewise
+                self._on_change()
 
     @contextmanager
     def move_on_after(self, seconds: float) -> Iterator[trio.CancelScope]:

@@ -19,6 +19,7 @@ import trio
 
 from mcp_client.connection.progress import ProgressQueue
 from mcp_core.errors import McpError, RemoteProtocolError, RequestTimeout
+from mcp_core.jsonrpc.messages import Request
 from mcp_core.types import ProgressNotificationParams
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import ErrorReceived, ResultReceived
     from mcp_core.jsonrpc.messages import RequestId
 
-__all__ = ["DeadlineWatcher", "PendingRequest", "ProgressHandler", "ProgressHandlerFailed"]
+__all__ = ["DeadlineWatcher", "PendingRequest", "Perform", "ProgressHandler", "ProgressHandlerFailed"]
 
 ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
 """A plain or asynchronous function that shows progress.
@@ -39,6 +40,10 @@ queued; above that, the oldest are dropped. The deadlines of the request apply t
 still runs at the `total` deadline is cancelled, and the queued notifications are dropped. The request then returns its
 result, if the result has arrived.
 """
+
+Perform: TypeAlias = Callable[[Request, "PendingRequest"], Awaitable[None]]
+"""A function that sends a request and delivers the received messages until the request has ended. Raises
+`TransportError` when the response is lost, and `RemoteProtocolError` when the server sent no response."""
 
 
 class ProgressHandlerFailed(Exception):
@@ -105,12 +110,13 @@ class PendingRequest:
 
     # --- over HTTP -------------------------------------------------------------------------------------------------
 
-    async def perform(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def perform(self, work: Perform, request: Request) -> None:
         """Run the request in this task, until it has an outcome or a deadline passes.
 
         Args:
             work: Sends the request and reads the response. It delivers received messages, calls `show` between them,
                 and returns when the request has ended.
+            request: The request.
 
         Raises:
             RequestTimeout: A deadline passed.
@@ -120,7 +126,7 @@ class PendingRequest:
         self._performer = trio.lowlevel.current_task()
         try:
             with trio.CancelScope(deadline=self.deadline) as self._scope:
-                await work()
+                await work(request, self)
                 if not self.ended:
                     raise RemoteProtocolError("the server sent no valid response to this request")
         except McpError:

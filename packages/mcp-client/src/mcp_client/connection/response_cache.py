@@ -213,7 +213,7 @@ class Caching:
         params: P,
         options: RequestOptions,
         revision: Revision,
-        ask: Callable[[RequestOptions], Awaitable[R]],
+        fetch: Callable[[Sequence[tuple[str, str]]], Awaitable[R]],
     ) -> R:
         """Return the result of a request from the cache, or else from the server.
 
@@ -222,17 +222,18 @@ class Caching:
             params: The parameters.
             options: The options of the request.
             revision: The negotiated revision.
-            ask: Sends the request to the server.
+            fetch: Sends the request to the server, with these headers of the application.
         """
         text = _text(params, revision)
         if text is None:
-            return await ask(options)
+            return await fetch(options.headers)
+        headers = options.headers
         if self._headers is not None:
             # Computed once: the cache key and the request use the same headers.
-            options = attrs.evolve(options, headers=Complete(await self._headers(options.headers)))
+            headers = Complete(await self._headers(headers))
         uri = params.uri if isinstance(params, ReadResourceRequestParams) else ""
         identity = await self._identity()
-        own = _Key("", _who(options, identity), definition.name, uri, text)
+        own = _Key("", _who(headers, identity), definition.name, uri, text)
         public = own if self._shared is self._own else attrs.evolve(own, server=self._server, who=b"")
         if options.fresh:
             self._own.drop(own)
@@ -242,7 +243,7 @@ class Caching:
             await trio.lowlevel.checkpoint()
             return cast("R", kept)  # the key contains the method
         before = self._own.changes, self._shared.changes
-        result = await ask(options)
+        result = await fetch(headers)
         # A result that was requested before an invalidation may be older than the change.
         # If another user logged in meanwhile, the result belongs to that user.
         if before == (self._own.changes, self._shared.changes) and identity == await self._identity():
@@ -304,7 +305,7 @@ async def _no_identity() -> None:
     """Return `None`: only the headers identify the user."""
 
 
-def _who(options: RequestOptions, identity: str | None) -> bytes:
+def _who(headers: Sequence[tuple[str, str]], identity: str | None) -> bytes:
     """Return a digest of the headers and the identity. The digest avoids keeping secrets."""
-    headers = sorted(pair for pair in options.headers if pair[0] not in _NAMELESS)
-    return hashlib.sha256(repr((identity, headers)).encode(errors="backslashreplace")).digest()
+    shown = sorted(pair for pair in headers if pair[0] not in _NAMELESS)
+    return hashlib.sha256(repr((identity, shown)).encode(errors="backslashreplace")).digest()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import trio
 
+    from mcp_client.connection.channel import Transport
     from mcp_client.connection.request_headers import HeadersGiven
-    from mcp_client.connection.transport import Transport
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputPolicy
     from mcp_client.handlers import Handlers

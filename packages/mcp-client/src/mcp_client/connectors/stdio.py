@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
-    from mcp_client.connection.transport import ByteStream, Transport
+    from mcp_client.connection.channel import Transport
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputPolicy
+    from mcp_client.transports.stdio.stream import ByteStream
     from mcp_core.engine.connection import Extensions
     from mcp_core.engine.events import ServerPeer
     from mcp_core.limits import Limits
@@ -160,7 +161,7 @@ class Connector:
             channel, server = await self._open_link(nursery)
         else:
             channel, server = await self._open_process(nursery, self._restart)
-        client = Client(channel, self._outputs, self._caching)
+        client = Client(channel, self._outputs)
         level = self._connection.log_level
         if level is not None and server.revision.session_log_level and server.capabilities.logging is not None:
             try:
@@ -175,7 +176,13 @@ class Connector:
     ) -> tuple[ClientChannel, ServerPeer]:
         transport = await self._make_transport(nursery, era)
         self._channel = channel = ClientChannel(
-            self._connection, transport, self._handlers, self._deadlines, nursery, middleware=self._middleware
+            self._connection,
+            transport,
+            self._handlers,
+            self._deadlines,
+            nursery,
+            middleware=self._middleware,
+            caching=self._caching,
         )
         return channel, await channel.open(began=began)
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.connection.request_options import RequestOptions
-    from mcp_client.connection.response_cache import Caching
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputSchemas
     from mcp_core.jsonrpc.messages import JsonValue
@@ -69,15 +68,13 @@ class FeatureRequests:
     """The part of `Client` that sends requests.
 
     Args:
-        link: The channel of the connection.
+        channel: The channel of the connection.
         outputs: The output schemas for the validation of structured results.
-        caching: The response cache; `None` to cache no results.
     """
 
-    def __init__(self, channel: ClientChannel, outputs: OutputSchemas, caching: Caching | None) -> None:
+    def __init__(self, channel: ClientChannel, outputs: OutputSchemas) -> None:
         self._channel: Final = channel
         self._outputs: Final = outputs
-        self._caching: Final = caching
         self._options: RequestOptions = NOTHING
         self._task_tools: Final[set[str]] = set()
 
@@ -374,19 +371,11 @@ class FeatureRequests:
             RequestTimeout: A deadline passed.
             TransportError: The connection ended, the client was closed, or the response was lost.
         """
-        channel = self._channel
-        # A closed connection does not return cached results either.
-        cacheable = definition.cacheable
-        kept = bool(cacheable) and channel.server.revision in cacheable and channel.ended is None
-        return await channel.middleware.request(
-            definition,
-            params,
-            self._options,
-            on_progress=on_progress,
-            deadlines=deadlines,
-            caching=self._caching if kept else None,
+        return await self._channel.request(
+            definition, params, self._options, on_progress=on_progress, deadlines=deadlines
         )
 
     async def _pages(self, definition: RequestMethod[ListParams, PageT], params: ParamsOf[ListParams]) -> list[PageT]:
-        forget = None if self._caching is None else partial(self._caching.forget, definition)
+        caching = self._channel.caching
+        forget = None if caching is None else partial(caching.forget, definition)
         return await all_pages(self._channel, self.request, definition, params, forget)

@@ -46,7 +46,7 @@ class Subscriptions:
     """The subscriptions of one connection.
 
     Args:
-        link: The channel of the connection.
+        channel: The channel of the connection.
     """
 
     def __init__(self, channel: ClientChannel) -> None:
@@ -99,9 +99,7 @@ class Subscriptions:
     async def _watch_again(self) -> None:
         for uri, listeners in tuple(self._watching.items()):
             try:
-                await self._channel.middleware.request(
-                    RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), listeners[0]
-                )
+                await self._channel.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), listeners[0])
             except McpError as error:
                 _log.warning("subscription lost with the session: uri=%r error=%s", uri, error)
 
@@ -112,7 +110,7 @@ class Subscriptions:
         # Recorded before the response arrives: a subscriber that stops meanwhile must not send `resources/unsubscribe`.
         self._watching.setdefault(uri, []).append(options)
         try:
-            await self._channel.middleware.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), options)
+            await self._channel.request(RESOURCES_SUBSCRIBE, SubscribeRequestParams(uri=uri), options)
         except BaseException:
             self._release(uri, options)
             raise
@@ -139,7 +137,7 @@ class Subscriptions:
 
     async def _unsubscribe(self, uri: str, options: RequestOptions) -> None:
         try:
-            await self._channel.middleware.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), options)
+            await self._channel.request(RESOURCES_UNSUBSCRIBE, UnsubscribeRequestParams(uri=uri), options)
         except McpError:
             # The error does not matter: there are no subscribers.
             return
@@ -164,7 +162,7 @@ class Subscriptions:
         async def wait_for_its_end() -> None:
             params = SubscriptionsListenRequestParams(notifications=wanted)
             try:
-                await self._channel.middleware.request(
+                await self._channel.request(
                     SUBSCRIPTIONS_LISTEN, params, options, deadlines=_FOR_EVER, on_id=subscription.append
                 )
             except McpError as error:

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from mcp_client.client import Client
-    from mcp_client.connection.transport import ByteStream
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputPolicy
     from mcp_client.handlers import Handlers
+    from mcp_client.transports.stdio.stream import ByteStream
     from mcp_core.engine.connection import Extensions
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.limits import Limits

@@ -26,8 +26,8 @@ from mcp_client.testing.transport_checks import (
 from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
-    from mcp_client.connection.transport import ByteStream
     from mcp_client.testing.transport_checks import Connect, End, OpenTransport, Role, ServedStream
+    from mcp_client.transports.stdio.stream import ByteStream
 
 __all__ = [
     "a_cancelled_send_can_be_closed",

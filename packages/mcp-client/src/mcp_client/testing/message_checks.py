@@ -28,8 +28,8 @@ from mcp_core.trio.nursery import open_private_nursery
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from mcp_client.connection.transport import ByteStream
     from mcp_client.testing.transport_checks import Connect, End, OpenTransport, Role, ServedStream
+    from mcp_client.transports.stdio.stream import ByteStream
 
 __all__ = [
     "a_cancelled_receive_loses_nothing",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import orjson
 import trio
 
-from mcp_client.connection.transport import ByteStream
+from mcp_client.transports.stdio.stream import ByteStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
+    from mcp_client.connection.channel import Deliver
     from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.request_headers import HeaderSource
-    from mcp_client.connection.transport import Deliver
     from mcp_client.transports.http.authorizer import Authorizer
     from mcp_core.errors import TransportError
     from mcp_core.http.client import ClientExchange, Resume
@@ -55,7 +55,7 @@ class Wire:
         self._headers: Final = headers
         self.authorizer: Authorizer | None = None
         """The source of credentials; `None` if only the headers of the application contain credentials."""
-        self.pausable_deadlines = PausableDeadlines(lambda _: None)
+        self.pausable_deadlines = PausableDeadlines(lambda: None)
         """The deadlines of the connection that uses this object."""
 
     def waiting(self) -> AbstractContextManager[None]:

@@ -37,9 +37,8 @@ from mcp_core.trio.http_client.pool_policy import Use
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mcp_client.connection.channel import ClientChannel
+    from mcp_client.connection.channel import ClientChannel, Deliver
     from mcp_client.connection.pending_request import PendingRequest
-    from mcp_client.connection.transport import Deliver
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.errors import MalformedMessage
     from mcp_core.http.client import Resume

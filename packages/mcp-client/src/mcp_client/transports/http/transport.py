@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from mcp_client.connection.channel import ClientChannel
-    from mcp_client.connection.pending_request import PendingRequest
-    from mcp_client.connection.transport import Perform
+    from mcp_client.connection.pending_request import PendingRequest, Perform
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_client.transports.http.session import Session
     from mcp_client.transports.http.sse_2024 import SseConnection

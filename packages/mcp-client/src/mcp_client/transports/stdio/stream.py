@@ -6,29 +6,31 @@ Spec: basic/transports#stdio (legacy), basic/transports/stdio (2026-07-28).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from mcp_client.transports.stdio.handshake import PipeHandshake
 from mcp_client.transports.stdio.process import ChildProcess
+from mcp_core.engine.events import ConnectionOpened, NegotiationEnded
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.codec import decode, encode
+from mcp_core.revisions import Era
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.trio.writer import CoalescingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mcp_client.connection.channel import ClientChannel
-    from mcp_client.connection.transport import ByteStream, Deliver
+    from mcp_client.connection.channel import ClientChannel, Deliver
+    from mcp_core.engine.events import ReceiveResult
+    from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.limits import Limits
-    from mcp_core.revisions import Era
     from mcp_core.types import Tool
 
-__all__ = ["StreamTransport"]
+__all__ = ["ByteStream", "StreamTransport"]
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -44,6 +46,32 @@ lost."""
 
 _LAST_WORDS: Final = 1.0
 """Time to continue reading from a server that no longer reads, in seconds. Its responses may still arrive."""
+
+
+class ByteStream(Protocol):
+    """A bidirectional byte stream, with the methods of trio's streams: for example the pipes of a child process.
+
+    `mcp_client.testing.transport_contract` tests implementations.
+    """
+
+    async def receive_some(self) -> bytes | bytearray:
+        """Return the next bytes; empty at the end of the stream.
+
+        Raises:
+            trio.BrokenResourceError: The stream broke.
+            trio.ClosedResourceError: `aclose` was called.
+        """
+
+    async def send_all(self, data: bytes) -> None:
+        """Write all of `data`, and block while the peer does not read.
+
+        Raises:
+            trio.BrokenResourceError: The stream broke.
+            trio.ClosedResourceError: `aclose` was called.
+        """
+
+    async def aclose(self) -> None:
+        """Close the stream. Any task can call this, more than once."""
 
 
 class StreamTransport:
@@ -91,9 +119,9 @@ class StreamTransport:
     def interrupted(self) -> None:
         """`None`: a byte stream does not have sessions that the server could lose."""
 
-    def handshake(self, channel: ClientChannel) -> PipeHandshake:
+    def handshake(self, channel: ClientChannel) -> _StreamHandshake:
         """Return the object that opens a connection over a byte stream."""
-        return PipeHandshake(channel, self, self._era)
+        return _StreamHandshake(channel, self, self._era)
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return all tools: a byte stream does not repeat parameters in headers."""
@@ -230,3 +258,67 @@ class StreamTransport:
             self._ended = ConnectionEnded(f"{self.describe()} does not speak the protocol: {observed.message}")
             self._ended.__cause__ = observed
         return bad
+
+
+class _StreamHandshake:
+    """The opener of a connection over a byte stream.
+
+    Args:
+        channel: The channel of the connection.
+        transport: The transport of the connection.
+        era: The known era of the server, as a hint. `LEGACY` skips the probe.
+    """
+
+    def __init__(self, channel: ClientChannel, transport: StreamTransport, era: Era | None) -> None:
+        self._channel: Final = channel
+        self._transport: Final = transport
+        self._era: Final = era
+        self._settled: Final = trio.Event()
+        self._refusal: McpError | None = None
+
+    async def open(self) -> None:
+        """Start the reader, and exchange messages until the engine has negotiated. Raises `McpError` on failure."""
+        connection = self._channel.connection
+        self._channel.nursery.start_soon(self._read)
+        await self._transport.send(connection.open(era=self._era).message)
+        # Without a legacy revision to try next, silence has no meaning: the server may only be slow to start.
+        otherwise = any(revision.era is Era.LEGACY for revision in connection.revisions)
+        with trio.move_on_after(self._channel.deadlines.probe if otherwise else math.inf):
+            await self._settled.wait()
+        if not self._settled.is_set():
+            reaction = connection.probe_unanswered()
+            if reaction is not None:
+                self.advance(reaction)
+            await self._settled.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the engine has negotiated. A server may respond without having read the request."""
+        return self._channel.connection.server is not None
+
+    async def _read(self) -> None:
+        """Read until the server ends, then end all pending requests."""
+        try:
+            await self._transport.run(self._channel.deliver)
+        finally:
+            with trio.CancelScope(shield=True):
+                self._channel.end(await self._transport.why_ended())
+
+    def advance(self, reaction: ReceiveResult) -> None:
+        """Send the next message, or record the end of the negotiation."""
+        if reaction.reply is not None:
+            self._transport.send_nowait(reaction.reply.message)
+        if isinstance(reaction.event, NegotiationEnded):
+            self._refusal = reaction.event.error
+            self._settled.set()
+        elif isinstance(reaction.event, ConnectionOpened):
+            self._settled.set()
+
+    def end(self, why: ConnectionEnded) -> None:
+        """Record that the server ended."""
+        if not self._settled.is_set():
+            # If the server rejected `initialize` and exited on the probe, its error explains the failure.
+            self._refusal = self._channel.connection.initialize_refusal or why
+            self._settled.set()
