@@ -562,10 +562,10 @@ async def test_session_not_replaced_after_close() -> None:
     async with serving(legacy()) as server, open_http(server.url) as client:
         transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
-        assert transport._sessions is not None
+        assert transport._handshake.sessions is not None
         await client.aclose()
         with pytest.raises(ConnectionEnded, match="the client was closed"):
-            await transport._sessions.replace(transport._sessions._session)
+            await transport._handshake.sessions.replace(transport._handshake.sessions._session)
         assert server.rpcs().count("initialize") == 1
 
 
@@ -658,9 +658,10 @@ async def test_errors_logs_and_reprs_hide_session_and_credentials(
             texts.append(repr(raised.value.context))
         transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
-        assert transport._sessions is not None
+        assert transport._handshake.sessions is not None
         texts += [
-            repr(each) for each in (client, transport, transport._sessions._session, transport.wire, client._channel)
+            repr(each)
+            for each in (client, transport, transport._handshake.sessions._session, transport.wire, client._channel)
         ]
     texts += [record.getMessage() for record in caplog.records]
     texts.append(repr(Session("s3cr3t", R2025_11_25)))

@@ -377,10 +377,10 @@ async def test_response_queued_before_renewal_sent_to_old_session() -> None:
     async with serving(legacy()) as server, open_http(server.url) as client:
         transport = client._channel.transport
         assert isinstance(transport, HttpTransport)
-        assert transport._sessions is not None
+        assert transport._handshake.sessions is not None
         transport.send_nowait(ResultResponse(7, {}))
         # The renewal ends in the same step in which the response is queued.
-        transport._sessions._session = Session("s2", R2025_11_25)
+        transport._handshake.sessions._session = Session("s2", R2025_11_25)
         await wait_until(lambda: server.of("response"))
         assert [request.headers["mcp-session-id"] for request in server.of("response")] == ["s1"]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.transports.http.session import Pause, Session, end_session
+from mcp_client.transports.http.session import Pause, Session, Sessions, end_session
 from mcp_client.transports.http.sse_2024 import SseConnection
 from mcp_core.engine.events import ConnectionOpened, Negotiating, NegotiationEnded
 from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError
@@ -36,10 +36,13 @@ from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_client.connection.channel import ClientChannel
-    from mcp_client.transports.http.transport import HttpTransport
+    from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.engine.events import ReceiveResult
     from mcp_core.http.event_reader import Received
+    from mcp_core.http.fallback import EraCache
     from mcp_core.jsonrpc.messages import Batch, Message
     from mcp_core.revisions import Revision
 
@@ -55,13 +58,26 @@ class HttpHandshake:
     """The opener of a connection over HTTP, and of new sessions on it.
 
     Args:
-        link: The connection.
-        transport: The transport of the connection.
+        channel: The channel of the connection.
+        wire: Runs the exchanges.
+        eras: The known eras of servers.
+        post_later: Posts a message in a session, in the background.
+        on_session_lost: Called when the server lost the session and a new one is open.
     """
 
-    def __init__(self, channel: ClientChannel, transport: HttpTransport) -> None:
+    def __init__(
+        self,
+        channel: ClientChannel,
+        wire: Wire,
+        eras: EraCache,
+        post_later: Callable[[Message | Batch, Session], None],
+        on_session_lost: Callable[[], None] | None,
+    ) -> None:
         self._channel: Final = channel
-        self._transport: Final = transport
+        self._wire: Final = wire
+        self._eras: Final = eras
+        self._post_later: Final = post_later
+        self._on_session_lost: Final = on_session_lost
         self._nursery: trio.Nursery | None = None
         self._settled = trio.Event()
         self._probed = trio.Event()
@@ -76,17 +92,24 @@ class HttpHandshake:
         self._unused: Final[list[tuple[str, Revision | None]]] = []
         self._ending: Final = trio.Lock()
         self._early: list[Message | Batch] = []
-        self._sse: SseConnection | None = None
         self._hint = False
+        self.revision: Revision | None = None
+        """The negotiated revision; `None` before the end of the negotiation, and over HTTP+SSE."""
+        self.sessions: Sessions | None = None
+        """The session of a legacy server, even if the server does not use one; otherwise `None`."""
+        self.sse: SseConnection | None = None
+        """The connection over HTTP+SSE; `None` over Streamable HTTP."""
+        self.early: list[Message | Batch] | None = None
+        """The responses to send when the session is open, during the delivery of a message that arrived before."""
         self.is_open = False
         """Whether the connection is ready: if there is a session, the server received `notifications/initialized`."""
 
     async def open(self) -> None:
         """Negotiate the revision with the server, and open the session if there is one. Raises `McpError`."""
-        connection, eras, url = self._channel.connection, self._transport.eras, self._transport.wire.url
+        connection, eras, url = self._channel.connection, self._eras, self._wire.url
         if connection.server is not None:
             # Another connection has negotiated with the server.
-            self._transport.agreed(connection.server.revision)
+            self.revision = connection.server.revision
             self.is_open = True
             await trio.lowlevel.checkpoint()
             return
@@ -106,22 +129,21 @@ class HttpHandshake:
     async def _enter(self) -> None:
         """Complete the opening after the negotiation, as the era requires."""
         revision = self._channel.server.revision
-        wire, eras = self._transport.wire, self._transport.eras
         if self._era_known and any(each.era is Era.MODERN for each in self._channel.connection.revisions):
             # Without a response to the probe the client cannot know that the server is not a modern one.
-            eras.learn(wire.url, NegotiatedEndpoint(revision=revision, http_sse=self._sse is not None))
-        if self._sse is not None:
+            self._eras.learn(self._wire.url, NegotiatedEndpoint(revision=revision, http_sse=self.sse is not None))
+        if self.sse is not None:
             if self._initialized is not None:
-                await self._sse.post(self._initialized)
-        elif revision.era is Era.MODERN:
-            self._transport.agreed(revision)
+                await self.sse.post(self._initialized)
         else:
-            session = Session(self._session_id, revision)
-            self._used = self._session_id
-            sessions = self._transport.in_session(session, self)
-            await self._confirm(session)
-            self.is_open = True
-            await sessions.stand()
+            self.revision = revision
+            if revision.era is Era.LEGACY:
+                session = Session(self._session_id, revision)
+                self._used = self._session_id
+                self.sessions = Sessions(self._wire, self._channel, session, self.renew, self._on_session_lost)
+                await self._confirm(session)
+                self.is_open = True
+                await self.sessions.stand()
         self.is_open = True
 
     async def renew(self) -> Session:
@@ -155,7 +177,7 @@ class HttpHandshake:
     async def _end_unused(self) -> None:
         async with self._ending:
             while self._unused:
-                await end_session(self._transport.wire, *self._unused[-1])
+                await end_session(self._wire, *self._unused[-1])
                 self._unused.pop()
 
     async def aclose(self) -> None:
@@ -170,19 +192,19 @@ class HttpHandshake:
         exchange = ClientExchange(
             self._initialized,
             revision=session.revision,
-            limits=self._transport.wire.limits,
+            limits=self._wire.limits,
             session_id=session.id,
         )
         try:
-            await self._transport.wire.exchange(exchange, self._channel.deliver)
+            await self._wire.exchange(exchange, self._channel.deliver)
         except AccessDenied:
             raise
         except HttpFailure as failure:
             # The first request shows whether the session works.
-            _log.warning("notifications/initialized rejected: server=%s error=%s", self._transport.describe(), failure)
+            _log.warning("notifications/initialized rejected: server=%s error=%s", self._wire.shown, failure)
         early, self._early = self._early, []
         for answer in early:
-            self._transport.post_later(answer, session)
+            self._post_later(answer, session)
 
     # --- attempts --------------------------------------------------------------------------------------------------
 
@@ -231,7 +253,7 @@ class HttpHandshake:
     async def _attempt(self, request: Request) -> None:
         """Send one of the opening requests, and deliver its responses."""
         is_probe = _is_probe(request)
-        exchange = ClientExchange(request, revision=_modern(request), limits=self._transport.wire.limits)
+        exchange = ClientExchange(request, revision=_modern(request), limits=self._wire.limits)
         answers: list[Received] = []
         failure: McpError | None = None
         if is_probe:
@@ -265,18 +287,19 @@ class HttpHandshake:
         def take(what: Received) -> None:
             if isinstance(what, Request | Notification):
                 # Immediate responses to these messages are sent in the session that is being opened.
-                self._transport.deliver_early(what, self._early)
+                self.early = self._early
+                self._channel.deliver(what)
+                self.early = None
             else:
                 answers.append(what)
 
-        wire = self._transport.wire
-        rest = await wire.exchange(exchange, take)
+        rest = await self._wire.exchange(exchange, take)
         pause = Pause()
         while rest is not None:
             await trio.sleep(max(rest.after, pause.seconds))
             pause.longer()
             exchange = exchange.resumption()
-            rest = await wire.exchange(exchange, take)
+            rest = await self._wire.exchange(exchange, take)
 
     def _failed(self, exchange: ClientExchange, request: Request, failure: McpError) -> None:
         """Choose what follows a failed attempt."""
@@ -296,18 +319,18 @@ class HttpHandshake:
 
     async def _attempt_sse(self, request: Request, failure: McpError | None) -> None:
         """Try HTTP+SSE, after Streamable HTTP failed or for a server known to use it. The response arrives later."""
-        sse = SseConnection(self._transport.wire, self._channel)
+        sse = SseConnection(self._wire, self._channel)
         try:
             with self._channel.pausable_deadlines.move_on_after(_ENDPOINT_SECONDS) as scope:
                 await self._channel.nursery.start(sse.serve)
             if scope.cancelled_caught:
                 raise ConnectionEnded("the SSE stream does not start with an `endpoint` event")
-                # The response may arrive before that of the POST.
-            self._use_sse(sse)
+            # The response may arrive before that of the POST.
+            self.sse = sse
             await sse.post(request)
         except McpError as error:
             sse.drop()
-            self._use_sse(None)
+            self.sse = None
             self._running -= 1
             if failure is None and _about_the_server(error):
                 # The server used HTTP+SSE earlier, and does not support it now.
@@ -315,10 +338,6 @@ class HttpHandshake:
             else:
                 self._refusal = error if failure is None else neither(failure, error)
             self._settle()
-
-    def _use_sse(self, sse: SseConnection | None) -> None:
-        self._sse = sse
-        self._transport.over_sse(sse)
 
     async def _post_sse(self, sse: SseConnection, message: Message) -> None:
         try:
@@ -335,16 +354,16 @@ class HttpHandshake:
             self._opened, self._initialized = event, message
         elif isinstance(event, Negotiating) and message is not None:
             self._refusal = None
-            if self._sse is None:
+            if self.sse is None:
                 self._start(message)
             elif self._nursery is not None:
-                self._nursery.start_soon(self._post_sse, self._sse, message)
+                self._nursery.start_soon(self._post_sse, self.sse, message)
         elif isinstance(event, NegotiationEnded):
             self._refusal = event.error
         self._settle()
 
     def _settle(self) -> None:
-        if self._opened is not None or (self._refusal is not None and (not self._running or self._sse is not None)):
+        if self._opened is not None or (self._refusal is not None and (not self._running or self.sse is not None)):
             self._settled.set()
 
     def end(self, why: ConnectionEnded) -> None:

@@ -90,7 +90,7 @@ class Sessions:
 
     Args:
         wire: Runs the exchanges.
-        link: The connection.
+        channel: The channel of the connection.
         session: The first session.
         renew: Opens a new session.
         on_lost: Called when a new session has replaced one that the server lost.

@@ -34,7 +34,7 @@ class SseConnection:
 
     Args:
         wire: Makes the requests.
-        link: The connection. It ends with the stream.
+        channel: The channel of the connection. It ends with the stream.
     """
 
     def __init__(self, wire: Wire, channel: ClientChannel) -> None:

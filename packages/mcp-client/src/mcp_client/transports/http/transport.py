@@ -23,7 +23,7 @@ import trio
 
 from mcp_client.transports.http.handshake import HttpHandshake
 from mcp_client.transports.http.header_parameters import ToolHeaders
-from mcp_client.transports.http.session import CLOSE_SECONDS, Sessions
+from mcp_client.transports.http.session import CLOSE_SECONDS
 from mcp_core.errors import McpError, RequestTimeout
 from mcp_core.http.client import ClientExchange
 from mcp_core.http.routing_headers import NAME_PARAMS
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from mcp_client.connection.pending_request import PendingRequest, Perform
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_client.transports.http.session import Session
-    from mcp_client.transports.http.sse_2024 import SseConnection
     from mcp_core.http.fallback import EraCache
-    from mcp_core.jsonrpc.messages import Batch, Message, Notification, Request
-    from mcp_core.revisions import Revision
+    from mcp_core.jsonrpc.messages import Batch, Message, Request
     from mcp_core.trio.http_client.pool import HttpPool
     from mcp_core.types import Tool
 
@@ -69,6 +67,9 @@ class HttpTransport:
         names: The member of the params that `Mcp-Name` repeats, by method.
     """
 
+    takes_headers: Final = True
+    """Whether a request can have headers of its own."""
+
     def __init__(
         self,
         wire: Wire,
@@ -78,77 +79,53 @@ class HttpTransport:
         names: Mapping[str, str] = NAME_PARAMS,
     ) -> None:
         self.wire: Final = wire
-        self.eras: Final = eras
         self._pool: Final = pool
+        self._eras: Final = eras
         self._on_session_lost: Final = on_session_lost
-        self._channel: ClientChannel | None = None
-        self._connector: HttpHandshake | None = None
-        self._revision: Revision | None = None
         self._names: Final = names
-        self._sessions: Sessions | None = None
-        self._sse: SseConnection | None = None
-        self.perform: Perform | None = self._exchange
-        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
-        self.takes_headers: Final = True
-        """Whether a request can have headers of its own."""
+        # The next two are set by `handshake`, which the channel calls when it is created.
+        self._channel: ClientChannel
+        self._handshake: HttpHandshake
         self._tools: Final = ToolHeaders()
-        self._early: list[Message | Batch] | None = None
         self._posting = 0
         self._posted = trio.Event()
         self._closing = False
         self._closed: Final = trio.Event()
 
-    # --- opening ---------------------------------------------------------------------------------------------------
-
-    @property
-    def channel(self) -> ClientChannel:
-        """The connection that uses this transport."""
-        if self._channel is None:
-            raise AssertionError("the transport is not used by a connection yet")
-        return self._channel
-
     def handshake(self, channel: ClientChannel) -> HttpHandshake:
         """Return the object that opens a connection over HTTP."""
         self._channel = channel
         self.wire.pausable_deadlines = channel.pausable_deadlines
-        self._connector = HttpHandshake(channel, self)
-        return self._connector
-
-    def agreed(self, revision: Revision) -> None:
-        """Record that the server is a modern one. The transport then only sends requests."""
-        self._revision = revision
-
-    def in_session(self, session: Session, connector: HttpHandshake) -> Sessions:
-        """Record that the server is a legacy one, with or without a session."""
-        self._revision = session.revision
-        sessions = self._sessions = Sessions(self.wire, self.channel, session, connector.renew, self._on_session_lost)
-        self.perform = sessions.perform
-        return sessions
-
-    def over_sse(self, sse: SseConnection | None) -> None:
-        """Use HTTP+SSE; or, for `None`, stop using it after it turned out to be unsupported."""
-        self._sse = sse
-        self.perform = self._exchange if sse is None else None
+        self._handshake = HttpHandshake(channel, self.wire, self._eras, self._post_later, self._on_session_lost)
+        return self._handshake
 
     # --- requests --------------------------------------------------------------------------------------------------
 
     @property
+    def perform(self) -> Perform | None:
+        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
+        opened = self._handshake
+        if opened.sse is not None:
+            return None
+        return self._exchange if opened.sessions is None else opened.sessions.perform
+
+    @property
     def interrupted(self) -> Callable[[], Awaitable[None]] | None:
         """A function that waits for a new session, or opens it; `None` unless the server lost the session."""
-        sessions = self._sessions
+        sessions = self._handshake.sessions
         return sessions.restore if sessions is not None and sessions.lost else None
 
     async def _exchange(self, request: Request, call: PendingRequest) -> None:
         """Send a request to a modern server. Closing the stream, for example on cancellation, cancels the request."""
         exchange = ClientExchange(
             request,
-            revision=self._revision,
+            revision=self._handshake.revision,
             limits=self.wire.limits,
             header_params=self._tools.of(request),
             names=self._names,
         )
         use = Use.STREAM if request.method == SUBSCRIPTIONS_LISTEN.name else Use.CALL
-        await self.wire.exchange(exchange, self.channel.deliver, call=call, extra=call.headers, use=use)
+        await self.wire.exchange(exchange, self._channel.deliver, call=call, extra=call.headers, use=use)
 
     # --- other messages --------------------------------------------------------------------------------------------
 
@@ -159,8 +136,8 @@ class HttpTransport:
             TransportError: The message was not delivered.
             RequestTimeout: The server neither accepted nor rejected the message in time.
         """
-        seconds = self.channel.deadlines.idle
-        with self.channel.pausable_deadlines.move_on_after(seconds) as scope:
+        seconds = self._channel.deadlines.idle
+        with self._channel.pausable_deadlines.move_on_after(seconds) as scope:
             await self._send(message, headers)
         if scope.cancelled_caught:
             raise RequestTimeout("the server did not accept the message", deadline="idle", seconds=seconds)
@@ -168,13 +145,14 @@ class HttpTransport:
     async def _send(
         self, message: Message | Batch, headers: Sequence[tuple[str, str]], session: Session | None = None
     ) -> None:
-        if self._sse is not None:
-            await self._sse.post(message, headers)
-        elif self._sessions is not None:
-            await self._sessions.post(message, headers, session)
+        opened = self._handshake
+        if opened.sse is not None:
+            await opened.sse.post(message, headers)
+        elif opened.sessions is not None:
+            await opened.sessions.post(message, headers, session)
         else:
-            exchange = ClientExchange(message, revision=self._revision, limits=self.wire.limits)
-            await self.wire.exchange(exchange, self.channel.deliver, extra=headers, use=Use.SIDE)
+            exchange = ClientExchange(message, revision=opened.revision, limits=self.wire.limits)
+            await self.wire.exchange(exchange, self._channel.deliver, extra=headers, use=Use.SIDE)
 
     def offer(self, message: Message | Batch, *, more: bool) -> bool:  # noqa: ARG002  HTTP cannot send without blocking
         """Return false: HTTP cannot send a message without blocking."""
@@ -183,36 +161,31 @@ class HttpTransport:
     def send_nowait(self, message: Message | Batch) -> None:
         """Post a message in the background. It is dropped if too many messages are in flight."""
         # The message belongs to the current session, even if a new session replaces it before the message is sent.
-        self.post_later(message, None if self._sessions is None else self._sessions.session)
+        sessions = self._handshake.sessions
+        self._post_later(message, None if sessions is None else sessions.session)
 
-    def post_later(self, message: Message | Batch, session: Session | None) -> None:
+    def _post_later(self, message: Message | Batch, session: Session | None) -> None:
         """Post a message in the background, in the given session; with `None`, in the current one."""
         if self._closing:
             return
-        early = self._early
+        early = self._handshake.early
         if self._posting + len(early or ()) >= _POSTS:
             _log.warning("too many background messages in flight, message dropped: server=%s", self.describe())
         elif early is not None:
             early.append(message)
         else:
             self._posting += 1
-            self.channel.nursery.start_soon(self._post, message, session)
+            self._channel.nursery.start_soon(self._post, message, session)
 
     async def _post(self, message: Message | Batch, session: Session | None) -> None:
         try:
-            with self.channel.pausable_deadlines.move_on_after(_POST_SECONDS):
+            with self._channel.pausable_deadlines.move_on_after(_POST_SECONDS):
                 await self._send(message, (), session)
         except McpError as error:
             _log.debug("background message not delivered: server=%s error=%s", self.describe(), error)
         finally:
             self._posting -= 1
             self._posted.set()
-
-    def deliver_early(self, what: Request | Notification, answers: list[Message | Batch]) -> None:
-        """Deliver a message that arrived before its session is open. Immediate responses are added to `answers`."""
-        self._early = answers
-        self.channel.deliver(what)
-        self._early = None
 
     # --- other members ---------------------------------------------------------------------------------------------
 
@@ -222,9 +195,8 @@ class HttpTransport:
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return the tools whose `x-mcp-header` is valid; all tools if the revision does not have header parameters."""
-        if self._revision is None or not self._revision.routing_headers:
-            return tools
-        return self._tools.learn(tools)
+        revision = self._handshake.revision
+        return tools if revision is None or not revision.routing_headers else self._tools.learn(tools)
 
     def describe(self) -> str:
         """Return the URL without parts that may be secret."""
@@ -243,9 +215,8 @@ class HttpTransport:
                     self._posted = trio.Event()
                     await self._posted.wait()
             with trio.move_on_after(CLOSE_SECONDS):
-                if self._sessions is not None:
-                    await self._sessions.aclose()
-                if self._connector is not None:
-                    await self._connector.aclose()
+                if self._handshake.sessions is not None:
+                    await self._handshake.sessions.aclose()
+                await self._handshake.aclose()
             await self._pool.aclose()
             self._closed.set()
