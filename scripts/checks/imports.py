@@ -2,7 +2,8 @@
 
 The tables below are the rules; a finding names the file, the line and the rule.
 
-`circle`     Modules of a package do not import each other in a circle.
+`circle`     Modules of a package do not import each other in a circle. In the packages of `ACYCLIC` this includes imports
+             of all kinds, and folders.
 `subpackage` In mcp_core, imports point to lower sub-packages, as listed in `SUBPACKAGES`.
 `layer`      In the packages of `LAYERS`, imports point to lower layers.
 `arrow`      Packages of this project import each other only as listed in `ARROWS`, and the suite imports nothing
@@ -14,9 +15,9 @@ The tables below are the rules; a finding names the file, the line and the rule.
 `size`       A module has at most 400 lines, a function 50 without its docstring. A warning, not a failure.
 
 There are three kinds of imports. One at the top of a module is subject to all rules. One under `if TYPE_CHECKING:` is
-not executed: it does no I/O, and closes a circle only in the packages of `ACYCLIC_TYPES`. But it is a dependency of types,
-so `subpackage`, `layer` and `arrow` apply (a sub-package may have more such dependencies, see `AllowedImports.types`). One
-inside a function is subject to all rules except `circle`, which it is a legitimate way to break.
+not executed: it cannot close a circle and does no I/O, but it is a dependency of types, so `subpackage`, `layer` and
+`arrow` apply (a sub-package may have more such dependencies, see `AllowedImports.types`). One inside a function is subject
+to all rules except `circle`, which it is a legitimate way to break outside of `ACYCLIC`.
 """
 
 from __future__ import annotations
@@ -157,8 +158,8 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
 A layer does not import its own or a higher layer. The package itself is above all layers, unless it has one.
 """
 
-ACYCLIC_TYPES: Final = _names("mcp_conformance mcp_server")
-"""Packages in which an import under `TYPE_CHECKING` can close a circle, too."""
+ACYCLIC: Final = _names("mcp_client mcp_conformance mcp_server")
+"""Packages in which no import closes a circle of modules or of folders, not even under TYPE_CHECKING or inside a function."""
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "mcp_core": frozenset(),
@@ -447,14 +448,23 @@ def _sizes(module: Module) -> Iterator[Finding]:
             yield Finding(f"{module.path}:{line}", Law.SIZE, f"{name}() has {length} lines, more than {FUNCTION_LINES}")
 
 
+def _edges(modules: Mapping[str, Module]) -> dict[str, set[str]]:
+    """Return the imports that must not form a circle: of each module, and of each folder of `ACYCLIC` beside others."""
+    edges: dict[str, set[str]] = {name: set() for name in modules}
+    for name, module in modules.items():
+        acyclic = name.partition(".")[0] in ACYCLIC
+        for target in {found.target for found in module.imports if acyclic or found.kind is Kind.TOP} & set(modules):
+            edges[name].add(target)
+            ours, theirs = name.split("."), target.split(".")
+            common = next((n for n, (our, their) in enumerate(zip(ours, theirs, strict=False)) if our != their), None)
+            if acyclic and common is not None and (folder := ".".join(ours[: common + 1])) in modules:
+                edges[folder].add(".".join(theirs[: common + 1]))
+    return edges
+
+
 def _circles(modules: Mapping[str, Module]) -> list[Finding]:
     """Return a finding for each circle of imports."""
-    edges: dict[str, list[str]] = {}
-    for name, module in modules.items():
-        kinds = {Kind.TOP, Kind.TYPES} if name.partition(".")[0] in ACYCLIC_TYPES else {Kind.TOP}
-        edges[name] = sorted(
-            {found.target for found in module.imports if found.kind in kinds and found.target in modules}
-        )
+    edges = _edges(modules)
     findings: list[Finding] = []
     finished: set[str] = set()
 
@@ -463,7 +473,7 @@ def _circles(modules: Mapping[str, Module]) -> list[Finding]:
             circle = " -> ".join([*path[path.index(name) :], name])
             findings.append(Finding(f"{modules[path[-1]].path}:1", Law.CIRCLE, circle))
         elif name not in finished:
-            for target in edges[name]:
+            for target in sorted(edges.get(name, ())):
                 visit(target, [*path, name])
             finished.add(name)
 

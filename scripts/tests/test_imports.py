@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.imports import (
+    ACYCLIC,
     ARROWS,
     FUNCTION_LINES,
     LAYERS,
@@ -251,28 +252,43 @@ def test_import_of_own_package_is_cycle(tmp_path: Path) -> None:
 
 def test_deferred_imports_form_no_cycle(tmp_path: Path) -> None:
     tree = {
-        "mcp_client/connection/a.py": "from mcp_client.connection.b import B\n",
-        "mcp_client/connection/b.py": """\
+        "mcp_conformance/suite/a.py": "from mcp_conformance.suite.b import B\n",
+        "mcp_conformance/suite/b.py": """\
             from typing import TYPE_CHECKING
             if TYPE_CHECKING:
-                from mcp_client.connection.a import A
+                from mcp_conformance.suite.a import A
             def use() -> None:
-                from mcp_client.connection.a import A  # lazy: b is needed to make an A
+                from mcp_conformance.suite.a import A  # lazy: b is needed to make an A
             """,
     }
     assert findings(tmp_path, tree) == []
 
 
-def test_annotations_form_cycle_in_packages_without_cycles_of_types(tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", sorted(ACYCLIC))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {0}.cli.a import A\n",
+        "def use() -> None:\n    from {0}.cli.a import A  # lazy: b is needed to make an A\n",
+    ],
+)
+def test_cycle_of_deferred_imports_found_in_acyclic_package(tmp_path: Path, package: str, text: str) -> None:
+    tree = {f"{package}/cli/a.py": f"from {package}.cli.b import B\n", f"{package}/cli/b.py": text.format(package)}
+    circles = [finding for finding in findings(tmp_path, tree) if finding.law is Law.CIRCLE]
+    assert [finding.text for finding in circles] == [f"{package}.cli.a -> {package}.cli.b -> {package}.cli.a"]
+
+
+@pytest.mark.parametrize("package", sorted(ACYCLIC))
+def test_cycle_of_folders_found_in_acyclic_package(tmp_path: Path, package: str) -> None:
     tree = {
-        "mcp_server/connection/a.py": "from mcp_server.connection.b import B\n",
-        "mcp_server/connection/b.py": """\
-            from typing import TYPE_CHECKING
-            if TYPE_CHECKING:
-                from mcp_server.connection.a import A
-            """,
+        f"{package}/cli/a/__init__.py": "",
+        f"{package}/cli/a/x.py": f"from {package}.cli.b import y\n",
+        f"{package}/cli/a/z.py": "",
+        f"{package}/cli/b/__init__.py": "",
+        f"{package}/cli/b/y.py": f"from {package}.cli.a import z\n",
     }
-    assert [finding.law for finding in findings(tmp_path, tree)] == [Law.CIRCLE]
+    circles = [finding for finding in findings(tmp_path, tree) if finding.law is Law.CIRCLE]
+    assert [finding.text for finding in circles] == [f"{package}.cli.a -> {package}.cli.b -> {package}.cli.a"]
 
 
 @pytest.mark.parametrize("comment", ["", "  # lazy", "  # lazy:", "  # lazy: ", "  # noqa: PLC0415"])
