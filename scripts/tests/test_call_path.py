@@ -158,5 +158,5 @@ def test_path_of_tool_call_crosses_client_and_server(transport: str, capsys: pyt
     main(["--transport", transport, "--revision", "2026-07-28", "--calls", "2"])
     printed = capsys.readouterr().out
     assert printed.startswith(f"{transport}, 2026-07-28: ")
-    assert "mcp_client/features/requests.py:FeatureRequests.call_tool" in printed
+    assert "mcp_client/client.py:Client.call_tool" in printed
     assert "mcp_server/features/tools.py:Tools._call" in printed

@@ -1,11 +1,7 @@
-"""Operations of several requests: all pages of a list, and multi round-trip requests (MRTR).
-
-Also the check of the arguments that these operations begin with.
-"""
+"""Operations of several requests: all pages of a list, and multi round-trip requests (MRTR)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mcp_core.engine.mrtr import InputRequiredRetries
@@ -13,7 +9,6 @@ from mcp_core.errors import (
     ErrorCode,
     HeaderMismatch,
     LimitExceeded,
-    LocalProtocolError,
     Phase,
     RemoteProtocolError,
     RequestFailed,
@@ -37,13 +32,13 @@ if TYPE_CHECKING:
 
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
+    from mcp_client.connection.request_options import RequestOptions
     from mcp_client.deadlines import Deadlines
     from mcp_core.methods import RequestMethod
     from mcp_core.types import InputResponse
 
-__all__ = ["ListParams", "PageT", "ParamsOf", "Request", "all_pages", "by_name", "with_input"]
+__all__ = ["ListParams", "PageT", "ParamsOf", "all_pages", "with_input"]
 
-P = TypeVar("P")
 R = TypeVar("R")
 ListParams = TypeVar("ListParams", bound=PaginatedRequestParams)
 MadeT = TypeVar("MadeT", covariant=True)
@@ -56,27 +51,12 @@ PageT = TypeVar(
     ListSkillsResult,
     ReadResourceDirectoryResult,
 )
-V = TypeVar("V")
 Q = TypeVar("Q", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams)
-
-
-class Request(Protocol):
-    """A function that sends one request, like `Client.request`."""
-
-    async def __call__(
-        self,
-        definition: RequestMethod[P, R],
-        params: P,
-        *,
-        on_progress: ProgressHandler | None = None,
-        deadlines: Deadlines | None = None,
-    ) -> R:
-        """Send the request and return its result."""
 
 
 async def with_input(
     channel: ClientChannel,
-    request: Request,
+    options: RequestOptions,
     definition: RequestMethod[Q, R],
     params: Q,
     *,
@@ -88,7 +68,7 @@ async def with_input(
 
     Args:
         channel: The channel of the connection.
-        request: Sends one request.
+        options: The options of the requests.
         definition: The method.
         params: The parameters.
         on_progress: Called with each progress notification.
@@ -104,17 +84,18 @@ async def with_input(
         LimitExceeded: The request takes more round trips than `Limits.input_round_trips`.
         McpError: The exceptions of `Client.request`.
     """
-    retries = InputRequiredRetries(channel.connection.limits.input_round_trips)
+    retries: InputRequiredRetries | None = None
     while True:
         try:
-            result = await request(definition, params, on_progress=on_progress, deadlines=deadlines)
+            result = await channel.request(definition, params, options, on_progress=on_progress, deadlines=deadlines)
         except HeaderMismatch:
             if learn is None:
                 raise
             await learn()
-            result = await request(definition, params, on_progress=on_progress, deadlines=deadlines)
+            result = await channel.request(definition, params, options, on_progress=on_progress, deadlines=deadlines)
         if not isinstance(result, InputRequiredResult):
             return result
+        retries = retries or InputRequiredRetries(channel.connection.limits.input_round_trips)
         try:
             params = retries.retry_params(params, result, await _answer_input_requests(channel, result))
         except (RemoteProtocolError, LimitExceeded) as error:
@@ -140,19 +121,17 @@ class ParamsOf(Protocol[MadeT]):
 
 async def all_pages(
     channel: ClientChannel,
-    request: Request,
+    options: RequestOptions,
     definition: RequestMethod[ListParams, PageT],
     params: ParamsOf[ListParams],
-    forget: Callable[[], bool] | None,
 ) -> list[PageT]:
     """Return all pages of a list.
 
     Args:
         channel: The channel of the connection.
-        request: Sends one request.
+        options: The options of the requests.
         definition: The method.
         params: The class of the parameters, or another function that returns them.
-        forget: Removes the pages from the cache and returns whether there were any; `None` without a cache.
 
     Raises:
         RemoteProtocolError: A cursor repeats, or there are more pages than `Limits.pages`.
@@ -162,15 +141,18 @@ async def all_pages(
     seen: set[str] = set()
     cursor: str | None = None
     most = channel.connection.limits.pages
+    caching = channel.caching
     try:
         while True:
             try:
-                page = await request(definition, params(cursor=cursor))
+                page = await channel.request(definition, params(cursor=cursor), options)
             except RequestFailed as failure:
-                if cursor is None or failure.code != ErrorCode.INVALID_PARAMS or forget is None or not forget():
+                if cursor is None or failure.code != ErrorCode.INVALID_PARAMS or caching is None:
+                    raise
+                if not caching.forget(definition):
                     raise
                 # The cursor of a cached page has become invalid: start again without the cache.
-                pages, seen, cursor, forget = [], set(), None, None
+                pages, seen, cursor, caching = [], set(), None, None
                 continue
             pages.append(page)
             cursor = page.next_cursor
@@ -187,21 +169,3 @@ async def all_pages(
     except RemoteProtocolError as error:
         channel.explain(error, method=definition.name, phase=Phase.REQUEST)
         raise
-
-
-def by_name(values: Mapping[str, V] | None, what: str) -> dict[str, V] | None:
-    """Return values by name as a new `dict`, or `None`.
-
-    Args:
-        values: The values.
-        what: What the values are, for the error message.
-
-    Raises:
-        LocalProtocolError: The values are not a mapping.
-    """
-    if values is None:
-        return None
-    # Callers without a type checker, and models that write arguments, also pass lists and strings.
-    if not isinstance(values, Mapping):
-        raise LocalProtocolError(f"{what} must be a mapping of names to values, not {type(values).__name__}")
-    return dict(values)

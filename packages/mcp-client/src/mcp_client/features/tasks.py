@@ -47,8 +47,6 @@ from mcp_core.types import (
     TERMINAL_STATUSES,
     CallToolResult,
     CancelTaskRequestParams,
-    CreateExtensionTaskResult,
-    CreateTaskResult,
     ExtensionTaskNotificationParams,
     GetExtensionTaskResult,
     GetTaskPayloadRequestParams,
@@ -65,10 +63,10 @@ if TYPE_CHECKING:
 
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
-    from mcp_client.features.multi_request import Request
+    from mcp_client.connection.request_options import RequestOptions
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.types import ExtensionTask, GetTaskResult, InputRequest, Task, TaskStatus, WireObject
+    from mcp_core.types import ExtensionTask, GetTaskResult, InputRequest, Task, TaskStatus
 
 __all__ = ["TaskCancelled", "TaskHandle", "check_task_offered", "waited"]
 
@@ -100,26 +98,36 @@ class TaskHandle:
     it.
     """
 
-    def __init__(self, channel: ClientChannel, request: Request, id: str | None) -> None:
+    def __init__(
+        self,
+        channel: ClientChannel,
+        options: RequestOptions,
+        id: str | None,
+        *,
+        task: Task | ExtensionTask | None = None,
+        result: CallToolResult | None = None,
+    ) -> None:
         self.id: Final = id
         """The id of the task; `None` if the server responded with the result and did not create a task. On a server
         without authentication, the id is sufficient to access the task."""
-        self.status: TaskStatus = "working"
+        self.status: TaskStatus = "working" if result is None else "completed"
         """The status at the last poll."""
         self.message: str | None = None
         """A readable message about the status. Untrusted text of the server."""
         self.ttl: float | None = None
         """The time to live after the creation of the task, in seconds; `None` if unknown or unlimited."""
         self._channel: Final = channel
-        self._request: Final = request
+        self._options: Final = options
         self._interval = _INTERVAL
         self._reported: tuple[TaskStatus, str | None, str] | None = None
         self._input_requests: Mapping[str, InputRequest] = {}
         self._answered: Final[set[str]] = set()
-        self._result: CallToolResult | None = None
+        self._result = result
         self._failure: McpError | None = None
         self._fetching = False
         self._news = trio.Event()
+        if task is not None:
+            self._take(task)
 
     def __repr__(self) -> str:
         return f"<TaskHandle {self.status}>"
@@ -140,9 +148,9 @@ class TaskHandle:
         if self.id is None:
             return self.status
         if self._legacy:
-            self._take(await self._request(TASKS_GET, GetTaskRequestParams(task_id=self.id)))
+            self._take(await self._channel.request(TASKS_GET, GetTaskRequestParams(task_id=self.id), self._options))
         else:
-            got = await self._request(EXTENSION_TASKS_GET, GetTaskRequestParams(task_id=self.id))
+            got = await self._channel.request(EXTENSION_TASKS_GET, GetTaskRequestParams(task_id=self.id), self._options)
             self._take(got)
             self._take_outcome(got)
         return self.status
@@ -191,10 +199,10 @@ class TaskHandle:
             return
         params = CancelTaskRequestParams(task_id=self.id)
         if not self._legacy:
-            await self._request(EXTENSION_TASKS_CANCEL, params)
+            await self._channel.request(EXTENSION_TASKS_CANCEL, params, self._options)
             return
         try:
-            self._take(await self._request(TASKS_CANCEL, params))
+            self._take(await self._channel.request(TASKS_CANCEL, params, self._options))
         except RequestFailed:
             # The error is expected if the task has already ended.
             if await self.refresh() not in TERMINAL_STATUSES:
@@ -236,7 +244,7 @@ class TaskHandle:
         wanted = SubscriptionFilter(task_ids=(cast("str", self.id),))
         params = SubscriptionsListenRequestParams(notifications=wanted)
         try:
-            await self._request(SUBSCRIPTIONS_LISTEN, params, deadlines=_FOR_EVER)
+            await self._channel.request(SUBSCRIPTIONS_LISTEN, params, self._options, deadlines=_FOR_EVER)
         except McpError as error:
             _log.debug("no status notifications of the task, polling only: %s", error)
 
@@ -269,9 +277,8 @@ class TaskHandle:
             # Sequential: a user should not see two dialogs at once.
             if key not in self._answered:
                 answer = await self._channel.client_requests.answer_input_request(input_request)
-                await self._request(
-                    EXTENSION_TASKS_UPDATE, UpdateTaskRequestParams(task_id=id, input_responses={key: answer})
-                )
+                update = UpdateTaskRequestParams(task_id=id, input_responses={key: answer})
+                await self._channel.request(EXTENSION_TASKS_UPDATE, update, self._options)
                 self._answered.add(key)
 
     async def _wait_for_result(self) -> None:
@@ -300,7 +307,7 @@ class TaskHandle:
     async def _fetch(self, deadlines: Deadlines | None) -> CallToolResult:
         """Return the result of `tasks/result` (2025-11-25)."""
         params = GetTaskPayloadRequestParams(task_id=cast("str", self.id))
-        payload = await self._request(TASKS_RESULT, params, deadlines=deadlines)
+        payload = await self._channel.request(TASKS_RESULT, params, self._options, deadlines=deadlines)
         return self._read(converter(self._channel.server.revision).unstructure(payload), TASKS_RESULT.name)
 
     def _read(self, wire: JsonObject, method: str) -> CallToolResult:
@@ -312,20 +319,6 @@ class TaskHandle:
         for note in notes:
             _log.debug("deviation tolerated: %s", note)
         return result
-
-    def settled(self, result: CallToolResult) -> TaskHandle:
-        """Set the result: the server responded without a task. Return the handle."""
-        self._result = result
-        self.status = "completed"
-        return self
-
-    def begun(self, created: WireObject) -> TaskHandle:
-        """Set the initial status, from the response that created the task. Return the handle."""
-        if isinstance(created, CreateTaskResult):
-            self._take(created.task)
-        elif isinstance(created, CreateExtensionTaskResult):
-            self._take(created)
-        return self
 
     def _take(self, task: Task | GetTaskResult | ExtensionTask) -> None:
         wire = converter(self._channel.server.revision).unstructure(task)
