@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -346,7 +346,7 @@ class Client:
             return TaskHandle(self._channel, self._options, result.task.task_id, task=result.task)
         if isinstance(result, CreateExtensionTaskResult):
             return TaskHandle(self._channel, self._options, result.task_id, task=result)
-        return cast("CallToolResult", result)  # the only other result class
+        return result  # type: ignore[return-value]  # the only other result class
 
     async def _list_tools_again(self) -> None:
         await self.fresh().list_tools()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -286,10 +286,6 @@ class ClientChannel:
         again.__cause__ = self._ended.__cause__
         return again
 
-    def _check_alive(self) -> None:
-        if self._ended is not None:
-            raise self.ended or self._ended
-
     # --- calling ---------------------------------------------------------------------------------------------------
 
     async def request(
@@ -363,9 +359,10 @@ class ClientChannel:
             restore = self.transport.interrupted
             if restore is not None:
                 await restore()
-            self._check_alive()
-            # The engine makes a request of each call.
-            request = cast("Request", self.connection.request(definition, params, progress=wanted).message)
+            if self._ended is not None:
+                raise self.ended or self._ended
+            outgoing = self.connection.request(definition, params, progress=wanted)
+            request: Request = outgoing.message  # type: ignore[assignment]  # the engine makes a request of each call
             id = request.id
             if on_id is not None:
                 on_id(id)
@@ -374,8 +371,7 @@ class ClientChannel:
         except McpError as error:
             self.explain(error, method=definition.name, id=id, phase=Phase.REQUEST)
             raise
-        # The engine parsed the result as one of the result classes of the method.
-        return cast("R", outcome.result)
+        return outcome.result  # type: ignore[return-value]  # the engine parsed it as a result of the method
 
     async def _outcome_of(self, request: Request, call: PendingRequest) -> ResultReceived:
         id = request.id
@@ -405,8 +401,7 @@ class ClientChannel:
             return call.outcome
         if call.outcome is not None:
             raise call.outcome.error
-        self._check_alive()
-        raise AssertionError("a call ends with an outcome, a deadline or the connection")
+        raise self.ended or AssertionError("a call ends with an outcome, a deadline or the connection")
 
     def _give_up(self, id: RequestId) -> None:
         """Cancel a request that its caller no longer waits for, and notify the server without blocking."""
@@ -436,7 +431,8 @@ class ClientChannel:
             RequestTimeout: A deadline of the transport passed.
         """
         try:
-            self._check_alive()
+            if self._ended is not None:
+                raise self.ended or self._ended
             through = self._middleware.outgoing(definition, params)
             if through is not None:
                 await self.transport.send(self.connection.notify(definition, through).message, headers)
@@ -468,12 +464,12 @@ class ClientChannel:
         elif isinstance(message, MalformedMessage):
             self._deliver_malformed(message)
         else:
-            self.handle(self.connection.receive(message))
+            self._handle(self.connection.receive(message))
 
     def _deliver_batch(self, batch: Batch) -> None:
         if self.connection.refuse_batch() is None:
             for member in self._inbound_requests.begin(batch):
-                self.handle(self.connection.receive(member))
+                self._handle(self.connection.receive(member))
             return
         # Tolerated: the members are processed one by one, and the responses are sent one by one.
         _log.warning("invalid batch received, its messages are processed: server=%s", self.transport.describe())
@@ -501,9 +497,9 @@ class ClientChannel:
             if (call := self._calls.get(received.event.id)) is not None:
                 call.settle(attrs.evolve(received.event, error=excess or bad))
         else:
-            self.handle(received)
+            self._handle(received)
 
-    def handle(self, received: ReceiveResult) -> None:
+    def _handle(self, received: ReceiveResult) -> None:
         """Perform the result of the engine for a received message."""
         event = received.event
         if isinstance(event, Negotiating | ConnectionOpened | NegotiationEnded):

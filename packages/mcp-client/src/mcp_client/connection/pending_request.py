@@ -219,13 +219,10 @@ class PendingRequest:
     def settle(self, outcome: ResultReceived | ErrorReceived) -> None:
         """Record the response of the server and wake the waiting task."""
         self.outcome = outcome
-        self._finish()
+        self.end()
 
     def end(self) -> None:
-        """End the request: the connection has ended."""
-        self._finish()
-
-    def _finish(self) -> None:
+        """End the request, with its outcome or because the connection has ended."""
         self.ended = True
         if self._scope is not None:
             if self._showing:

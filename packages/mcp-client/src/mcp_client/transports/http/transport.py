@@ -69,6 +69,8 @@ class HttpTransport:
 
     takes_headers: Final = True
     """Whether a request can have headers of its own."""
+    stderr_tail: Final = None
+    """`None`: an HTTP server has no stderr."""
 
     def __init__(
         self,
@@ -188,10 +190,6 @@ class HttpTransport:
             self._posted.set()
 
     # --- other members ---------------------------------------------------------------------------------------------
-
-    @property
-    def stderr_tail(self) -> None:
-        """`None`: an HTTP server has no stderr."""
 
     def usable(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
         """Return the tools whose `x-mcp-header` is valid; all tools if the revision does not have header parameters."""

@@ -85,6 +85,13 @@ class StreamTransport:
         era: The known era of the server, as a hint.
     """
 
+    perform: Final = None
+    """`None`: all requests share one stream."""
+    interrupted: Final = None
+    """`None`: a byte stream does not have sessions that the server could lose."""
+    takes_headers: Final = False
+    """Whether a request can have headers of its own: never on a byte stream."""
+
     def __init__(
         self,
         stream: ByteStream,
@@ -94,8 +101,6 @@ class StreamTransport:
         on_junk: Callable[[str], None] | None = None,
         era: Era | None = None,
     ) -> None:
-        self.takes_headers: Final = False
-        """Whether a request can have headers of its own: never on a byte stream."""
         self._stream: Final = stream
         self._era: Final = era
         self._limits: Final = limits
@@ -110,14 +115,6 @@ class StreamTransport:
         self._junk = 0
         self._ended: ConnectionEnded | None = None
         self._closing = False
-
-    @property
-    def perform(self) -> None:
-        """`None`: all requests share one stream."""
-
-    @property
-    def interrupted(self) -> None:
-        """`None`: a byte stream does not have sessions that the server could lose."""
 
     def handshake(self, channel: ClientChannel) -> _StreamHandshake:
         """Return the object that opens a connection over a byte stream."""
