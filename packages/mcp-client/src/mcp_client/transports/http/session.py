@@ -37,7 +37,7 @@ from mcp_core.trio.http_client.pool_policy import Use
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from mcp_client.connection.channel import ClientChannel, Deliver
+    from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.errors import MalformedMessage
@@ -213,14 +213,20 @@ class Sessions:
     async def _stand(self, session: Session, begun: trio.Event) -> None:
         """Read the standalone stream until the server stops offering it. Raises `SessionExpired`."""
         last_event_id: str | None = None
-        was_open = False
+        was_open = anything = False
         pause = Pause()
+
+        def deliver(message: Message | Batch | MalformedMessage) -> None:
+            nonlocal anything
+            anything = True
+            self._channel.deliver(message)
+
         while True:
             exchange = self._exchange(None, session, last_event_id)
-            came = _ReceivedEvent(self._channel.deliver)
+            anything = False
             opened = trio.current_time()
             try:
-                rest = await self._wire.exchange(exchange, came.take, use=Use.STREAM, on_stream=begun.set)
+                rest = await self._wire.exchange(exchange, deliver, use=Use.STREAM, on_stream=begun.set)
             except SessionExpired:
                 raise
             except McpError as refusal:
@@ -249,7 +255,7 @@ class Sessions:
             else:
                 was_open = True
                 last_event_id = None if rest is None else rest.last_event_id
-                if trio.current_time() - opened >= _LONGEST_PAUSE or came.anything:
+                if trio.current_time() - opened >= _LONGEST_PAUSE or anything:
                     pause = Pause()
                 elif not pause.more():
                     _log.warning("standalone stream closed repeatedly right after opening: server=%s", self._wire.shown)
@@ -334,20 +340,6 @@ async def end_session(wire: Wire, id: str, revision: Revision | None) -> None:
                 _log.debug("session ended: status=%d", it.head.status)
         except McpError as error:
             _log.debug("ending the session failed: error=%s", error)
-
-
-class _ReceivedEvent:
-    """A forwarder of messages that records whether it received any."""
-
-    def __init__(self, deliver: Deliver) -> None:
-        self._deliver: Final = deliver
-        self.anything = False
-        """Whether a message arrived."""
-
-    def take(self, what: Message | Batch | MalformedMessage) -> None:
-        """Record and deliver a message."""
-        self.anything = True
-        self._deliver(what)
 
 
 @attrs.define(eq=False)
