@@ -12,7 +12,6 @@ The tables below are the rules; a finding names the file, the line and the rule.
              The sub-packages of `IMPURE` may.
 `lazy`       An import inside a function has its reason on its line: `# lazy: reason`.
 `fresh`      Importing a package loads no module that `FRESH` lists for it.
-`size`       A module has at most 400 lines, a function 50 without its docstring. A warning, not a failure.
 
 There are three kinds of imports. One at the top of a module is subject to all rules. One under `if TYPE_CHECKING:` is
 not executed: it cannot close a circle and does no I/O, but it is a dependency of types, so `subpackage`, `layer` and
@@ -198,9 +197,6 @@ FRESH: Final[Mapping[str, frozenset[str]]] = {
 }
 """Modules that the import of a package must not load in a new interpreter: they are slow, or belong to another package."""
 
-MODULE_LINES: Final = 400
-FUNCTION_LINES: Final = 50
-
 _TYPE_CHECKING: Final = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 
 
@@ -214,7 +210,6 @@ class Law(enum.Enum):
     PURE = "pure"
     LAZY = "lazy"
     FRESH = "fresh"
-    SIZE = "size"
 
 
 class Kind(enum.Enum):
@@ -236,13 +231,8 @@ class Finding:
     text: str
     """The problem, and the correction."""
 
-    @property
-    def fails(self) -> bool:
-        """Whether the finding fails the check; otherwise it is a warning."""
-        return self.law is not Law.SIZE
-
     def __str__(self) -> str:
-        return f"{self.place}: {self.law.value}{'' if self.fails else ' (warning)'}: {self.text}"
+        return f"{self.place}: {self.law.value}: {self.text}"
 
 
 @attrs.frozen
@@ -269,10 +259,6 @@ class Module:
     """The path, as shown in findings."""
     imports: tuple[Import, ...]
     """All imports."""
-    lines: int
-    """The number of lines of the file."""
-    functions: tuple[tuple[str, int, int], ...]
-    """Name, first line and number of lines (without the docstring) of each function."""
 
 
 def load(packages: Iterable[Path], root: Path = ROOT) -> dict[str, Module]:
@@ -306,12 +292,7 @@ def _read(name: str, path: Path, root: Path, known: frozenset[str]) -> Module:
             excused = any(_lazy_reason(line) for line in lines[node.lineno - 1 : end])
             targets = sorted(_targets(node, package, known))
             imports.extend(Import(target, node.lineno, kind, excused) for target in targets)
-    functions = [
-        (node.name, node.lineno, _length(node))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    return Module(name, path.relative_to(root).as_posix(), tuple(imports), len(lines), tuple(functions))
+    return Module(name, path.relative_to(root).as_posix(), tuple(imports))
 
 
 def _walk(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.AST, Kind]]:
@@ -342,13 +323,6 @@ def _targets(node: ast.Import | ast.ImportFrom, package: str, known: frozenset[s
     return {submodule if (submodule := f"{source}.{alias.name}") in known else source for alias in node.names}
 
 
-def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    docstring = 0
-    if ast.get_docstring(node, clean=False) is not None:
-        docstring = (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
-    return (node.end_lineno or node.lineno) - node.lineno + 1 - docstring
-
-
 def check(modules: Mapping[str, Module]) -> list[Finding]:
     """Check the modules with all rules except `fresh`, which needs an interpreter.
 
@@ -359,7 +333,6 @@ def check(modules: Mapping[str, Module]) -> list[Finding]:
     for module in modules.values():
         for imported in module.imports:
             findings.extend(_judge(module, imported))
-        findings.extend(_sizes(module))
     return sorted(findings)
 
 
@@ -440,14 +413,6 @@ def _judge_layer(name: str, imported: Import, place: str) -> Iterator[Finding]:
         yield Finding(place, Law.LAYER, text)
 
 
-def _sizes(module: Module) -> Iterator[Finding]:
-    if module.lines > MODULE_LINES:
-        yield Finding(f"{module.path}:1", Law.SIZE, f"{module.lines} lines, more than {MODULE_LINES}")
-    for name, line, length in module.functions:
-        if length > FUNCTION_LINES:
-            yield Finding(f"{module.path}:{line}", Law.SIZE, f"{name}() has {length} lines, more than {FUNCTION_LINES}")
-
-
 def _edges(modules: Mapping[str, Module]) -> dict[str, set[str]]:
     """Return the imports that must not form a circle: of each module, and of each folder of `ACYCLIC` beside others."""
     edges: dict[str, set[str]] = {name: set() for name in modules}
@@ -515,7 +480,7 @@ def main() -> int:
         findings += check_fresh([package, *(inside if package == "mcp_core" else ())], forbidden)
     for finding in findings:
         print(finding)
-    return 1 if any(finding.fails for finding in findings) else 0
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

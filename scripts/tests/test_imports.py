@@ -9,9 +9,7 @@ import pytest
 from checks.imports import (
     ACYCLIC,
     ARROWS,
-    FUNCTION_LINES,
     LAYERS,
-    MODULE_LINES,
     ROOT,
     SOURCES,
     SUBPACKAGES,
@@ -303,21 +301,6 @@ def test_lazy_import_without_reason_found(tmp_path: Path, comment: str) -> None:
 def test_lazy_import_reason_on_any_line_accepted(tmp_path: Path) -> None:
     text = "def f() -> None:\n    from ssl import (  # lazy: only for https\n        SSLContext,\n    )\n"
     assert findings(tmp_path, {"mcp_client/connection/channel.py": text}) == []
-
-
-def test_long_modules_and_functions_are_warnings(tmp_path: Path) -> None:
-    docstring = '    """One.\n\n' + "    Two.\n" * 40 + '    """\n'
-    body = "    x = 1\n"
-    tree = {
-        "mcp_client/long.py": "x = 1\n" * (MODULE_LINES + 1),
-        "mcp_client/whole.py": "x = 1\n" * MODULE_LINES,
-        "mcp_client/tall.py": "def tall() -> None:\n" + body * FUNCTION_LINES,
-        "mcp_client/documented.py": "def documented() -> None:\n" + docstring + body * (FUNCTION_LINES - 1),
-    }
-    found = findings(tmp_path, tree)
-    assert laws(found) == [("mcp_client/long.py:1", Law.SIZE), ("mcp_client/tall.py:1", Law.SIZE)]
-    assert not any(finding.fails for finding in found)
-    assert "size (warning): tall() has 51 lines" in str(found[1])
 
 
 def test_module_loaded_by_import_found_in_fresh_interpreter() -> None:
