@@ -31,6 +31,7 @@ import trio
 
 from mcp_core import methods as m
 from mcp_core import types as t
+from mcp_core.codec import decode, encode
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import McpError
 from mcp_core.framing.lines import LineFramer
@@ -42,7 +43,6 @@ from mcp_core.http.media_types import accepts
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.origin import refusal
 from mcp_core.http.routing_headers import decode_value
-from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, ResultResponse
 from mcp_core.limits import Limits
 from mcp_core.oauth import scopes

@@ -72,6 +72,8 @@ SUBPACKAGES: Final[Mapping[str, AllowedImports]] = {
     "file_signatures": _allow("errors excerpts"),
     # Bytes and messages.
     "jsonrpc": _allow("errors excerpts limits revisions"),
+    "json_text": _allow("errors excerpts limits jsonrpc"),
+    "codec": _allow("errors excerpts limits jsonrpc json_text"),
     "framing": _allow("errors excerpts limits revisions"),
     "types": _allow("errors excerpts revisions file_signatures jsonrpc"),
     # The table of methods, and the conversion between JSON and the types.
@@ -84,8 +86,8 @@ SUBPACKAGES: Final[Mapping[str, AllowedImports]] = {
     # Rules of features of both sides.
     "features": _allow("errors excerpts revisions jsonrpc types methods conversion"),
     # HTTP and the engine do not know each other: the I/O layer connects them.
-    "http": _allow("errors excerpts limits revisions jsonrpc framing types methods"),
-    "engine": _allow("errors excerpts limits revisions jsonrpc types methods conversion"),
+    "http": _allow("errors excerpts limits revisions jsonrpc json_text codec framing types methods"),
+    "engine": _allow("errors excerpts limits revisions jsonrpc json_text codec types methods conversion"),
     # Independent. Its documents are JSON.
     "oauth": _allow("errors excerpts limits", types="jsonrpc"),
     # Code on trio for client and server. No other sub-package imports it.

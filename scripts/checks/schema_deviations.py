@@ -86,7 +86,7 @@ NO_CLASS: Final[Mapping[str, str]] = {
             "PaginatedRequest",
             "Error",
         ],
-        "an envelope: mcp_core.jsonrpc",
+        "an envelope: mcp_core.codec",
     ),
     **dict.fromkeys(
         [

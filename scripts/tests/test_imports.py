@@ -39,9 +39,8 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     tree = {
         "mcp_core/__init__.py": "",
         "mcp_core/errors.py": "import enum\nfrom collections.abc import Mapping\nimport attrs\n",
-        "mcp_core/jsonrpc/__init__.py": "",
-        "mcp_core/jsonrpc/codec.py": "import orjson\nfrom mcp_core.errors import McpError\n",
-        "mcp_core/conversion/converter.py": "from orjson import loads\nfrom mcp_core.jsonrpc import codec\n",
+        "mcp_core/codec.py": "import orjson\nfrom mcp_core.errors import McpError\n",
+        "mcp_core/conversion/converter.py": "from orjson import loads\nfrom mcp_core import codec\n",
         "mcp_client/__init__.py": "import trio, socket\nfrom mcp_core.conversion.converter import converter\n",
     }
     assert findings(tmp_path, tree) == []
@@ -52,8 +51,8 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     [
         ("errors", "from mcp_core.revisions import Revision"),
         ("errors", "from mcp_core.jsonrpc.messages import Request"),
-        ("jsonrpc/codec", "from mcp_core import methods"),
-        ("jsonrpc/codec", "from mcp_core.framing.lines import Lines"),
+        ("codec", "from mcp_core import methods"),
+        ("codec", "from mcp_core.framing.lines import Lines"),
         ("types/tools", "import mcp_core.conversion.converter"),
         ("methods/definition", "from mcp_core.conversion.converter import converter"),
         ("conversion/converter", "from mcp_core.http import routing_headers"),

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from mcp_core.codec import encode
 from mcp_core.engine.events import MessageIgnored, RequestReceived
 from mcp_core.engine.server import ServerConnection
 from mcp_core.errors import ErrorCode, RequestFailed
@@ -22,7 +23,6 @@ from mcp_core.http.messages import Headers, HttpHead, HttpRequest
 from mcp_core.http.responses import Refusal
 from mcp_core.http.server import ServerExchange
 from mcp_core.http.statuses import status_of
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
 from mcp_core.limits import SERVER_LIMITS
 from mcp_core.revisions import R2026_07_28

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from mcp_core.codec import encode
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.http.event_log import EventLog, LoggedEvent, LoggedStream, Replay, event_id, parse_event_id
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Notification, RequestId
 from mcp_core.limits import Limits
 

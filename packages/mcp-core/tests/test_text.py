@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mcp_core import json_text
 from mcp_core.errors import LimitExceeded, LocalProtocolError
-from mcp_core.jsonrpc import text
+from mcp_core.json_text import read, write
 from mcp_core.jsonrpc.messages import JsonValue
-from mcp_core.jsonrpc.text import read, write
 from mcp_core.limits import Limits
 
 LIMITS = Limits()
@@ -198,9 +198,9 @@ def test_large_float_remains_float() -> None:
 
 def test_orjson_writes_sign_in_exponents() -> None:
     """Check that the text of a float that was an integer has the character that the reader searches for."""
-    assert text._EXPONENT in orjson.dumps(float(2**64))
-    assert text._EXPONENT in orjson.dumps(float(-(2**63) - 1025))
-    assert text._EXPONENT in orjson.dumps(1e308)
+    assert json_text._EXPONENT in orjson.dumps(float(2**64))
+    assert json_text._EXPONENT in orjson.dumps(float(-(2**63) - 1025))
+    assert json_text._EXPONENT in orjson.dumps(1e308)
 
 
 def _nested(depth: int, kind: str) -> bytes:
@@ -339,7 +339,7 @@ def test_writer_without_depth_limit_rejected_at_import(monkeypatch: pytest.Monke
     monkeypatch.setattr(orjson, "dumps", lambda value: b"")
 
     with pytest.raises(ImportError, match="any depth"):
-        text._writable_depth()
+        json_text._writable_depth()
 
 
 @pytest.mark.parametrize("members", [1, 150, 1_000])

@@ -15,8 +15,8 @@ from raw_client import RawClient, as_list, as_object, connected
 
 from mcp_core.errors import ErrorCode
 from mcp_core.http.messages import HttpRequest
+from mcp_core.json_text import write
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.jsonrpc.text import write
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28, REVISIONS, Revision
 from mcp_server import Server

@@ -21,7 +21,7 @@ import trio
 
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, RequestFailed
-from mcp_core.jsonrpc.text import write
+from mcp_core.json_text import write
 from mcp_core.limits.rates import Rate, Rates
 from mcp_core.middleware import Middleware
 from mcp_core.types import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, cast
 
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError
-from mcp_core.jsonrpc.text import write
+from mcp_core.json_text import write
 from mcp_core.revisions import LATEST
 from mcp_server.cache_hint import CacheHint
 from mcp_server.errors import RegistrationError

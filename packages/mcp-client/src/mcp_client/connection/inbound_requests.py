@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.codec import encode
+from mcp_core.engine.batch import BatchReply
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
-from mcp_core.jsonrpc.batch import BatchReply
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
 from mcp_core.types import CreateMessageResult, CreateTaskResult, ElicitResult, evolve
 from mcp_core.types.meta import RELATED_TASK

@@ -24,7 +24,7 @@ import trio
 from mcp_client.connection.request_headers import Complete
 from mcp_core.conversion.converter import converter
 from mcp_core.features.meta import TRACE_KEYS
-from mcp_core.jsonrpc.text import write
+from mcp_core.json_text import write
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,

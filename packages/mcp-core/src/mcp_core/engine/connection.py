@@ -153,7 +153,7 @@ class Connection(ABC):
         Invalid messages never raise an exception.
 
         Args:
-            message: A message from `mcp_core.jsonrpc.codec.decode`.
+            message: A message from `mcp_core.codec.decode`.
 
         Returns:
             The event for the application, and the reply to send.
@@ -181,7 +181,7 @@ class Connection(ABC):
         Returns:
             The error response for the whole batch if batches are not allowed: without a session, or in another
             revision. `None` if the caller must pass the members to `receive`, one by one (see
-            `mcp_core.jsonrpc.batch.BatchReply`).
+            `mcp_core.engine.batch.BatchReply`).
         """
         if self._session is not None and self._session.revision.batching:
             return None

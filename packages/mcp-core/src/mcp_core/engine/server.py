@@ -39,8 +39,8 @@ from mcp_core.errors import (
     RequestFailed,
     UnsupportedProtocolVersion,
 )
+from mcp_core.json_text import write
 from mcp_core.jsonrpc.messages import Notification, ResultResponse
-from mcp_core.jsonrpc.text import write
 from mcp_core.limits import Limits
 from mcp_core.methods import (
     INITIALIZE,

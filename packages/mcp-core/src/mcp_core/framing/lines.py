@@ -124,6 +124,6 @@ def frame(payload: bytes) -> bytes:
     if b"\n" in payload or b"\r" in payload:
         raise LocalProtocolError(
             "message contains a line break: on a byte stream each message is one line; "
-            "write it with mcp_core.jsonrpc.codec.encode"
+            "write it with mcp_core.codec.encode"
         )
     return payload + b"\n"

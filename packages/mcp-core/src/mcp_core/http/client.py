@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.codec import encode
 from mcp_core.errors import (
     ConnectionEnded,
     HttpFailure,
@@ -52,7 +53,6 @@ from mcp_core.http.request_headers import (
 )
 from mcp_core.http.response_type import Expect, expected_of_get, expected_of_post, is_good, says_json
 from mcp_core.http.routing_headers import MCP_SESSION_ID, NAME_PARAMS
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
 from mcp_core.methods import INITIALIZE
 from mcp_core.revisions import Era

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from mcp_core.codec import encode
 from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
 from mcp_core.http.media_types import EVENT_STREAM, JSON
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.origin import cors_headers
 from mcp_core.http.routing_headers import MCP_SESSION_ID
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Refusal:
     """Whether an error without an id contains `"id": null`. If not, the member is missing."""
     answers: ErrorResponse | None = None
     """A placeholder for a posted response that is unreadable. Pass it to the engine of the session, because the task
-    that waits for the response would otherwise wait until its timeout. `mcp_core.jsonrpc.codec.stand_in` creates it."""
+    that waits for the response would otherwise wait until its timeout. `mcp_core.codec.stand_in` creates it."""
 
     def head(self) -> HttpHead:
         """Return the head of the response, including `content-length`."""

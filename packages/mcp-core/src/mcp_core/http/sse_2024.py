@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, quote, urljoin, urlsplit
 
 import attrs
 
+from mcp_core.codec import decode, stand_in
 from mcp_core.errors import (
     ConnectionEnded,
     LimitExceeded,
@@ -36,7 +37,6 @@ from mcp_core.http.request_headers import ON_POST, get_headers
 from mcp_core.http.response_type import Expect, expected_of_get, is_good
 from mcp_core.http.responses import Refusal, id_of
 from mcp_core.http.server import ServerExchange
-from mcp_core.jsonrpc.codec import decode, stand_in
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request
 from mcp_core.revisions import LEGACY
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -315,6 +315,6 @@ def message_event(message: bytes) -> bytes:
     """Return the event for one message.
 
     Args:
-        message: The message, as written by `mcp_core.jsonrpc.codec.encode`.
+        message: The message, as written by `mcp_core.codec.encode`.
     """
     return encode_event(message, event="message")

@@ -1,1 +1,1 @@
-"""JSON-RPC 2.0: message classes, encoding and decoding, and batches."""
+"""JSON-RPC 2.0 messages."""

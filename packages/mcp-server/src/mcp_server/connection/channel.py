@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import attrs
 import trio
 
+from mcp_core.codec import encode
 from mcp_core.engine.events import ErrorReceived, RequestReceived, ResultReceived
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:

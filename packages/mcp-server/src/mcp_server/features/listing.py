@@ -25,7 +25,7 @@ import orjson
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.mrtr import binding
 from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
-from mcp_core.jsonrpc.text import write
+from mcp_core.json_text import write
 from mcp_core.types import PaginatedRequestParams
 
 if TYPE_CHECKING:

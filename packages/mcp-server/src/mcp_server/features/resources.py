@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 import attrs
 
 from mcp_core.errors import ResourceNotFound
-from mcp_core.jsonrpc.text import write
+from mcp_core.json_text import write
 from mcp_core.methods import (
     RESOURCES_LIST,
     RESOURCES_READ,

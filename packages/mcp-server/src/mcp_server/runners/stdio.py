@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from mcp_core.codec import decode, encode
 from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
-from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
 from mcp_core.trio.writer import CoalescingWriter
 from mcp_server.connection.stream_channel import StreamChannel

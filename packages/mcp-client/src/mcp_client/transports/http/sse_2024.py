@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_client.transports.http.authorized_request import excerpt, operation_of
+from mcp_core.codec import encode
 from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.http.sse_2024 import SseStream, post_failure, post_headers
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.trio.http_client.pool_policy import Use
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from mcp_client.transports.stdio.process import ChildProcess
+from mcp_core.codec import decode, encode
 from mcp_core.engine.events import ConnectionOpened, NegotiationEnded
 from mcp_core.errors import ConnectionEnded, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
-from mcp_core.jsonrpc.codec import decode, encode
 from mcp_core.revisions import Era
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.trio.writer import CoalescingWriter

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from mcp_core.codec import encode
 from mcp_core.engine.events import MessageIgnored, NotificationReceived, RequestReceived
 from mcp_core.errors import LocalProtocolError
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_server.connection.channel import Channel, RequestContext

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from mcp_core.codec import encode
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError
 from mcp_core.framing.sse import encode_event
 from mcp_core.http.event_log import event_id
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import attrs
 import trio
 
+from mcp_core.codec import encode
+from mcp_core.engine.batch import BatchReply
 from mcp_core.engine.events import (
     CancelReceived,
     ClientPeer,
@@ -31,10 +33,8 @@ from mcp_core.engine.events import (
 from mcp_core.engine.subscriptions import subscription_bytes
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
 from mcp_core.excerpts import shown
-from mcp_core.jsonrpc.batch import BatchReply
-from mcp_core.jsonrpc.codec import encode
+from mcp_core.json_text import write
 from mcp_core.jsonrpc.messages import Batch
-from mcp_core.jsonrpc.text import write
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
     NOTIFICATIONS_PROGRESS,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.codec import encode
 from mcp_core.engine.subscriptions import covers
 from mcp_core.http.event_log import parse_event_id
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.revisions import Era
 from mcp_server.transports.http.disconnect import DisconnectWatcher
 from mcp_server.transports.http.event_stream import EventStream

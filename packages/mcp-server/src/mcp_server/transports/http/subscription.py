@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from mcp_core.codec import encode
 from mcp_core.errors import LocalProtocolError
 from mcp_core.framing.sse import encode_comment, encode_event
-from mcp_core.jsonrpc.codec import encode
 from mcp_core.types import SubscriptionsListenResult
 from mcp_server.asgi import WRITE_NOW
 from mcp_server.connection.pending_changes import bounded_change

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from mcp_core.codec import stand_in
 from mcp_core.errors import ErrorCode, LocalProtocolError, MalformedMessage
-from mcp_core.jsonrpc.codec import stand_in
 from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import re
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, MalformedMessage
+from mcp_core.json_text import depth_exceeded, read, write
 from mcp_core.jsonrpc.messages import (
     Batch,
     ErrorObject,
@@ -29,11 +30,10 @@ from mcp_core.jsonrpc.messages import (
     RequestId,
     ResultResponse,
 )
-from mcp_core.jsonrpc.text import depth_exceeded, read, write
 from mcp_core.limits import SERVER_LIMITS
 
 if TYPE_CHECKING:
-    from mcp_core.jsonrpc.text import Repetition
+    from mcp_core.json_text import Repetition
     from mcp_core.limits import Limits
 
 __all__ = ["decode", "encode", "stand_in"]
@@ -328,7 +328,7 @@ def encode(message: Message | Batch, *, null_id: bool, line: bool = False) -> by
         line: Whether to append a line feed, as newline framing requires. This saves a copy.
 
     Raises:
-        LocalProtocolError: JSON cannot express the message, see `mcp_core.jsonrpc.text.write`; an id is neither a
+        LocalProtocolError: JSON cannot express the message, see `mcp_core.json_text.write`; an id is neither a
             string nor an integer; a batch is empty or has a member that is not a message.
     """
     if isinstance(message, Batch):
