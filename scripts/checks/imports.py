@@ -15,7 +15,7 @@ The tables below are the rules; a finding names the file, the line and the rule.
 
 There are three kinds of imports. One at the top of a module is subject to all rules. One under `if TYPE_CHECKING:` is
 not executed: it cannot close a circle and does no I/O, but it is a dependency of types, so `subpackage`, `layer` and
-`arrow` apply (a sub-package may have more such dependencies, see `AllowedImports.types`). One inside a function is subject
+`arrow` apply. One inside a function is subject
 to all rules except `circle`, which it is a legitimate way to break outside of `ACYCLIC`.
 """
 
@@ -47,52 +47,39 @@ def _names(*lines: str) -> frozenset[str]:
     return frozenset(name for line in lines for name in line.split())
 
 
-@attrs.frozen
-class AllowedImports:
-    """The other sub-packages of mcp_core that a sub-package may import."""
-
-    below: frozenset[str]
-    """The sub-packages below it."""
-    types: frozenset[str] = frozenset()
-    """More sub-packages, for annotations only."""
-
-
-def _allow(below: str = "", *, types: str = "") -> AllowedImports:
-    return AllowedImports(_names(below), _names(types))
-
-
-SUBPACKAGES: Final[Mapping[str, AllowedImports]] = {
+SUBPACKAGES: Final[Mapping[str, frozenset[str]]] = {
     # The package itself re-exports its modules.
-    "": _allow(),
+    "": _names(),
     # The base. An error quotes its message.
-    "excerpts": _allow(),
-    "errors": _allow("excerpts", types="jsonrpc"),
-    "limits": _allow("errors excerpts"),
-    "revisions": _allow("errors excerpts"),
-    "file_signatures": _allow("errors excerpts"),
+    "excerpts": _names(),
+    "jsonrpc": _names(),
+    "errors": _names("excerpts jsonrpc"),
+    "limits": _names("errors excerpts"),
+    "revisions": _names("errors excerpts"),
+    "file_signatures": _names("errors excerpts"),
     # Bytes and messages.
-    "jsonrpc": _allow("errors excerpts limits revisions"),
-    "json_text": _allow("errors excerpts limits jsonrpc"),
-    "codec": _allow("errors excerpts limits jsonrpc json_text"),
-    "framing": _allow("errors excerpts limits revisions"),
-    "types": _allow("errors excerpts revisions file_signatures jsonrpc"),
+    "json_text": _names("errors excerpts limits jsonrpc"),
+    "codec": _names("errors excerpts limits jsonrpc json_text"),
+    "framing": _names("errors excerpts limits revisions"),
+    "types": _names("errors excerpts revisions file_signatures jsonrpc"),
     # The table of methods, and the conversion between JSON and the types.
-    "methods": _allow("errors excerpts revisions jsonrpc types"),
-    "conversion": _allow("errors excerpts limits revisions jsonrpc types methods"),
-    "json_schema": _allow("errors excerpts revisions jsonrpc types methods conversion"),
+    "methods": _names("errors excerpts revisions jsonrpc types"),
+    "conversion": _names("errors excerpts limits revisions jsonrpc types methods"),
+    "json_schema": _names("errors excerpts revisions jsonrpc types methods conversion"),
     # Observation of messages by both sides.
-    "middleware": _allow("errors excerpts", types="jsonrpc revisions"),
-    "telemetry": _allow("errors excerpts revisions jsonrpc types methods middleware"),
+    "middleware": _names("errors excerpts revisions jsonrpc"),
+    "telemetry": _names("errors excerpts revisions jsonrpc types methods middleware"),
     # Rules of features of both sides.
-    "features": _allow("errors excerpts revisions jsonrpc types methods conversion"),
+    "features": _names("errors excerpts revisions jsonrpc types methods conversion"),
     # HTTP and the engine do not know each other: the I/O layer connects them.
-    "http": _allow("errors excerpts limits revisions jsonrpc json_text codec framing types methods"),
-    "engine": _allow("errors excerpts limits revisions jsonrpc json_text codec types methods conversion"),
+    "http": _names("errors excerpts limits revisions jsonrpc json_text codec framing types methods"),
+    "engine": _names("errors excerpts limits revisions jsonrpc json_text codec types methods conversion"),
     # Independent. Its documents are JSON.
-    "oauth": _allow("errors excerpts limits", types="jsonrpc"),
+    "oauth": _names("errors excerpts limits jsonrpc"),
     # Code on trio for client and server. No other sub-package imports it.
-    "trio": _allow("errors excerpts limits revisions jsonrpc types methods middleware telemetry features http oauth"),
+    "trio": _names("errors excerpts limits revisions jsonrpc types methods middleware telemetry features http oauth"),
 }
+"""The other sub-packages of mcp_core that each sub-package may import, without a cycle."""
 
 LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     "mcp_client": (
@@ -159,7 +146,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
 A layer does not import its own or a higher layer. The package itself is above all layers, unless it has one.
 """
 
-ACYCLIC: Final = _names("mcp_client mcp_conformance mcp_server")
+ACYCLIC: Final = _names("mcp_client mcp_conformance mcp_core mcp_server")
 """Packages in which no import closes a circle of modules or of folders, not even under TYPE_CHECKING or inside a function."""
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
@@ -380,8 +367,7 @@ def _judge_subpackage(name: str, imported: Import, place: str) -> Iterator[Findi
             place, Law.SUBPACKAGE, f"mcp_core.{ours} has no row in SUBPACKAGES; add one with its allowed imports"
         )
         return
-    row = SUBPACKAGES[ours]
-    allowed = row.below | row.types if imported.kind is Kind.TYPES else row.below
+    allowed = SUBPACKAGES[ours]
     if theirs != ours and theirs not in allowed:
         text = f"{name} imports {imported.target} {imported.kind.value}; mcp_core.{ours} may import " + (
             ", ".join(sorted(allowed)) or "no other sub-package"

@@ -40,7 +40,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         "mcp_core/__init__.py": "",
         "mcp_core/errors.py": "import enum\nfrom collections.abc import Mapping\nimport attrs\n",
         "mcp_core/codec.py": "import orjson\nfrom mcp_core.errors import McpError\n",
-        "mcp_core/conversion/converter.py": "from orjson import loads\nfrom mcp_core import codec\n",
+        "mcp_core/conversion/converter.py": "from orjson import loads\nfrom mcp_core.jsonrpc import messages\n",
         "mcp_client/__init__.py": "import trio, socket\nfrom mcp_core.conversion.converter import converter\n",
     }
     assert findings(tmp_path, tree) == []
@@ -50,7 +50,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     ("importer", "statement"),
     [
         ("errors", "from mcp_core.revisions import Revision"),
-        ("errors", "from mcp_core.jsonrpc.messages import Request"),
+        ("errors", "from mcp_core.codec import decode"),
         ("codec", "from mcp_core import methods"),
         ("codec", "from mcp_core.framing.lines import Lines"),
         ("types/tools", "import mcp_core.conversion.converter"),
@@ -60,7 +60,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("engine/server", "from mcp_core.http.server import ServerExchange"),
         ("engine/server", "from mcp_core.framing import lines"),
         ("oauth/flow", "from mcp_core.http import routing_headers"),
-        ("oauth/flow", "from mcp_core.jsonrpc.messages import JsonObject"),
+        ("jsonrpc/messages", "from mcp_core.errors import McpError"),
         ("oauth/flow", "from ..http import routing_headers"),
         ("errors", "import mcp_core"),
         ("oauth/flow", "from mcp_core.trio import nursery"),
@@ -71,7 +71,6 @@ def test_upward_import_in_core_found(tmp_path: Path, importer: str, statement: s
     tree = {f"mcp_core/{part}/__init__.py": "" for part in SUBPACKAGES if part not in ("", importer.partition("/")[0])}
     found = findings(tmp_path, tree | {f"mcp_core/{importer}.py": f"\n{statement}\n"})
     assert laws(found) == [(f"mcp_core/{importer}.py:2", Law.SUBPACKAGE)]
-    assert found[0].fails
 
 
 def test_upward_import_for_annotations_found(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_package_parts_have_one_layer(package: str) -> None:
 def test_rooms_have_no_cycle() -> None:
     def visit(part: str, path: tuple[str, ...]) -> None:
         assert part not in path, path
-        for below in SUBPACKAGES[part].below:
+        for below in SUBPACKAGES[part]:
             visit(below, (*path, part))
 
     for part in SUBPACKAGES:

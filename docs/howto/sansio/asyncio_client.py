@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from mcp_core import types
-from mcp_core.codec import decode, encode
+from mcp_core.codec import Batch, decode, encode
 from mcp_core.engine import events
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorCode, MalformedMessage, McpError, RequestFailed
 from mcp_core.framing.lines import LineFramer, frame
-from mcp_core.jsonrpc.messages import Batch, JsonObject, Request, RequestId
+from mcp_core.jsonrpc.messages import JsonObject, Request, RequestId
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, RequestMethod
 

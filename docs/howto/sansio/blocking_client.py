@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
-from mcp_core.codec import decode, encode
+from mcp_core.codec import Batch, decode, encode
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import (
     ConnectionOpened,
@@ -28,7 +28,7 @@ from mcp_core.engine.events import (
 )
 from mcp_core.errors import ConnectionEnded, ErrorCode, MalformedMessage, RequestFailed
 from mcp_core.framing.lines import LineFramer, frame
-from mcp_core.jsonrpc.messages import Batch, JsonObject
+from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST, RequestMethod
 from mcp_core.types import (

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from mcp_client import open_http
 from mcp_client.auth import Authorizer, ConnectionTarget, ObservedResponse
 from mcp_client.transports.http.authorized_request import operation_of
+from mcp_core.codec import Batch
 from mcp_core.errors import AccessDenied, AuthorizationError, RequestTimeout
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Message, Notification, Request
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Message, Notification, Request
 from mcp_core.oauth.steps import Pairs
 
 

@@ -15,12 +15,12 @@ import orjson
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.codec import decode, encode
+from mcp_core.codec import Batch, decode, encode
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.connection import Connection, Extensions
 from mcp_core.engine.events import ErrorReceived, Event, Outgoing, ReceiveResult, RequestReceived, ResultReceived
 from mcp_core.engine.server import ServerConnection
-from mcp_core.jsonrpc.messages import Batch, ErrorResponse, JsonObject, JsonValue, Message, RequestId
+from mcp_core.jsonrpc.messages import ErrorResponse, JsonObject, JsonValue, Message, RequestId
 from mcp_core.limits import Limits
 from mcp_core.methods import NotificationMethod, RequestMethod, Side
 from mcp_core.revisions import REVISIONS, Revision

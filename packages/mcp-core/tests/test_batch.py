@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.codec import decode
+from mcp_core.codec import Batch, decode
 from mcp_core.engine.batch import BatchReply
 from mcp_core.errors import LocalProtocolError, MalformedMessage
 from mcp_core.jsonrpc.messages import (
-    Batch,
     ErrorObject,
     ErrorResponse,
     Notification,

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_core.codec import decode, encode, stand_in
+from mcp_core.codec import Batch, decode, encode, stand_in
 from mcp_core.errors import LimitExceeded, LocalProtocolError, MalformedMessage
 from mcp_core.framing.lines import LineFramer, frame
 from mcp_core.jsonrpc.messages import (
-    Batch,
     ErrorObject,
     ErrorResponse,
     JsonObject,

@@ -10,12 +10,11 @@ from engine_pair import ALL, TEXT, ConnectionPair, make_server, open_pair
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.codec import decode, encode
+from mcp_core.codec import Batch, decode, encode
 from mcp_core.engine.batch import BatchReply
 from mcp_core.engine.events import RequestReceived
 from mcp_core.errors import ErrorCode, MalformedMessage
 from mcp_core.jsonrpc.messages import (
-    Batch,
     ErrorResponse,
     JsonObject,
     JsonValue,

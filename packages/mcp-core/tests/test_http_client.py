@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_core.codec import Batch
 from mcp_core.errors import (
     AccessDenied,
     ConnectionEnded,
@@ -29,7 +30,6 @@ from mcp_core.http.event_reader import Received
 from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.jsonrpc.messages import (
-    Batch,
     ErrorObject,
     ErrorResponse,
     JsonObject,

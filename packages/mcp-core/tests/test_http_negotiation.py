@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_core.codec import Batch
 from mcp_core.engine.client import ClientConnection
 from mcp_core.engine.events import ConnectionOpened, Negotiating, NegotiationEnded, Outgoing, ReceiveResult
 from mcp_core.errors import (
@@ -27,7 +28,7 @@ from mcp_core.framing.sse import encode_event
 from mcp_core.http.client import ClientExchange, Expect, Lost
 from mcp_core.http.fallback import EraCache, NegotiatedEndpoint, Next, neither, next_after, shows_era
 from mcp_core.http.messages import Headers, HttpHead
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, JsonObject, Message, Notification, Request
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, JsonObject, Message, Notification, Request
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2024_11_05, R2025_11_25, R2026_07_28
 from mcp_core.types import ClientCapabilities, Implementation

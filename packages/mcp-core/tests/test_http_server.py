@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_core.codec import Batch
 from mcp_core.errors import LimitExceeded
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.server import Post, Refusal, ServerExchange
 from mcp_core.jsonrpc.messages import (
-    Batch,
     ErrorResponse,
     JsonObject,
     JsonValue,

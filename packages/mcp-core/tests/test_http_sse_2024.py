@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_core.codec import Batch
 from mcp_core.errors import (
     AccessDenied,
     ConnectionEnded,
@@ -33,7 +34,7 @@ from mcp_core.http.sse_2024 import (
     read_post,
     session_of,
 )
-from mcp_core.jsonrpc.messages import Batch, Request, ResultResponse
+from mcp_core.jsonrpc.messages import Request, ResultResponse
 from mcp_core.limits import Limits
 
 LIMITS: Final = Limits()

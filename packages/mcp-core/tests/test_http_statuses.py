@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_core.codec import Batch
 from mcp_core.errors import ErrorCode
 from mcp_core.http.statuses import status_of
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, RequestId, ResultResponse
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, RequestId, ResultResponse
 from mcp_core.revisions import Era
 
 

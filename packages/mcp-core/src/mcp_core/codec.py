@@ -16,10 +16,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeGuard
 
+import attrs
+
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, MalformedMessage
 from mcp_core.json_text import depth_exceeded, read, write
 from mcp_core.jsonrpc.messages import (
-    Batch,
     ErrorObject,
     ErrorResponse,
     JsonObject,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from mcp_core.json_text import Repetition
     from mcp_core.limits import Limits
 
-__all__ = ["decode", "encode", "stand_in"]
+__all__ = ["Batch", "decode", "encode", "stand_in"]
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EXCERPT_BYTES: Final = 200
@@ -59,6 +60,17 @@ _ID: Final = rb'"id"\s*:\s*("[^"\\]*"|-?(?:0|[1-9][0-9]*))\s*'
 _HEAD_OF_ANSWER: Final = re.compile(rb"\s*\{\s*" + _VERSION + _ID + rb',\s*"(?:result|error)"\s*:')
 _TAIL_OF_ANSWER: Final = re.compile(rb"\}\s*,\s*" + _VERSION + _ID + rb"\}\s*$")
 _BEGINS_AS_ANSWER: Final = re.compile(rb"\s*\{\s*" + _VERSION + rb'"(?:result|error)"\s*:\s*\{')
+
+
+@attrs.frozen
+class Batch:
+    """Several messages in one JSON array. Spec: basic#batching (2025-03-26 only)
+
+    A received batch may have invalid members. Each is the `MalformedMessage` that describes the error.
+    """
+
+    members: tuple[Message | MalformedMessage, ...]
+    """The members in their order on the wire. A batch to send must not be empty."""
 
 
 def decode(

@@ -26,6 +26,7 @@ from mcp_client.connection.notification_listeners import NotificationListeners
 from mcp_client.connection.pausable_deadlines import PausableDeadlines
 from mcp_client.connection.pending_request import DeadlineWatcher, PendingRequest, ProgressHandlerFailed
 from mcp_client.connection.request_options import NOTHING
+from mcp_core.codec import Batch
 from mcp_core.engine.events import (
     CancelReceived,
     ConnectionOpened,
@@ -46,7 +47,7 @@ from mcp_core.errors import (
     Phase,
     RequestTimeout,
 )
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Message
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Message
 from mcp_core.methods import PING
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from mcp_core.types.meta import RELATED_TASK
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from mcp_core.codec import Batch
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import RequestReceived
-    from mcp_core.jsonrpc.messages import Batch, Message, RequestId
+    from mcp_core.jsonrpc.messages import Message, RequestId
 
 __all__ = ["InboundRequestRunner"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.codec import stand_in
+from mcp_core.codec import Batch, stand_in
 from mcp_core.errors import ErrorCode, LocalProtocolError, MalformedMessage
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Message, RequestId, Response

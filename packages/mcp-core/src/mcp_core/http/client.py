@@ -60,9 +60,10 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mcp_core.codec import Batch
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.http.messages import HttpHead
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.jsonrpc.messages import Message
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
 

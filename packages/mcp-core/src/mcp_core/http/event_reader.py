@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.codec import decode
+from mcp_core.codec import Batch, decode
 from mcp_core.errors import LimitExceeded, MalformedMessage
 from mcp_core.framing.sse import Event, SseParser
 from mcp_core.http.failures import clipped
-from mcp_core.jsonrpc.messages import Batch, Message
+from mcp_core.jsonrpc.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from mcp_core.codec import Batch
 from mcp_core.errors import LimitExceeded, MalformedMessage
-from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Request, ResultResponse
+from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_core.codec import Batch
 from mcp_core.errors import LocalProtocolError
 from mcp_core.http.media_types import EVENT_STREAM, JSON
 from mcp_core.http.routing_headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, mirrored
-from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Notification, Request, ResultResponse
+from mcp_core.jsonrpc.messages import ErrorResponse, Notification, Request, ResultResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.codec import encode
+from mcp_core.codec import Batch, encode
 from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
 from mcp_core.http.media_types import EVENT_STREAM, JSON
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.origin import cors_headers
 from mcp_core.http.routing_headers import MCP_SESSION_ID
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, Request
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:
     from mcp_core.http.endpoint_policy import EndpointPolicy

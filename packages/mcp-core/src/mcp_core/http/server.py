@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_core.codec import decode, stand_in
+from mcp_core.codec import Batch, decode, stand_in
 from mcp_core.errors import ErrorCode, HeaderMismatch, LimitExceeded, MalformedMessage, UnsupportedProtocolVersion
 from mcp_core.http.media_types import EVENT_STREAM, JSON, accepts, is_json
 from mcp_core.http.origin import preflight_headers, refusal
 from mcp_core.http.responses import Post, Refusal, Responses, id_of
 from mcp_core.http.routing_headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, NAME_PARAMS, mismatch
-from mcp_core.jsonrpc.messages import Batch, Notification, Request
+from mcp_core.jsonrpc.messages import Notification, Request
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN, TOOLS_CALL
 from mcp_core.revisions import MODERN, REVISIONS, Era
 from mcp_core.types.meta import PROTOCOL_VERSION

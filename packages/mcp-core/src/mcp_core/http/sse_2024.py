@@ -42,10 +42,11 @@ from mcp_core.revisions import LEGACY
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
+    from mcp_core.codec import Batch
     from mcp_core.errors import HttpFailure
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpHead, HttpRequest
-    from mcp_core.jsonrpc.messages import Batch, JsonValue, Message, RequestId
+    from mcp_core.jsonrpc.messages import JsonValue, Message, RequestId
     from mcp_core.limits import Limits
 
 __all__ = [

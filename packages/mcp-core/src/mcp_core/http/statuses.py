@@ -24,7 +24,8 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.codec import Batch
+    from mcp_core.jsonrpc.messages import Message
 
 __all__ = ["status_of"]
 

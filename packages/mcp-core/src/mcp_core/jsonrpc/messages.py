@@ -6,15 +6,11 @@ The types of `params` and `result` are defined in `mcp_core.methods`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TypeAlias, Union
 
 import attrs
 
-if TYPE_CHECKING:
-    from mcp_core.errors import MalformedMessage
-
 __all__ = [
-    "Batch",
     "ErrorObject",
     "ErrorResponse",
     "JsonObject",
@@ -96,14 +92,3 @@ Response: TypeAlias = ResultResponse | ErrorResponse
 
 Message: TypeAlias = Request | Notification | ResultResponse | ErrorResponse
 """One JSON-RPC message."""
-
-
-@attrs.frozen
-class Batch:
-    """Several messages in one JSON array. Spec: basic#batching (2025-03-26 only)
-
-    A received batch may have invalid members. Each is the `MalformedMessage` that describes the error.
-    """
-
-    members: tuple[Message | MalformedMessage, ...]
-    """The members in their order on the wire. A batch to send must not be empty."""

@@ -34,8 +34,9 @@ from mcp_server.connection.authenticator import INTERNAL, Identity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from mcp_core.codec import Batch
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.jsonrpc.messages import Message
     from mcp_server.auth.tokens import TokenVerifier
 
 __all__ = ["ResourceServer"]

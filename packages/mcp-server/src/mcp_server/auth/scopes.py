@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.jsonrpc.messages import Batch, Notification, Request
+from mcp_core.codec import Batch
+from mcp_core.jsonrpc.messages import Notification, Request
 from mcp_core.methods import (
     COMPLETION_COMPLETE,
     PROMPTS_GET,

@@ -24,7 +24,8 @@ from mcp_core.oauth.protected_resource import AccessDenial
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.codec import Batch
+    from mcp_core.jsonrpc.messages import Message
 
 __all__ = [
     "ANONYMOUS",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import attrs
 import trio
 
-from mcp_core.codec import encode, stand_in
+from mcp_core.codec import Batch, encode, stand_in
 from mcp_core.engine.batch import BatchReply
 from mcp_core.engine.events import (
     CancelReceived,
@@ -31,7 +31,7 @@ from mcp_core.engine.events import (
 from mcp_core.engine.server import SessionReplaced
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.excerpts import shown
-from mcp_core.jsonrpc.messages import Batch, ErrorObject, ErrorResponse, ResultResponse
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_core.types import SubscriptionsListenResult

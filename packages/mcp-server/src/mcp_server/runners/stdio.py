@@ -29,8 +29,9 @@ from mcp_server.runners.descriptors import DescriptorStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp_core.codec import Batch
     from mcp_core.engine.server import ServerConnection
-    from mcp_core.jsonrpc.messages import Batch, Message, RequestId
+    from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_server.connection.channel import Service
     from mcp_server.server import Server
 

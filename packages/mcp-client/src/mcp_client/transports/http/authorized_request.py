@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mcp_client.transports.http.authorizer import Authorizer
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.codec import Batch
+    from mcp_core.jsonrpc.messages import Message
     from mcp_core.trio.http_client.pool import HttpPool, PooledRequest, PooledResponse
     from mcp_core.trio.http_client.pool_policy import Use
 

@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.transports.http.message_exchanger import Wire
+    from mcp_core.codec import Batch
     from mcp_core.engine.events import ReceiveResult
     from mcp_core.http.event_reader import Received
     from mcp_core.http.fallback import EraCache
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.jsonrpc.messages import Message
     from mcp_core.revisions import Revision
 
 __all__ = ["HttpHandshake"]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_core.codec import Batch
 from mcp_core.errors import (
     AuthorizationError,
     ConnectionEnded,
@@ -30,7 +31,7 @@ from mcp_core.errors import (
     TransportError,
 )
 from mcp_core.http.client import ClientExchange, session_headers
-from mcp_core.jsonrpc.messages import Batch, ErrorResponse, Notification, ResultResponse
+from mcp_core.jsonrpc.messages import ErrorResponse, Notification, ResultResponse
 from mcp_core.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS
 from mcp_core.trio.http_client.pool_policy import Use
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.transports.http.message_exchanger import Wire
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.codec import Batch
+    from mcp_core.jsonrpc.messages import Message
     from mcp_core.trio.http_client.pool import PooledResponse
 
 __all__ = ["SseConnection"]

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from mcp_client.connection.pending_request import PendingRequest, Perform
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_client.transports.http.session import Session
+    from mcp_core.codec import Batch
     from mcp_core.http.fallback import EraCache
-    from mcp_core.jsonrpc.messages import Batch, Message, Request
+    from mcp_core.jsonrpc.messages import Message, Request
     from mcp_core.trio.http_client.pool import HttpPool
     from mcp_core.types import Tool
 

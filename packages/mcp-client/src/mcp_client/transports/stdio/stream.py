@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_client.connection.channel import ClientChannel, Deliver
+    from mcp_core.codec import Batch
     from mcp_core.engine.events import ReceiveResult
     from mcp_core.errors import McpError
-    from mcp_core.jsonrpc.messages import Batch, Message
+    from mcp_core.jsonrpc.messages import Message
     from mcp_core.limits import Limits
     from mcp_core.types import Tool
 

@@ -44,10 +44,11 @@ from mcp_server.transports.http.subscription import Subscription, SubscriptionNo
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
+    from mcp_core.codec import Batch
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.jsonrpc.messages import Batch, Message, Notification
+    from mcp_core.jsonrpc.messages import Message, Notification
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
     from mcp_server.asgi import Receive, Scope, Send

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import attrs
 import trio
 
-from mcp_core.codec import encode
+from mcp_core.codec import Batch, encode
 from mcp_core.engine.batch import BatchReply
 from mcp_core.engine.events import (
     CancelReceived,
@@ -34,7 +34,6 @@ from mcp_core.engine.subscriptions import subscription_bytes
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
 from mcp_core.excerpts import shown
 from mcp_core.json_text import write
-from mcp_core.jsonrpc.messages import Batch
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
     NOTIFICATIONS_PROGRESS,

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
+from mcp_core.codec import Batch
 from mcp_core.engine.events import MessageIgnored
 from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.http.sessions import EvictedSession, SessionTable
-from mcp_core.jsonrpc.messages import Batch
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.logging import LOGGING_LEVELS
 from mcp_server.stores.clock import StampClock

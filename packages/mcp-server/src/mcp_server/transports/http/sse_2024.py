@@ -35,10 +35,11 @@ from mcp_server.transports.http.response import AsgiResponse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp_core.codec import Batch
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.jsonrpc.messages import Batch, Message, RequestId
+    from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import Receive, Send
