@@ -54,7 +54,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("codec", "from mcp_core import methods"),
         ("codec", "from mcp_core.framing.lines import Lines"),
         ("types/tools", "import mcp_core.conversion.converter"),
-        ("methods/definition", "from mcp_core.conversion.converter import converter"),
+        ("methods", "from mcp_core.conversion.converter import converter"),
         ("conversion/converter", "from mcp_core.http import routing_headers"),
         ("http/server", "from mcp_core.engine.server import ServerConnection"),
         ("engine/server", "from mcp_core.http.server import ServerExchange"),
