@@ -253,14 +253,15 @@ async def measure(transport: str, revision: str, warm_up: int) -> CallPath:
 
 def lines_by_file(steps: Iterable[Step]) -> list[str]:
     """Return a line for each source file of each side: its calls, and its functions in the order of their first calls."""
-    functions: dict[tuple[str, str], list[Step]] = {}
+    found: dict[tuple[str, str], list[Step]] = {}
     for step in steps:
         if not step.function.startswith(GENERATED):
-            functions.setdefault((step.side, step.file), []).append(step)
-    return [
-        f"{side}  {sum(step.calls for step in found):>3}  {file}: {', '.join(step.function for step in found)}"
-        for (side, file), found in functions.items()
-    ]
+            found.setdefault((step.side, step.file), []).append(step)
+    lines: list[str] = []
+    for (side, file), group in found.items():
+        names = ", ".join(step.function.rpartition(".")[2] for step in group)
+        lines.append(f"{side}  {sum(step.calls for step in group):>3}  {file}: {names}")
+    return lines
 
 
 def show(title: str, path: CallPath, goal: tuple[int, int], lines: Sequence[str]) -> None:
