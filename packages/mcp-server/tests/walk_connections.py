@@ -94,11 +94,11 @@ class Party:
             meta = {} if revision.session_log_level else {"_meta": connection._envelope(revision)}
             return Outgoing(Request(outbound.id, definition.name, {**wire_params, **meta}))
 
-        connection.__dict__["call"] = unchecked
+        connection.__dict__["request"] = unchecked
         try:
             return await self.client._channel.request(definition, None)
         finally:
-            del connection.__dict__["call"]
+            del connection.__dict__["request"]
 
     async def notify_unchecked(self, definition: AnyNotificationMethod, wire_params: dict[str, JsonValue]) -> None:
         """Send a notification that the engine does not check."""

@@ -215,11 +215,11 @@ async def _request_unchecked(context: Context, definition: AnyRequestMethod) -> 
         outbound = connection._outbound.begin(definition, revision, t.Result, progress=False, augmented=False)
         return Outgoing(Request(outbound.id, definition.name, wire), call.request.id)
 
-    connection.__dict__["ask"] = unchecked
+    connection.__dict__["request"] = unchecked
     try:
         return await call.channel.request_client(definition, None, call)
     finally:
-        del connection.__dict__["ask"]
+        del connection.__dict__["request"]
 
 
 async def _notify(context: Context, definition: AnyNotificationMethod) -> None:
@@ -280,13 +280,13 @@ async def request_with_progress(context: Context) -> JsonValue:
     def with_progress(definition: AnyRequestMethod, params: object, *, for_request: JsonValue) -> Outgoing:
         return Outgoing(connection._begin_request(definition, params, context.peer.revision, progress=True), id)
 
-    connection.__dict__["ask"] = with_progress
+    connection.__dict__["request"] = with_progress
     try:
         return type(
             await context._call.channel.request_client(ROOTS_LIST, t.ListRootsRequestParams(), context._call)
         ).__name__
     finally:
-        del connection.__dict__["ask"]
+        del connection.__dict__["request"]
 
 
 def _functions(server: WalkServer) -> dict[str, Callable[..., Awaitable[JsonValue]]]:  # type: ignore[explicit-any]  # by name, with arguments from JSON
